@@ -123,7 +123,7 @@ UpdateReport Learner::update() {
   UpdateReport report;
   report.non_finite = has_finite_losses ? gradients.non_finite : "loss";
   report.finite = report.non_finite.empty();
-  // If a micro-batch's loss failed, the rest's norm is not the update's.
+  // If a micro-batch's loss failed, the other gradients' norm is meaningless.
   const double norm = has_finite_losses ? std::sqrt(gradients.squared) : std::numeric_limits<double>::quiet_NaN();
   report.metrics = std::move(metrics);
   report.metrics["actor/grad_norm"] = norm;

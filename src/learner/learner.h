@@ -1,5 +1,5 @@
-// Owns training: fp32 master weights, the differentiable forward pass, losses, the optimizer, and publishing. This
-// header is free of LibTorch, which only src/learner includes.
+// Owns training: fp32 master weights, the differentiable forward pass, losses, the optimizer, and publishing. Does not
+// include LibTorch, which only src/learner uses.
 #pragma once
 
 #include <cstdint>
@@ -29,40 +29,41 @@ struct PolicyWeights;       // forward/policy_weights.h
 class Publisher;            // engine/publisher.h
 class TrainableWeights;     // weights/trainable_weights.h
 
-/// Trains a policy. Data parallel: ranks hold the same weights and moments, see their own micro-batches, and make the
-/// same calls in order. One thread calls. Arguments and results are in host memory.
+/// Trains a policy. Data parallel: ranks hold equal weights and moments, have their own micro-batches, and make the
+/// same calls in order. Only one thread calls. Arguments and results are in host memory.
 class Learner {
  public:
-  /// Has `initial` written into the masters. With options.lora it is the base, read again for each snapshot that lacks
-  /// it: its sources must outlive the learner. Temperature scales logits in every log-prob.
+  /// Initializes the masters from `initial`. With options.lora, `initial` is the base, read again for each snapshot
+  /// that lacks it, so its sources must outlive the learner. The temperature scales logits in every log-prob.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
-  /// Does the same with a given engine.
+  /// Initializes with a given engine.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world, std::unique_ptr<ForwardEngine> engine);
   ~Learner();
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
-  /// Scores targets under the present weights, without gradients, over kept tokens after a cut.
+  /// Computes targets' log-probs under the current weights, without gradients. After top-k or top-p, the distribution
+  /// is over the kept tokens.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// With options.lora: sets score_reference's adapters, those that training began with. `start`: adapter_specs'
+  /// With options.lora, sets the adapters of score_reference, with which training began. `start`: adapter_specs'
   /// tensors, which must stay readable; none: new adapters, which add nothing.
   void keep_reference(const std::optional<model::WeightSource>& start);
   bool has_reference() const;
-  /// Computes `score` of base and reference adapters, for a KL term.
+  /// Computes `score` under the base and the reference adapters, for a KL term.
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are its global denominators. is_last:
-  /// no micro-batch follows before `update`, so sums over ranks begin during the backward pass (GradientSums). Ranks
-  /// need not agree on it. If memory has room for a second micro-batch, a device's loss and backward pass wait for the
-  /// next call. The device then runs the next forward pass while the host computes the loss. The bits are the same.
+  /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
+  /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). Ranks need not agree on
+  /// is_last. On a device with memory for a second micro-batch, loss and backward pass wait for the next call, so that
+  /// the device runs the next forward pass while the host computes the loss. Bits do not change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
-  /// Ends the mini-batch: sums gradients over ranks, checks and clips them, updates the weights and clears the
-  /// gradients. If not finite on any rank, nothing is applied anywhere, and update count and schedule stay.
+  /// Ends the mini-batch: sums gradients over ranks, checks and clips them, updates the weights, and zeroes the
+  /// gradients. If a gradient is not finite on any rank, no rank changes weights, update count or schedule.
   UpdateReport update();
 
   double lr() const;
@@ -70,32 +71,33 @@ class Learner {
   /// Restarts the optimizer (moments 0, count 0) with new options, between cold start and RL.
   void reset_optimizer(const OptimizerOptions& optim, std::int64_t total_updates);
 
-  /// Returns whether each tensor's masters and moments are on one rank alone. All ranks must then make the calls marked
+  /// Returns whether each tensor's masters and moments are on one rank only. All ranks must then make the calls marked
   /// as collective.
   bool is_sharded() const;
   bool has_adapters() const;
-  const model::LoraConfig& lora() const;  ///< of rank 0 without
+  const model::LoraConfig& lora() const;  ///< disabled if its rank is 0
   /// Gives access to masters, moments and gradients for checkpoints, exports and tests.
   LearnerState& state();
   const LearnerState& state() const;
 
-  /// Quantizes the masters into `snapshot`. With options.lora and adapters in the snapshot, the base is quantized once,
-  /// later only A and B. Without adapters in it, merged weights are published each time. fake_quant and low_bit read
-  /// the snapshot from now on. It must outlive the learner, and only the learner may publish into it. Collective when
-  /// sharded. `device` (or null) also keeps the snapshot's weights on this learner's device. Once it holds them, only
-  /// they are rewritten, from the masters in place (DeviceWriter), and dequantized there for fake_quant. With low_bit
-  /// on a device it is required and must live as long as the snapshot. The forward pass reads the weights there,
-  /// uploaded if missing.
+  /// Quantizes the masters into `snapshot`. With options.lora and adapters in the snapshot, quantizes the base once,
+  /// then only A and B; without adapters in the snapshot, merged weights each time. fake_quant and low_bit read the
+  /// snapshot from now on. It must outlive the learner, and only the learner may publish into it. Collective when
+  /// sharded. `device` (or null) also keeps the snapshot's weights on this learner's device. Once it has them, only the
+  /// device's copy is rewritten, in place from the masters (DeviceWriter), and dequantized there for fake_quant. With
+  /// low_bit on a device, `device` is required and must live as long as the snapshot. The forward pass then reads the
+  /// device's copy.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
-  /// Applies QuRL's update-aware quantization (§3.3): divides the linear weights behind a norm (q, k, v; gate, up) by
-  /// `scale` and multiplies the norm's gain by it. The model computes the same; biases stay. Collective when sharded.
+  /// Applies QuRL's update-aware quantization (§3.3): divides the linear weights after a norm (q, k, v; gate, up) by
+  /// `scale` and multiplies the norm's gain by it. The model's function does not change; biases stay. Collective when
+  /// sharded.
   void apply_uaq(float scale);
 
-  /// Returns the published snapshot if it holds the present masters, else null.
+  /// Returns the published snapshot if it has the current masters, else null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
-  /// Returns whether the forward pass reads this published tensor in the decoder's memory. False with bf16, and with
+  /// Returns whether the forward pass reads this published tensor in the decoder's memory; never with bf16, nor with
   /// fake_quant on a GPU.
   bool reads_in_place(const std::string& tensor) const;
 

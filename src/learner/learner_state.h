@@ -1,4 +1,4 @@
-// Owns access by name to a learner's memory, for checkpoints, exports and tests. Free of LibTorch.
+// Owns access by name to a learner's memory, for checkpoints, exports and tests. Does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,32 @@ class Optimizer;            // update/optimizer.h
 class Publisher;            // engine/publisher.h
 class TrainableWeights;     // weights/trainable_weights.h
 
-/// Gives access to a learner's masters, moments and gradients (Learner::state); the learner must outlive it.
+/// Accesses a learner's masters, moments and gradients (Learner::state). The learner must outlive it.
 class LearnerState {
  public:
   LearnerState(TrainableWeights& weights, GradientAccumulator& accumulator, Optimizer& optimizer, Publisher& publisher)
       : weights_(weights), accumulator_(accumulator), optimizer_(optimizer), publisher_(publisher) {}
 
-  /// Returns this rank's fp32 masters by name, as views in place, valid for the learner's life.
+  /// Returns this rank's fp32 masters by name, as views in place, valid as long as the learner.
   model::WeightViews masters() const;
-  /// Returns likewise "exp_avg.<tensor>" (Muon's momentum included) and "exp_avg_sq.<tensor>" (without Muon's
+  /// Returns views of "exp_avg.<tensor>" (including Muon's momentum) and "exp_avg_sq.<tensor>" (except Muon's
   /// matrices). Empty if not trainable.
   model::WeightViews moments() const;
-  /// Returns likewise all gradients accumulated before `update`, for tests.
+  /// Returns views of all gradients accumulated before `update`, for tests.
   model::WeightViews gradients() const;
   state::StagedRead staged_read() const;
 
-  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank's.
+  /// Returns this rank's fp32 master; with adapters, the base's weight. Empty if another rank has it.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters, read by all in the same order, merged with adapters (merged_weights).
-  /// Collective when sharded.
+  /// Returns a source of all ranks' masters, merged with adapters (merged_weights). All ranks must read it in the same
+  /// order. Collective when sharded.
   model::WeightSource all_masters() const;
 
-  /// Has masters, then moments written to host memory, a tensor at a time (NamedState::fill), and sets the update
-  /// count. The order is the same on every rank unless sharded. Collective when sharded.
+  /// Calls `fill` to write the masters, then the moments, to host memory, one tensor at a time (NamedState::fill), and
+  /// sets the update count. All ranks use the same order unless sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
-  /// Frees the moments' memory: neither update nor checkpoint may follow.
+  /// Frees the moments' memory; afterwards neither update nor checkpoint is possible.
   void free_moments();
 
  private:

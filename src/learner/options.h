@@ -1,4 +1,4 @@
-// Owns the options of a learner and of a loss, and what an update and a forward pass report. Does not use LibTorch.
+// Owns the options of a learner and of a loss, and what an update and a forward pass report. Does not include LibTorch.
 #pragma once
 
 #include <array>
@@ -18,30 +18,30 @@
 
 namespace qrl::learner {
 
-/// Selects the loss of `accumulate`. policy: the policy-gradient loss of algorithms.md; sft: the mean over response
-/// tokens of −log p.
+/// The loss of `accumulate`. policy: the policy-gradient loss of algorithms.md; sft: the mean over response tokens of
+/// −log p.
 enum class LossKind : std::uint8_t { policy, sft };
 
 struct PolicyLoss;
 struct Correction;
 struct KlEstimator;
 
-/// Selects tokens by statistics of the whole mini-batch (objective/selection.h).
+/// Thresholds that select tokens, from statistics of the whole mini-batch (objective/selection.h).
 struct TokenSelection {
   bool is_set = false;
   bool by_entropy = false;
-  double entropy_floor = 0;  ///< tokens below it do not count
+  double entropy_floor = 0;  ///< tokens with a lower entropy do not count
   bool by_covariance = false;
   double mean_advantage = 0, mean_log_prob = 0, cov_low = 0, cov_high = 0;
   std::uint64_t cov_draw_limit = 0;     ///< candidates with a smaller draw do not count
-  std::int64_t cov_last_position = -1;  ///< nor do those with this draw up to this position on this rank
+  std::int64_t cov_last_position = -1;  ///< nor do candidates with exactly this draw, up to this position on this rank
 };
 
-/// Holds rollout_correction.rs and its keys, defaults filled in.
+/// rollout_correction.rs and its keys, with defaults filled in.
 struct RejectionSettings {
   config::RsLevel level = config::RsLevel::none;
   config::RsStat stat = config::RsStat::k1;
-  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have the upper one alone
+  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have only the upper one
   double veto = 0;                          ///< a sequence with a ρ_t below this is rejected; 0: none
 };
 
@@ -80,34 +80,35 @@ struct LossOptions {
   CorrectionOptions correction = {};
   config::OwnValues own = {};            ///< keys that choices declare
   std::int64_t max_response_length = 0;  ///< data.max_response_length, for seq-mean-token-sum-norm
-  double blend = 0;                      ///< of the mini-batch: prepare_mini_batch
-  double weight_scale = 1;               ///< likewise, on every weight of the correction: batch_normalize
-  TokenSelection selection = {};         ///< likewise
-  /// The weights are those that sampled: a bitwise learner checks every token's bits.
+  double blend = 0;                      ///< set by prepare_mini_batch
+  double weight_scale = 1;               ///< factor on every weight of the correction (batch_normalize); set by
+                                         ///< prepare_mini_batch
+  TokenSelection selection = {};         ///< set by prepare_mini_batch
+  /// Whether the weights are those that sampled; a bitwise learner then checks every token's bits.
   bool at_sampling_weights = false;
 };
 
-/// Host memory through which a device's masters and moments reach a checkpoint. A power of two: LibTorch rounds pinned
-/// memory up to one.
+/// Size of the host memory through which a device's masters and moments are written to a checkpoint. A power of two, to
+/// which LibTorch rounds pinned memory.
 inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 
-/// Selects dtypes and formats of both passes.
+/// Dtypes and formats of both passes.
 struct Numerics {
   config::ComputeDType compute = config::ComputeDType::bf16;
-  /// fake_quant and low_bit read the snapshot last published. It must hold the present masters: publish after each
+  /// fake_quant and low_bit read the last published snapshot. It must have the current masters: publish after each
   /// update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
-  /// With low_bit: layers in that format multiply quantized values backward (quantized.h). int8 is not for cuda.
+  /// With low_bit: the format whose layers multiply quantized values in the backward pass (quantized.h). int8 is not
+  /// available on cuda.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
-  /// With low_bit: the forward pass has the decoder's ops, with keys and values in `kv_format` (not fp8_e4m3).
-  /// Log-probs are the sampler's bit for bit at the weights that sampled. On a device the decoder runs the forward
-  /// pass, without top-k and top-p, and must sum each row alone. The backward pass recomputes each layer from its
-  /// input.
+  /// With low_bit: the forward pass uses the decoder's ops, with keys and values in `kv_format` (not fp8_e4m3). At the
+  /// sampling weights, log-probs equal the sampler's bit for bit. On a device the decoder runs the forward pass,
+  /// without top-k and top-p, and must sum each row alone. The backward pass recomputes each layer from its input.
   bool bitwise = false;
-  quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; fp32 makes low_bit's attention fp32
-  /// Computes logits from fp32 hidden states and lm_head's masters, else from the compute dtype's.
+  quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; with f32, low_bit's attention is fp32
+  /// Whether logits come from fp32 hidden states and lm_head's masters, instead of the compute dtype.
   bool f32_lm_head = false;
-  /// The snapshot's lm_head is the sampler's alone: low_bit and fake_quant read their own.
+  /// Whether only the sampler uses the snapshot's lm_head; low_bit and fake_quant then use the learner's.
   bool own_lm_head = false;
 };
 
@@ -133,42 +134,43 @@ struct OptimizerOptions {
 };
 
 struct LearnerOptions {
-  /// cuda: masters, gradients, moments and activations are on the GPU of this rank's number on its machine,
-  /// round-robin. LibTorch's operations compute there (torch_ops.h), with low_bit the decoder's matmuls. Throws an
-  /// input error without such a GPU.
+  /// cuda: masters, gradients, moments and activations are on the GPU with this rank's number on its machine,
+  /// round-robin. LibTorch computes there (torch_ops.h); with low_bit, the decoder's matmuls do. Throws an input error
+  /// without such a GPU.
   base::Device device = base::Device::cpu;
   Numerics numerics;
-  bool trainable = true;  ///< false: for `score` alone, without gradients and moments
-  /// ZeRO stage 1: each rank keeps the masters and moments of its own tensors, with the same bits. Requires a trainable
-  /// learner; has no effect with one rank.
+  bool trainable = true;  ///< false: only `score` is used; no gradients and moments
+  /// ZeRO stage 1: each rank keeps the masters and moments of its own tensors, with equal bits. Requires a trainable
+  /// learner; no effect with one rank.
   bool shard_optimizer = false;
-  /// If its rank is not 0, only low-rank adapters are trained (model/adapter.h), by AdamW, not sharded. Masters,
-  /// moments and gradients are theirs alone.
+  /// Unless its rank is 0, only low-rank adapters are trained (model/adapter.h), with AdamW, unsharded. Masters,
+  /// moments and gradients are the adapters' only.
   model::LoraConfig lora = {};
-  std::uint64_t lora_seed = 0;                           ///< of new adapters (model::new_adapters)
-  std::optional<model::WeightSource> lora_initial = {};  ///< initial tensors of adapter_specs instead
+  std::uint64_t lora_seed = 0;                           ///< seed of new adapters (model::new_adapters)
+  std::optional<model::WeightSource> lora_initial = {};  ///< adapters to continue instead of new ones
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
   OptimizerOptions optim;
   std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
-  int num_threads = 0;             ///< of the CPU and LibTorch; 0: the caller's (base/thread_scope.h); changes no bit
+  int num_threads = 0;             ///< threads of the CPU and LibTorch; 0: the caller's (base/thread_scope.h); changes
+                                   ///< no bit
 };
 
-/// Limits the tokens that backward fp8_e4m3 quantizes at once on a device, in segments of 128: their fp32
-/// form stays small, and matmuls keep a GPU busy.
+/// Limit on the tokens that backward fp8_e4m3 quantizes at once on a device, in segments of 128. Bounds their fp32
+/// memory, and still keeps a GPU busy.
 inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
-/// Holds named statistics of an update over all ranks ("actor/pg_loss", …), equal on every rank, named as in
+/// An update's named statistics over all ranks ("actor/pg_loss", …), equal on every rank. Names are those of
 /// metrics.jsonl.
 using Metrics = std::map<std::string, double>;
 
 struct UpdateReport {
-  bool finite = true;      ///< false: nothing was updated on any rank
-  std::string non_finite;  ///< the first tensor found not finite, or "loss"
+  bool finite = true;      ///< false: no rank was updated
+  std::string non_finite;  ///< the first tensor that is not finite, or "loss"
   Metrics metrics;
 };
 
-/// Holds per-token log-probs (and entropy), N entries; 0 where masked.
+/// Per-token log-probs (and entropy), N entries; 0 where masked.
 struct TokenScores {
   std::vector<float> logprobs;
   std::vector<float> entropy;

@@ -1,4 +1,4 @@
-// Owns measuring what a loss costs beside its model.
+// Owns measuring a loss's cost without its model.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace qrl::learner {
 
-/// Measures the seconds of prepare_mini_batch, the objective, its gradient by the log-probs, and the statistics.
-/// `batches` hold the sampler's log-probs. Those of π_old and π_θ are made from them, up to 0.05 away, untimed.
-/// Collective if needs_whole_mini_batch.
+/// Returns the seconds of prepare_mini_batch, the objective, its gradient by the log-probs, and the statistics.
+/// `batches` hold the sampler's log-probs; those of π_old and π_θ are made from them, untimed. Collective if
+/// needs_whole_mini_batch.
 double measure_policy_loss(std::span<const types::MicroBatch> batches, const types::GlobalCounts& counts,
                            LossOptions loss, dist::Collectives& world);
 

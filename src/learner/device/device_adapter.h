@@ -1,4 +1,4 @@
-// Owns a low-rank adapter's part of a linear layer by LibTorch's matmuls.
+// Owns a low-rank adapter's part of a linear layer, with LibTorch's matmuls.
 #pragma once
 
 #include "learner/device/torch_linear.h"
@@ -6,11 +6,11 @@
 
 namespace qrl::learner {
 
-/// Computes an adapter's share scale·B·(A·x), for x, [N, in] bf16 or fp32. A, scale·B, x and A·x are rounded to bf16 if
-/// the layer has a form in a snapshot, else to x's dtype. Matmuls are of `compute` with fp32 sums. The
-/// share is added to the layer's y, and the sum rounded to y's dtype once.
+/// Computes an adapter's output scale·B·(A·x), for x, [N, in] bf16 or fp32. A, scale·B, x and A·x are rounded to bf16
+/// if the layer's weights are a snapshot's, else to x's dtype. Matmuls are in `compute` with fp32 sums. The output is
+/// added to the layer's y, and the sum rounded to y's dtype once.
 ///
-/// The backward pass uses the rounded operands, straight through the rounding: dB = scale·dYᵀ·(A·x); with U =
+/// The backward pass uses the rounded operands, straight through the rounding: dB = scale·dYᵀ·(A·x). With U =
 /// dY·(scale·B) in `compute`: dA = Uᵀ·x, dX's part U·A. Keeps A·x and rounded x.
 LayerAddition device_adapter(const Tensor& x, const Linear& linear, torch::ScalarType compute);
 

@@ -1,5 +1,5 @@
-// Owns the calls of cuda/train/training.h with tensors: one kernel each way for all operations between a layer's
-// matmuls, as torch_ops.h and device_logprob.h define them.
+// Owns calls of cuda/train/training.h with tensors: one kernel forward and one backward for each operation between
+// matmuls. torch_ops.h and device_logprob.h define the operations.
 #pragma once
 
 #include "cuda/train/training.h"
@@ -8,36 +8,34 @@
 
 namespace qrl::learner {
 
-/// Holds {sum [N, D] fp32, normed [N, D] in `out`}: x plus a branch and its bias if any, and RMSNorm of the sum. Keeps
-/// sum and a number per row for the backward pass.
+/// Holds {sum [N, D] fp32, normed [N, D] in `out`}: x plus an optional branch and bias, and RMSNorm of the sum. Keeps
+/// sum and one number per row for the backward pass.
 struct AddedNorm {
   Tensor sum_ND, normed_ND;
 };
 AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_ND, const Branch& branch,
                          const Weight& gain, float eps, torch::ScalarType out);
 
-/// Computes silu(gate) · up, [N, F] in `out`, of bf16 or fp32 halves, which it keeps for the backward pass.
+/// Computes silu(gate) · up, [N, F] in `out`, from bf16 or fp32 halves, which it keeps for the backward pass.
 Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& halves_N2F, torch::ScalarType out);
 
-/// Computes {q [N, H, E], k, v [N, K, E]} in `out`: bias, norms of q and k if any, rotation. angles_NE as in
+/// Computes {q [N, H, E], k, v [N, K, E]} in `out`: bias, optional norms of q and k, rotation. angles_NE as in
 /// DeviceRows. Keeps angles, and qkv if there are norms.
 TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC, const Tensor& angles_NE,
                      const Heads& heads, const QkvWeights& weights, torch::ScalarType out);
 
-/// Gathers the tokens' rows of a table, rounded to `compute`, as fp32 [N, D]; the gradient goes to `table_VD`. Starts
-/// the graph.
+/// Gathers the tokens' rows of a table, rounded to `compute`, as fp32 [N, D]; the gradient goes to `table_VD`. Its
+/// result starts the graph.
 Tensor fused_embed(const cuda::TrainingKernels& kernels, const TokenLists& tokens, const Weight& table_VD,
                    torch::ScalarType compute);
-/// Gathers each key's rows of k and v, {k [T, K, E], v}. Gradients are fp32 sums over the places of a row, rounded
-/// once.
+/// Gathers each key's rows of k and v, {k [T, K, E], v}. Gradients are fp32 sums over a row's places, rounded once.
 TensorList fused_gather(const cuda::TrainingKernels& kernels, const RowLists& places, const Tensor& k_NKE,
                         const Tensor& v_NKE);
-/// Gathers x's row of each place, [T, D], without a history.
+/// Gathers x's row for each place, [T, D], without autograd.
 Tensor gathered_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_ND);
-/// Sums x_TD's rows over the places of each row, [N, D] in x's dtype, without a history.
+/// Sums x_TD's rows over each row's places, [N, D] in x's dtype, without autograd.
 Tensor summed_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_TD);
 
-/// Holds the scores of rows of logits, on their device.
 struct ScoredRows {
   Tensor scores_2M;                          ///< fp32: log_probs_M, then entropies_M
   Tensor log_probs_M, entropies_M, sums_M2;  ///< fp32
@@ -50,11 +48,11 @@ struct ScoredRows {
 /// Holds a chunk of logits, fp32 [M, V], and the tokens to score.
 struct LogitRows {
   Tensor logits_MV, targets_M;  ///< targets int64
-  float temperature = 1;        ///< that the logits are not divided by yet
+  float temperature = 1;        ///< the logits are not divided by it yet
 };
 void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to);
 /// Computes ∂ / ∂ logits in `out` from fused_scores' results. An fp32 gradient overwrites the logits. d_entropies_M may
-/// be undefined: all 0. Given gradients are dense fp32 on the device.
+/// be undefined: all 0. Gradients passed in are dense fp32 on the device.
 Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
                             const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out);
 

@@ -14,7 +14,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// Targets on the hidden states' device.
 struct PlacedTargets {
   RowLists rows;     ///< of hidden_ND
   Tensor targets_M;  ///< int64
@@ -31,7 +30,7 @@ struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor targets;  ///< int64 [M, 1]
   Tensor hidden_MD;
-  Tensor logits_MV;  ///< fp32; −inf where the sampler could not have sampled
+  Tensor logits_MV;  ///< fp32; −inf for tokens that the sampler excluded
 };
 
 void keep_only(const TargetRows& targets, Chunk& chunk) {
@@ -67,8 +66,8 @@ Tensor divided(const Chunk& chunk, float temperature) {
   return logits_MV;
 }
 
-/// log-softmax and entropy of logits, which it divides by the temperature in place. A `cut` token has probability 0 and
-/// the lowest number as its log, so that it adds 0 to the entropy, not NaN.
+/// Computes log-softmax and entropy of logits; divides the logits by the temperature in place. A `cut` token gets
+/// probability 0 and the lowest finite log, so that it adds 0, not NaN, to the entropy.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -84,8 +83,8 @@ Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
   return gradient.narrow(0, chunk.begin, chunk.size).unsqueeze(1);
 }
 
-/// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both over the temperature. An entropy without a gradient
-/// (d_entropy_M undefined, as usual) costs no pass over M × V numbers.
+/// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both divided by the temperature. Without an entropy
+/// gradient (d_entropy_M undefined, as usual), saves a pass over M × V numbers.
 Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
   const auto temperature = static_cast<double>(targets.temperature);
@@ -118,7 +117,6 @@ LogitRows logit_rows(const Chunk& chunk, const TargetRows& targets) {
   return {chunk.logits_MV, chunk.targets.squeeze(1), targets.temperature};
 }
 
-/// Computes scores, which stay on the device for the backward pass.
 ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidden_MD, const Weight& lm_head,
                        const TargetRows& targets, const Tensor& targets_M) {
   const ScoredRows scored(hidden_MD.size(0), hidden_MD.device());
@@ -128,8 +126,8 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Computes gradients of a chunk's logits in the dtype of hidden states. Known scores lack the rows' `scored`,
-/// so this computes that first.
+/// Computes the gradients of a chunk's logits, in the hidden states' dtype. If the scores were known, computes the
+/// rows' `scored` first.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
@@ -152,7 +150,7 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Sends both from the device. Detached: views would make autograd record their history.
+/// Copies log-probs and entropies to the host. Detached, so that autograd records no views.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };

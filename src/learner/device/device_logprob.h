@@ -1,4 +1,4 @@
-// Owns log-probs of targets on a GPU, by LibTorch's operations or the device's kernels.
+// Owns log-probs of targets on a GPU, with LibTorch's operations or the device's kernels.
 #pragma once
 
 #include "learner/forward/logprob.h"
@@ -9,11 +9,11 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Computes target_log_probs on a device, chunk by chunk; the backward pass recomputes the logits. Logits are exact
+/// Computes target_log_probs on a device, chunk by chunk. The backward pass recomputes the logits. Logits are exact
 /// matmuls of hidden states and lm_head (both in hidden_ND's dtype) with fp32 sums. Log-softmax and entropy are fp32.
-/// hidden_ND and lm_head are on one device; the scores arrive in CPU memory. With `kernels`, a chunk's logits are read
-/// once for the scores and once for their gradient; null: LibTorch's operations. `known` scores are returned unchanged,
-/// and only the backward pass is computed. `targets` and `kernels` must outlive the backward pass.
+/// hidden_ND and lm_head are on one device; the scores are copied to CPU memory. With `kernels`, a chunk's logits are
+/// read once for the scores and once for their gradient; null: LibTorch's operations. Returns `known` scores unchanged,
+/// and computes only the backward pass. `targets` and `kernels` must outlive the backward pass.
 TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
                                      const cuda::TrainingKernels* kernels, const TargetScores* known = nullptr);
 

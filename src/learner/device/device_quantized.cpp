@@ -23,7 +23,6 @@ Tensor dequantized_weight_there(const DeviceLayer& layer, const torch::Device& d
   return weight;
 }
 
-/// Returns dY·Ŵ, fp32, plus `share` if defined.
 Tensor input_gradient(const Tensor& d_y, const DeviceLayer& layer, const Tensor& share) {
   const Tensor weight = dequantized_weight_there(layer, d_y.device());
   if (!share.defined()) return exact_matmul(d_y, weight);
@@ -31,7 +30,7 @@ Tensor input_gradient(const Tensor& d_y, const DeviceLayer& layer, const Tensor&
   return share;
 }
 
-/// Rounds rows for the fp8_e4m3 backward pass: segments of 128 restart at each tensor's outputs.
+/// Rounds rows for the fp8_e4m3 backward pass, in segments of 128 that restart at each fused tensor.
 Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   if (form.tensors.empty()) return rounded_activations(d_y, form.format);
   TensorList parts;
@@ -40,12 +39,12 @@ Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   return torch::cat(parts, 1);
 }
 
-/// Returns xᵀ, rounded in segments of 128 tokens.
 Tensor rounded_columns(const Tensor& x, quant::Format format) {
   return rounded_activations(x.t().contiguous(), format);
 }
 
-/// Returns dX and adds dYᵀ·X̂ to `gradient`, in e4m3. d_y has any dtype, x is fp32, undefined without a gradient.
+/// Returns dX and adds dYᵀ·X̂ to `gradient`, both in e4m3. d_y has any dtype; x is fp32, or undefined without a
+/// gradient.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
   const Tensor weight = dequantized_weight_there(layer, d_y.device());
@@ -83,7 +82,7 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   if (is_read || master.gradient.defined())
     layer.weights->multiply(rows.data_ptr<float>(), input(), is_read ? padded.data_ptr() : nullptr, stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
-  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // for an fp32 gradient
+  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // converted, so that its gradient is fp32
   if (beside.add_to_output && is_read) beside.add_to_output(y);
   const bool in_fp8 =
       layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;

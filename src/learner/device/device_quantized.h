@@ -1,4 +1,4 @@
-// Owns the learner's linear layers and tables on the decoder's own weights, on one device, with straight-through
+// Owns the learner's linear layers and tables that read the decoder's weights on the same device, with straight-through
 // gradients.
 #pragma once
 
@@ -12,25 +12,26 @@
 
 namespace qrl::learner {
 
-/// Returns LibTorch's present stream on a device, for model::DeviceWeights. Null on the CPU.
+/// Returns LibTorch's current stream on a device, for model::DeviceWeights; null on the CPU.
 void* stream_on(const torch::Device& device);
 
-/// Holds a snapshot's linear layer with weights in this device's memory.
+/// A snapshot's linear layer whose weights are in this device's memory.
 struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
-  std::string matrix;                                                       ///< its name there, "layers.0.qkv"
-  const ops::PackedLinear* form = nullptr;                                  ///< the snapshot's: shape and format alone
+  std::string matrix;                                                       ///< its name in DeviceWeights:
+                                                                            ///< "layers.0.qkv"
+  const ops::PackedLinear* form = nullptr;                                  ///< the snapshot's layer: shape and format
+                                                                            ///< only
   torch::ScalarType compute = torch::kBFloat16;                             ///< of the backward pass's matmuls
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< or fp8_e4m3, of fp8_block128 alone
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3 is for fp8_block128 only
 };
 
 /// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's matmul. Adds
-/// no bias. y is bf16, or fp32 if the decoder's engine keeps fp32. With an fp32 `compute`, y is the bf16 result in
-/// fp32. The backward pass is quantized_linear's. If W is trained, X̂ is kept as quantized values. X̂ and Ŵ are
-/// dequantized and rounded to `compute` when needed. dX is fp32; dYᵀ·X̂ is added to master.gradient without rounding.
-/// With backward fp8_e4m3, dY and X̂ are quantized, dequantized and rounded to `compute`, kFp8GradientTokens at a time.
-/// That rounding is 2⁻⁹ with bf16, against e4m3's 2⁻⁴. Matmuls have fp32 sums, which include the scales. The weights
-/// must not change before the backward pass. If not read, y has no values.
+/// no bias. y is bf16, or fp32 if the decoder's engine or `compute` is. The backward pass is quantized_linear's. If W
+/// is trained, X̂ is kept as quantized values. X̂ and Ŵ are dequantized and rounded to `compute` when needed. dX is
+/// fp32; dYᵀ·X̂ is added to master.gradient without rounding. With backward fp8_e4m3, dY and X̂ are quantized,
+/// dequantized and rounded to `compute`, kFp8GradientTokens at a time. Matmuls have fp32 sums. The weights must not
+/// change before the backward pass. Unless is_read, y has no values.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true,
                                const LayerAddition& beside = {});
 

@@ -1,4 +1,4 @@
-// Owns the decoder's forward pass for a bitwise learner on its device.
+// Owns a bitwise learner's forward pass by the decoder on the learner's device.
 #pragma once
 
 #include "learner/forward/layers.h"
@@ -13,8 +13,8 @@ struct SampledPass {
   TargetScores scores;     ///< in host memory
 };
 
-/// Runs `decoder`, which has the snapshot's weights, on `device`. Log-probs have the bits of its samples if it sums
-/// each row alone. Targets must not be sampled with top-k or top-p.
+/// Runs `decoder`, which has the snapshot's weights, on `device`. Log-probs are bit-identical to its samples' if the
+/// decoder sums each row alone. Targets must not be sampled with top-k or top-p.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers);
 

@@ -21,20 +21,18 @@ std::vector<std::int32_t> starts_of(const std::vector<std::int64_t>& lengths) {
   return starts;
 }
 
-/// Returns x itself if fp32, else a copy.
 Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
-/// One kernel on a GPU, sums fp32.
 Tensor normed(const Tensor& x, const Tensor& gain, double eps) { return torch::rms_norm(x, {x.size(-1)}, gain, eps); }
 
-/// rotate-half, as transformers has it.
+/// Rotates halves, like transformers.
 Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
   const std::vector<Tensor> x = x_NHE.chunk(2, -1), angle = rows.angles_NE.unsqueeze(1).chunk(2, -1);
   return torch::cat({x[0] * angle[0] - x[1] * angle[1], x[1] * angle[0] + x[0] * angle[1]}, -1);
 }
 
 Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
-  // One leaf represents all weights, like in layers.h's embed.
+  // One empty leaf represents all weights in the graph, as in layers.h's embed.
   const Tensor leaf = torch::empty({0}, table_VD.value.options().dtype(torch::kFloat32)).set_requires_grad(true);
   const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens.tokens_N).to(compute));
   return differentiable({leaf}, {x_ND}, [tokens = rows.tokens.tokens_N, table_VD](const TensorList& d) {
@@ -44,7 +42,7 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
   })[0];
 }
 
-/// Returns the residual stream with branch and bias added, if any, and its normed form.
+/// Returns the residual stream plus optional branch and bias, and its RMSNorm.
 AddedNorm add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType out,
                    const cuda::TrainingKernels* kernels) {
   if (kernels != nullptr) return fused_add_norm(*kernels, x_ND, branch, gain, eps, out);
@@ -95,7 +93,7 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   return {results[0], results[1], results[2]};
 }
 
-/// Computes one sequence at a time: scores, softmax and sums fp32.
+/// Attends one sequence at a time; scores, softmax and sums are fp32.
 Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& heads) {
   TensorList outputs;
   std::int64_t first = 0, first_key = 0;
@@ -119,12 +117,11 @@ Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& head
   return torch::cat(outputs);
 }
 
-/// Returns whether LibTorch's FlashAttention accepts these queries.
 bool has_flash(const Tensor& q_NHE) {
   return !q_NHE.is_cpu() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
 }
 
-/// Prepends each sequence's prefix's keys and values.
+/// Prepends its prefix's keys and values to each sequence.
 Qkv with_prefixes(const Qkv& own, const RowLists& keys, const cuda::TrainingKernels* kernels) {
   if (!keys.rows.defined()) return own;
   if (kernels == nullptr)
@@ -143,7 +140,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
         },
         {qkv.q_NHE, qkv.k_NKE, qkv.v_NKE})[0];
   }
-  constexpr bool kCausal = true;  // aligned at the last key, which is what `lengths` says
+  constexpr bool kCausal = true;  // aligned at the last key, because queries are the last keys' rows
   return std::get<0>(at::_flash_attention_forward(
       qkv.q_NHE, qkv.k_NKE, qkv.v_NKE, rows.starts, rows.key_starts,
       *std::max_element(rows.lengths.begin(), rows.lengths.end()),
@@ -151,7 +148,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
       /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
 }
 
-/// Rounds keys or values like int8 pages, one scale per head; straight-through.
+/// Rounds keys or values like int8 pages, one scale per head; gradients pass straight through.
 Tensor as_in_int8_pages(const Tensor& x_NKE) {
   const Tensor rows = f32(x_NKE.detach()).reshape({-1, x_NKE.size(2)});
   const Tensor rounded = rounded_activations(rows, quant::Format::int8).view(x_NKE.sizes()).to(x_NKE.scalar_type());

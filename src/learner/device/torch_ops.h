@@ -1,5 +1,5 @@
-// Owns a forward pass's operations by LibTorch and, if a device has some, its kernels (device_kernels.h), for GPUs.
-// Weights, precisions and packed rows are those of fused_ops.h.
+// Owns a forward pass's operations with LibTorch and, where a device has them, its kernels (device_kernels.h). Weights,
+// precisions and packed rows are those of fused_ops.h.
 #pragma once
 
 #include <vector>
@@ -15,33 +15,33 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Holds PackedRows on the weights' device.
+/// PackedRows on the weights' device.
 struct DeviceRows {
   TokenLists tokens;
   Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines
-  RowLists keys;              ///< rows of the keys of each sequence, end to end; undefined: rows 0 … N−1
+  RowLists keys;              ///< rows of each sequence's keys, concatenated; undefined: rows 0 … N−1
   Tensor starts, key_starts;  ///< int32 [S+1], of queries and keys
-  std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are its last keys' rows
+  std::vector<std::int64_t> lengths, key_lengths;  ///< S; a sequence's queries are the rows of its last keys
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
 struct TorchDevice {
-  /// Kernels of norms, rotation and SwiGLU, on LibTorch's present stream. Null: LibTorch's operations, which define
-  /// them.
+  /// Kernels of norms, rotation and SwiGLU, on LibTorch's current stream. Null: LibTorch's operations, which define the
+  /// results.
   const cuda::TrainingKernels* kernels = nullptr;
-  model::DeviceWeights* weights = nullptr;  ///< of low_bit: where the snapshot's weights are
+  model::DeviceWeights* weights = nullptr;  ///< with low_bit: the snapshot's weights on the device
 };
 
-/// Implements the operations on a device. Residual stream, norms, rotation and SwiGLU are fp32. Matmul operands and
-/// intermediate values are in the compute dtype, k and v rounded like the decoder's pages. Attention is
-/// FlashAttention's (softmax fp32, its weights rounded to bf16) if the device has it. Otherwise attention runs one
-/// sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. The backward pass keeps inputs
-/// of norms, transforms and matmuls, and recomputes the rest. With fake_quant each matmul's input is
-/// rounded_activations in fp32, its weights the snapshot's (Parameters::read_quantized). With low_bit the matmul is the
-/// decoder's own (device_quantized.h). Gradients are straight-through in both. device_adapter.h has the adapters.
+/// Implements Ops on a device. Residual stream, norms, rotation and SwiGLU are fp32. Matmul operands and intermediate
+/// values are in the compute dtype, and k and v are rounded like the decoder's pages. Attention is FlashAttention (fp32
+/// softmax, weights rounded to bf16) if available, else one sequence at a time with fp32 softmax weights. Weights'
+/// gradients are summed in fp32. The backward pass keeps inputs of norms, transforms and matmuls, and recomputes the
+/// rest. With fake_quant each matmul's input is rounded_activations in fp32, its weights the snapshot's
+/// (Parameters::read_quantized). With low_bit the matmul is the decoder's own (device_quantized.h). Gradients are
+/// straight-through in both. device_adapter.h has the adapters.
 class TorchOps final : public Ops {
  public:
-  /// `device`'s pointers must outlive the backward pass.
+  /// The objects that `device` points to must outlive the backward pass.
   TorchOps(DeviceRows rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
            const TorchDevice& device);
 

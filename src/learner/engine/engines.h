@@ -1,4 +1,4 @@
-// Owns the choice of a learner's forward pass, made once.
+// Owns the choice of a learner's forward pass.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace qrl::learner {
 
-/// Returns the engine that options.device selects: with cuda, the GPU of this rank's number on its machine,
-/// round-robin. Throws an input error without such a GPU.
+/// Returns the engine that options.device selects. cuda: the GPU with this rank's number on its machine, round-robin.
+/// Throws an input error without such a GPU.
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world);
 

@@ -1,5 +1,5 @@
-// Owns the interface of a learner's forward pass: it scores packed rows with a policy's weights. fused_engine.h runs
-// the loops of src/ops, torch_engine.h LibTorch's operations and the decoder on its device; engines.h chooses.
+// Owns the interface of a learner's forward pass, which scores packed rows with a policy's weights. Implementations:
+// fused_engine.h (src/ops), torch_engine.h (LibTorch, or the decoder on its device); engines.h chooses.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace qrl::learner {
 
-/// Returns the formats of a forward pass. With bf16 all are the compute dtype; fake_quant and low_bit are fp32 between
-/// the linear layers. Their attention's operands are of the compute dtype, or fp32 if `kv_format` is.
+/// Returns the dtypes of a forward pass. With bf16, all are the compute dtype. With fake_quant and low_bit, values
+/// between the linear layers are fp32; attention's operands are in the compute dtype, or fp32 if `kv_format` is.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
-/// Holds a forward pass's arguments. Referenced objects must outlive the backward pass.
+/// A forward pass's arguments. Referenced objects must outlive the backward pass.
 struct ForwardTask {
   const PackedRows& rows;
   const TargetRows& targets;
@@ -33,18 +33,18 @@ class ForwardEngine {
   virtual ~ForwardEngine() = default;
 
   virtual ParameterOptions parameters() const = 0;
-  /// Reads `snapshot`'s weights from now on; call it after each publish. `device` also has them, or is null;
-  /// `is_on_device`: it alone has them.
+  /// Reads `snapshot`'s weights from now on; call it after each publish. `device`, unless null, also has these weights;
+  /// `is_on_device`: only the device has them.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
-  /// Prepares that snapshot for forward passes; `score` does so first.
+  /// Prepares the snapshot for forward passes, as the first `score` would.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last
-  /// read, with the present weights; may be null unless reads_snapshot().
+  /// read, with the current weights; may be null unless reads_snapshot().
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
-  /// Returns whether `score` returns before the device is done (TargetScores::wait).
+  /// Returns whether `score` returns before the device has finished (TargetScores::wait).
   virtual bool works_beside_host() const { return false; }
-  /// Returns whether memory has room for `num_tokens` more beside the previous micro-batch.
+  /// Returns whether memory suffices for `num_tokens` more while the previous micro-batch is kept.
   virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
 
   bool reads_snapshot() const { return numerics_.quantized(); }

@@ -1,4 +1,4 @@
-// Owns the forward pass by the loops of src/ops, with `bitwise` the decoder's own.
+// Owns the forward pass on the CPU, with the loops of src/ops; with `bitwise`, the decoder's.
 #pragma once
 
 #include <memory>

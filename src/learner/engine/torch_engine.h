@@ -1,4 +1,4 @@
-// Owns the forward pass by LibTorch's operations and a device's kernels, and with `bitwise` by the decoder on its
+// Owns the forward pass with LibTorch's operations and a device's kernels; with `bitwise`, by the decoder on its
 // device.
 #pragma once
 
@@ -15,22 +15,22 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Returns bytes in tensors now, and bytes left for activations.
+/// Returns the bytes that tensors use now, and the bytes left for activations.
 struct DeviceRoom {
   std::function<std::int64_t()> used, left;
 };
 
 struct TorchPlace {
   torch::Device device = torch::kCPU;
-  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own, if it has some
+  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own kernels, if any
   std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
-  DeviceRoom room = {};                            ///< empty: the device's own (cuda_library.h)
+  DeviceRoom room = {};                            ///< empty: measured on the device (cuda_library.h)
 };
 
-/// Throws an input error with backward int8, which only the CPU's loops have.
+/// Throws an input error with backward int8, which only the CPU implements.
 void check_torch_backward(const LearnerOptions& options);
 
-/// Makes an engine of LibTorch's operations. Throws an input error with backward int8.
+/// Makes an engine with LibTorch's operations. Throws an input error with backward int8.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 

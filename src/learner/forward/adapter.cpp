@@ -23,13 +23,12 @@ Tensor empty_rows(std::int64_t rows, std::int64_t width, torch::ScalarType type)
   return torch::empty({rows, width}, torch::TensorOptions().dtype(type));
 }
 
-/// Columns [first, …) of a matrix with adjacent rows, as an operand.
+/// Returns columns [first, …) of a matrix with adjacent rows, as an operand.
 ops::Operand columns_of(const Tensor& matrix, std::int64_t first = 0, bool transposed = false) {
   auto* data = static_cast<std::byte*>(matrix.data_ptr()) + first * static_cast<std::int64_t>(matrix.element_size());
   return {{data, matrix.scalar_type() == torch::kBFloat16}, matrix.stride(0), transposed};
 }
 
-/// Rounds columns [first, …) of some rows of a matrix to `to`'s dtype.
 void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::Activations& to) {
   const auto bytes = static_cast<std::int64_t>(matrix.element_size());
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -40,7 +39,7 @@ void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::
   }
 }
 
-/// Copies rows of `from` to columns [first, …) of a matrix of their dtype. Does nothing without a matrix.
+/// Copies rows of `from` to columns [first, …) of a matrix of the same dtype; no-op if the matrix is undefined.
 void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range rows, std::int64_t first = 0) {
   if (!matrix.defined()) return;
   const auto bytes = static_cast<std::int64_t>(matrix.element_size());
@@ -61,7 +60,7 @@ ops::PackedLinear packed(const Tensor& values, torch::ScalarType type) {
   return layer;
 }
 
-/// Holds an adapter as one product beside the base's.
+/// An adapter as one dense product in addition to the base's.
 struct Dense {
   Dense(const LinearAdapter& adapter, std::int64_t out, torch::ScalarType type)
       : a(adapter.a.value.to(type)), b(torch::zeros({a.size(0), out}, torch::TensorOptions().dtype(type))) {
@@ -76,12 +75,12 @@ struct Dense {
   Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside of a part's columns
 };
 
-/// Holds the dtype that A, scale·B, x and A·x were rounded to, and the matmuls' dtype.
+/// The dtype to which A, scale·B, x and A·x are rounded, and the matmuls' dtype.
 struct Types {
   torch::ScalarType format, compute;
 };
 
-/// Computes U = dY·(scale·B), and the adapter's term of dX: U·A.
+/// Computes U = dY·(scale·B), and the adapter's contribution U·A to dX.
 class InputGradient {
  public:
   InputGradient(const LinearAdapter& adapter, const Types& types, const Tensor& d_y)
@@ -95,10 +94,10 @@ class InputGradient {
     }
   }
 
-  /// This object must outlive the result.
+  /// Returns the function that adds the contribution; this object must outlive it.
   AddToRows adding() const {
     struct Block {
-      std::vector<ops::Activations> d_y;  // of each part
+      std::vector<ops::Activations> d_y;  // one per part
       ops::Activations u;
       base::Buffer sums;
     };
@@ -119,7 +118,7 @@ class InputGradient {
       ops::linear(alone, block->u, a_, here, true, d_x);
     };
   }
-  /// [N, parts · rank], complete once adding()'s function has run for all rows.
+  /// [N, parts · rank]; complete after adding()'s function has run for all rows.
   const Tensor& u() const { return u_; }
 
  private:
@@ -130,14 +129,14 @@ class InputGradient {
   Tensor u_;
 };
 
-/// dB = scale·dYᵀ·(A·x), dA = Uᵀ·x, added to the gradients. products: A·x, [N, parts · rank].
+/// Adds dB = scale·dYᵀ·(A·x) and dA = Uᵀ·x to the gradients. products: A·x, [N, parts · rank].
 void add_weight_gradients(const LinearAdapter& adapter, const Types& types, const Tensor& d_y, const Tensor& x,
                           const Tensor& products, const Tensor& u) {
   const auto type = types.compute == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
   const std::int64_t rank = adapter.rank();
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const LinearAdapter::Part& part = adapter.parts[i];
-    // dBᵀ, so that dY is packed in its memory order.
+    // Computes dBᵀ, so that dY is packed in memory order.
     const Tensor d_b = torch::empty({rank, part.b.value.size(0)});
     ops::matmul({type, rank, d_b.size(1), d_y.size(0), columns_of(products, static_cast<std::int64_t>(i) * rank, true),
                  columns_of(d_y, part.first_output), columns_of(d_b).values, d_b.size(1)});
@@ -148,12 +147,11 @@ void add_weight_gradients(const LinearAdapter& adapter, const Types& types, cons
   accumulate_weight_gradient(u, x_read, adapter.a.gradient);
 }
 
-/// Holds the result of a forward pass and the inputs of its backward pass: A·x, and x rounded where it is needed.
+/// The result of a forward pass, and the inputs of its backward pass: A·x, and rounded x if needed.
 struct Forward {
   Tensor y, x, products;
 };
 
-/// Allocates what a backward pass reads, if autograd is on.
 void make_kept(Forward& made, const model::MatrixAdapter& adapter, bool keeps_x) {
   if (!torch::GradMode::is_enabled()) return;
   made.products = empty_rows(made.y.size(0), adapter.a.out, type_of(adapter.a.format));
@@ -168,7 +166,7 @@ void keep_block(const ops::Activations& x, const model::AdapterProducts& product
     keep_rows(products.parts[i], made.products, rows, static_cast<std::int64_t>(i) * rank);
 }
 
-/// Runs the decoder's operations block by block: only what the backward pass reads exists for all rows.
+/// Runs the decoder's operations block by block. For all rows, only the backward pass's inputs are stored.
 Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x,
                             bool is_read) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
@@ -210,7 +208,8 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// Continues each sum over the base's products with those of A·x (backward: U), so the adapter's term has no tensor.
+/// Continues each sum over the base's inputs with the products of A·x (backward: U), so that the adapter's term needs
+/// no tensor.
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

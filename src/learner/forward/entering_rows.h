@@ -1,4 +1,5 @@
-// Owns the input of a snapshot's layer with low_bit, a block of rows, and its product with layer and adapter.
+// Owns the quantized input of a snapshot's layer with low_bit, one block of rows at a time, and its product with layer
+// and adapter.
 #pragma once
 
 #include "learner/forward/policy_weights.h"
@@ -6,30 +7,29 @@
 
 namespace qrl::learner {
 
-/// Holds rows [0, most) of one thread's block. Has the decoder's bits.
+/// A thread's block of at most `most` rows. Bits equal the decoder's.
 class EnteringRows {
  public:
   EnteringRows(const Linear& linear, std::int64_t most);
 
-  /// Quantizes x, fp32 [rows, in].
   void quantize(base::Team& alone, const float* x, std::int64_t rows);
   /// Quantizes silu(gate) · up of fp32 [rows, 2 in], gate first.
   void swiglu(base::Team& alone, const float* halves, std::int64_t rows);
-  /// Computes y = x · Ŵᵀ (+ bias, + the adapter's part), fp32 [rows, out].
+  /// Computes y = x · Ŵᵀ (+ bias, + the adapter's output), fp32 [rows, out].
   void multiply(base::Team& alone, std::int64_t rows, float* y);
-  /// Adds the adapter's part alone to y.
+  /// Adds only the adapter's output to y.
   void add_adapter(std::int64_t rows, float* y);
-  /// Computes the adapter's A·x alone.
+  /// Computes only the adapter's A·x.
   void multiply_by_a(std::int64_t rows);
 
   const ops::Activations& adapters() const { return plain_.max_rows() > 0 ? plain_ : quantized_; }
-  /// A·x of the last call.
+  /// Returns A·x of the last call.
   const model::AdapterProducts& products() const { return products_; }
 
  private:
   const Linear& linear_;
   const model::MatrixAdapter* adapter_;  ///< null: none
-  ops::Activations quantized_, plain_;   ///< plain_: for the adapter, if quantized_ lacks its values
+  ops::Activations quantized_, plain_;   ///< plain_: the adapter's input, if quantized_ cannot serve
   model::AdapterProducts products_;
 };
 

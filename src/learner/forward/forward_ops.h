@@ -1,5 +1,5 @@
-// Owns the operations of a policy's forward pass as an interface, which fused_ops.h and torch_ops.h implement. policy.h
-// has their order.
+// Owns the interface of a policy's forward operations, implemented by fused_ops.h and torch_ops.h. policy.h defines
+// their order.
 #pragma once
 
 #include "config/words.h"
@@ -9,16 +9,17 @@
 
 namespace qrl::learner {
 
-/// Holds dtypes and formats of the passes (Numerics) for the operations.
+/// Dtypes and formats of the passes (Numerics) for the operations.
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;    ///< of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states that it multiplies
-  bool own_lm_head = false;                        ///< lm_head is not the snapshot's, for any `forward`
+  bool own_lm_head = false;                        ///< lm_head is the learner's, not the snapshot's, for any `forward`
   torch::ScalarType between = torch::kBFloat16;    ///< of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< of the operands of attention's matmuls
   config::LearnerForward forward = config::LearnerForward::bf16;
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< of low_bit (quantized.h)
-  bool bitwise = false;                                                     ///< the decoder's bits, with low_bit
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< with low_bit (quantized.h)
+  bool bitwise = false;                                                     ///< bit-identical to the decoder, with
+                                                                            ///< low_bit
   quant::KvFormat kv_format = quant::KvFormat::int8;
 
   bool quantized() const { return forward != config::LearnerForward::bf16; }
@@ -28,9 +29,8 @@ inline Heads heads_of(const model::ModelConfig& config) {
   return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
 }
 
-/// Declares differentiable operations on the packed rows of one micro-batch, which an implementation may point to.
-/// Gradients of weights go to Weight::gradient. The residual stream, norms and softmax are fp32. The graph alone holds
-/// the tensors of the backward pass.
+/// Declares differentiable operations on one micro-batch's packed rows. Gradients of weights go to Weight::gradient.
+/// The residual stream, norms and softmax are fp32. Only the graph holds the tensors of the backward pass.
 class Ops {
  public:
   explicit Ops(const ForwardNumerics& numerics) : numerics_(numerics) {}
@@ -39,22 +39,22 @@ class Ops {
   virtual ~Ops() = default;
 
   const ForwardNumerics& numerics() const { return numerics_; }
-  /// Returns whether add_norm's results have a Recompute.
+  /// Returns whether results of add_norm can be recomputed.
   virtual bool recomputes_norms() const { return false; }
 
-  /// Gathers the tokens' rows of the embedding, fp32 [N, D]. Starts the graph.
+  /// Gathers the tokens' rows of the embedding, fp32 [N, D]. Its result starts the graph.
   virtual Tensor embed(const Weight& table_VD) const = 0;
-  /// Adds a branch and its bias to the residual stream, fp32, and computes RMSNorm of the sum in `out`.
+  /// Adds a branch and its bias to the residual stream, fp32, and computes the sum's RMSNorm in `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
-  /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. If `is_read` is false, only the
-  /// gradients count, and the product may be left out.
+  /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. Unless is_read, only gradients
+  /// count, and the product may be left out.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool is_read = true) const = 0;
   /// Applies bias, norms of q and k and rotation, then causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
   /// Computes silu(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
-  /// Computes second(swiglu(first(x))) if one operation has the same bits; else returns an undefined tensor.
+  /// Computes second(swiglu(first(x))) if one fused operation has the same bits; else returns an undefined tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
 
  private:

@@ -1,4 +1,4 @@
-// Owns the CPU's operations of a forward pass: the fused loops of src/ops, with `bitwise` the decoder's own.
+// Owns the CPU's forward operations: the fused loops of src/ops; with `bitwise`, the decoder's.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace qrl::learner {
 
-/// Linear layers that read a snapshot add their own bias, like the decoder's.
+/// Implements Ops on the CPU. Linear layers that read a snapshot add their own bias, like the decoder's.
 class FusedOps final : public Ops {
  public:
-  /// `snapshot` has the embedding of fake_quant and low_bit; otherwise it may be null. `rows` and `snapshot` must
+  /// `snapshot` provides the embedding of fake_quant and low_bit; otherwise it may be null. `rows` and `snapshot` must
   /// outlive the backward pass.
   FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
            const model::Snapshot* snapshot = nullptr);
@@ -24,7 +24,7 @@ class FusedOps final : public Ops {
   Tensor linear(const Linear& linear, const Recomputable& x, bool is_read) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
-  /// Fuses with low_bit, without adapters and without a backward pass that needs intermediate values.
+  /// Fuses with low_bit, if there is no adapter and no backward pass that needs intermediate values.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
 
  private:

@@ -19,7 +19,6 @@ Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return torch::empty({rows, width}, torch::TensorOptions().dtype(dtype));
 }
 
-/// Rows may be strided.
 ops::Operand operand(const Tensor& matrix, bool transposed = false) {
   TORCH_INTERNAL_ASSERT(matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1));
   return {{matrix.data_ptr(), matrix.scalar_type() == torch::kBFloat16}, matrix.stride(0), transposed};
@@ -29,7 +28,7 @@ ops::MatmulType type_of(const Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
 }
 
-/// Computes x · right [x.size(1), columns] plus `more`.
+/// Computes x · right [x.size(1), columns], plus `more` unless empty.
 Tensor product(const Tensor& x, const ops::Operand& right, std::int64_t columns, torch::ScalarType out,
                const LowRankProduct& more) {
   const Tensor y = make(x.size(0), columns, out);
@@ -94,7 +93,7 @@ void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor
 }
 
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute) {
-  // One leaf represents all weights; their gradients go to Weight::gradient.
+  // One empty leaf represents all weights in the graph; their gradients go to Weight::gradient.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
   const Tensor tokens_N =
       torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);

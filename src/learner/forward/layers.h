@@ -1,5 +1,5 @@
-// Owns the differentiable operations of a transformer on packed rows, by our fused loops or one matmul. Weights'
-// gradients are added to their fp32 accumulators. Values that are cheap to recompute are not kept.
+// Owns the differentiable operations of a transformer on packed rows on the CPU: fused loops, or one matmul each.
+// Weights' gradients are added to fp32 accumulators. Values that are cheap to recompute are not kept.
 #pragma once
 
 #include <cstdint>
@@ -11,65 +11,65 @@
 
 namespace qrl::learner {
 
-/// Holds the shape of a micro-batch.
+/// The tokens and sequences of a micro-batch, concatenated.
 struct PackedRows {
   std::vector<std::int32_t> tokens;            ///< N
-  std::vector<std::int32_t> positions;         ///< N, within the sequence, its prefix included
+  std::vector<std::int32_t> positions;         ///< N, positions within the sequence, counting its prefix
   std::vector<std::int32_t> sequence_starts;   ///< S+1
   std::vector<std::uint8_t> continues_prefix;  ///< S or empty, as types::MicroBatch has it
-  const float* rope_table = nullptr;           ///< ops::make_rope_table for every position here
+  const float* rope_table = nullptr;           ///< from ops::make_rope_table, for every position of the batch
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };
 
 struct Heads {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  float norm_eps = 0;  ///< of the norm of q and k
+  float norm_eps = 0;  ///< epsilon of the norms of q and k
 };
 
-/// Recomputes a result with the same bits from kept values. Called at most once, before those are freed.
+/// Recomputes a result, bit for bit, from kept values. Called at most once, before the values are freed.
 using Recompute = std::function<Tensor()>;
-/// Holds a result that its consumer need not keep.
+/// A result that its consumer need not keep.
 struct Recomputable {
   Tensor value;
   Recompute recompute;
 };
 
-/// Gathers rows of `values_VD` (the table's own or a snapshot's, fp32 or bf16) rounded to `compute`, as fp32 [N, D];
-/// the gradient goes to `table_VD`. The result starts the graph: it needs a gradient whenever autograd is on. `rows`
+/// Gathers rows of `values_VD` (the table's own, or a snapshot's, fp32 or bf16), rounded to `compute`, as fp32 [N, D].
+/// The gradient goes to `table_VD`. The result starts the graph: it requires a gradient whenever autograd is on. `rows`
 /// must outlive the backward pass.
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute);
 
-/// Computes x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. The product and its gradients are
-/// ops/matmul.h's: exact products of bf16 operands, fp32 sums. y and dX = dY·W are rounded to bf16 once; dW = dYᵀ·X is
-/// added to the fp32 gradient without rounding. `recompute_x` replaces x in the backward pass.
+/// Computes x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. Uses ops/matmul.h: exact products of bf16
+/// operands, fp32 sums. y and dX = dY·W are rounded to bf16 once; dW = dYᵀ·X is added to the fp32 gradient without
+/// rounding. `recompute_x` provides x to the backward pass.
 Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {}, bool is_read = true);
 
-/// Holds the residual stream after a branch, and its normed form.
+/// The residual stream after adding a branch, and its RMSNorm.
 struct Normed {
   Tensor sum_ND;     ///< x + branch and its bias, fp32
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
   Recompute recompute_normed;
 };
-/// Holds the term that a norm adds to the residual stream before it, if `value_ND` is defined.
+/// The term that a norm first adds to the residual stream, if `value_ND` is defined.
 struct Branch {
   Tensor value_ND;
-  Weight bias{};            ///< of the matmul that made it; undefined in models without
-  bool bias_is_in = false;  ///< as qkv_transform has it
+  Weight bias{};            ///< bias of the branch's matmul; undefined if the model has none
+  bool bias_is_in = false;  ///< whether value_ND already includes the bias (qkv_transform)
 };
 Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType compute);
 
-/// Holds the weights of attention's inputs, undefined if the model lacks them.
+/// The parameters of attention's inputs; undefined if the model lacks one.
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
 /// Applies bias, norm of q and k, and rotary positions; fp32 [N, C]. bf16 input rounds k and v to bf16, like the
-/// decoder's pages. `bias_is_in`: the matmul has added the bias; only its gradient remains. `rows` must outlive the
-/// backward pass.
+/// decoder's pages. `bias_is_in`: the matmul has added the bias, and only its gradient is computed. `rows` must outlive
+/// the backward pass.
 Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
                            bool bias_is_in);
 
-/// Selects bf16 or fp32 for attention's matmul operands and result.
+/// The dtypes, bf16 or fp32, of attention's matmul operands and of its result.
 struct AttentionTypes {
   torch::ScalarType matmuls = torch::kBFloat16, out = torch::kBFloat16;
 };
@@ -77,22 +77,22 @@ struct AttentionTypes {
 /// Computes causal attention within each sequence; [N, H·E]. `rows` must outlive the backward pass.
 Tensor attention(const Recomputable& qkv_NC, const PackedRows& rows, const Heads& heads, const AttentionTypes& types);
 
-/// Returns arguments of ops/varlen_attention.h, which point into rows and qkv_NC.
+/// Returns arguments for ops/varlen_attention.h that point into rows and qkv_NC.
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
                                     torch::ScalarType matmuls);
 
 /// Computes silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass overwrites halves_N2F.
 Recomputable swiglu(const Tensor& halves_N2F);
 
-/// Holds left [N, r] · right [r, columns], added in the sums of another product.
+/// A product left [N, r] · right [r, columns], whose terms continue the sums of another product.
 struct LowRankProduct {
   Tensor left, right;  ///< in the dtype of the matmul; undefined: nothing
 };
-/// Computes x · weightᵀ and d_y · weight like `linear`, rounded to `out` once. x and d_y are in the dtype of the
-/// matmul; weight may have any.
+/// Computes x · weightᵀ and d_y · weight like `linear`, rounded to `out` once. x and d_y are in the matmul's dtype;
+/// weight may have any dtype.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
-/// Adds d_yᵀ · x to the fp32 gradient, if any; d_y in the matmul's dtype, x of any.
+/// Adds d_yᵀ · x to the fp32 gradient; no-op if it is undefined. d_y is in the matmul's dtype, x may have any dtype.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

@@ -31,7 +31,7 @@ Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   return logits_MV;
 }
 
-/// Calls body(chunk) on each segment of targets, after uncut(chunk), which sees logits before the cut.
+/// Calls uncut(chunk), which sees logits before top-k and top-p, then body(chunk), for each segment of targets.
 template <class Uncut, class Body>
 void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
                     const Uncut& uncut, const Body& body) {
@@ -55,8 +55,8 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// Computes d_logits · lm_head in fp32 from the values that the kernels read. Takes some tokens at a time, to hold no
-/// fp32 copy of the whole table. Products are added in fp32.
+/// Computes d_logits · lm_head in fp32 with the dequantized lm_head, some tokens at a time, so that no fp32 copy of the
+/// whole table exists. Products are added in fp32.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);
@@ -88,8 +88,8 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// Computes d_logits [M, V] in `type` from the score gradients, which begin at the chunk's first row. It overwrites the
-/// logits, with their row stride.
+/// Computes d_logits [M, V] in `type` from the score gradients, which begin at the chunk's first row. Overwrites the
+/// logits and keeps their row stride.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
   const bool is_bf16 = type == torch::kBFloat16;
   const std::int64_t vocab_size = chunk.logits_MV.size(1);
@@ -128,7 +128,8 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
       }
     });
   };
-  // d_hidden = d_log_prob · (d log_prob / d hidden): the second factor needs the logits, which exist now.
+  // Computes d_hidden = d_log_prob · (d log_prob / d hidden) in two steps: the second factor needs the logits, which
+  // exist only now.
   const bool has_gradients = torch::GradMode::is_enabled() && hidden_ND.requires_grad() &&
                              !lm_head.gradient.defined() && !targets.entropy_is_trained;
   const Tensor by_hidden_MD = has_gradients ? torch::empty({total, head.in}) : Tensor();

@@ -1,4 +1,4 @@
-// Owns the fused lm_head matmul, log-softmax and entropy, without tokens × vocabulary in memory.
+// Owns lm_head, log-softmax and entropy, computed in chunks so that no [tokens, vocabulary] array exists.
 #pragma once
 
 #include <memory>
@@ -14,30 +14,30 @@ struct TargetRows {
   std::vector<std::int64_t> rows;     ///< M row numbers, ascending
   std::vector<std::int32_t> targets;  ///< M
   float temperature = 1.0F;           ///< the sampler's
-  /// M, or none: the tokens that the sampler drew each target from, in the micro-batch.
+  /// M spans into the micro-batch, or none: the tokens from which the sampler drew each target.
   std::vector<std::span<const types::TokenId>> kept = {};
-  std::int64_t chunk_tokens = 1024;  ///< rows whose logits exist at once
+  std::int64_t chunk_tokens = 1024;  ///< limit on rows whose logits exist at once
   bool entropy_is_trained = true;    ///< whether entropies may have a gradient
   std::span<const types::TokenId> kept_of(std::int64_t target) const {
     return kept.empty() ? std::span<const types::TokenId>() : kept[static_cast<std::size_t>(target)];
   }
 };
 
-/// Holds log-probs of the targets and entropies, fp32 [M] each, in host memory.
+/// Log-probs of the targets and entropies, fp32 [M] each, in host memory.
 struct TargetScores {
   Tensor log_probs_M, entropy_M;
-  std::shared_ptr<const Arrival> arrival = nullptr;  ///< arrival from a device; null: arrived
+  std::shared_ptr<const Arrival> arrival = nullptr;  ///< copy from the device still under way; null: done
   void wait() const {
     if (arrival != nullptr) arrival->wait();
   }
 };
 
 /// Computes log-probs and entropies. Logits are ops::linear's, from hidden states quantized for `head` (lm_head
-/// packed); log-softmax is fp32. The backward pass goes through lm_head.value, or `head`'s values if it is undefined.
-/// If neither lm_head nor entropies are trained, the forward pass keeps each log-prob's gradient by its hidden state,
-/// fp32 [M, D]. It is computed from logit gradients in the hidden states' dtype. Otherwise the backward pass recomputes
-/// logits chunk by chunk. With `as_sampled`, log-probs have the bits of ops::logprob, the sampler's. `head`, `targets`
-/// and their micro-batch must outlive the backward pass.
+/// packed); log-softmax is fp32. The backward pass uses lm_head.value, or `head`'s values if that is undefined. If
+/// neither lm_head nor entropies are trained, the forward pass computes each log-prob's gradient by its hidden state,
+/// fp32 [M, D], in the hidden states' dtype. Otherwise the backward pass recomputes logits chunk by chunk. With
+/// `as_sampled`, log-probs are bit-identical to ops::logprob, the sampler's. `head`, `targets` and the micro-batch must
+/// outlive the backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
                               const TargetRows& targets, bool as_sampled = false);
 

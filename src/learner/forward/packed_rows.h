@@ -10,18 +10,19 @@
 
 namespace qrl::learner {
 
-/// Keeps rotary tables up to the longest sequence.
+/// Packs micro-batches; keeps rotary tables up to the longest sequence seen.
 class MicroBatchPacker {
  public:
   /// chunk_tokens: TargetRows::chunk_tokens.
   MicroBatchPacker(const model::ModelConfig& config, std::int64_t chunk_tokens)
       : config_(config), chunk_tokens_(chunk_tokens) {}
 
-  /// Returns a micro-batch's rows, which point into this until the next call. Throws input errors for tokens beyond the
-  /// vocabulary and sequences beyond max_position_embeddings.
+  /// Returns a micro-batch's rows, valid until the next call. Throws input errors for tokens beyond the vocabulary and
+  /// sequences beyond max_position_embeddings.
   PackedRows rows(const types::MicroBatch& batch);
-  /// Returns masked-in tokens with their sampling distribution; they point into `batch`. Throws an input error for
-  /// temperature 0. Throws an internal error if sample_params cut and a token's kept set is missing or lacks it.
+  /// Returns the targets with loss_mask 1 and their sampling distribution; points into `batch`. Throws an input error
+  /// for temperature 0. With top-k or top-p in sample_params, throws an internal error if a token's kept set is missing
+  /// or does not contain it.
   TargetRows targets(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const;
 
  private:

@@ -15,11 +15,11 @@ Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, b
   return ops.linear(w.o, {attended_NHE, {}}, is_read);
 }
 
-/// Computes attention or mlp from a normed stream; without values if not `is_read`, as in a recomputation for
-/// gradients.
+/// Computes attention or mlp from a normed stream. Unless is_read (recomputation for gradients), the result has no
+/// values.
 using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
 
-/// Computes part(x) and keeps nothing for its backward pass: even x is recomputed.
+/// Computes part(x) and keeps nothing for its backward pass; even x is recomputed.
 Tensor checkpointed(const Part& part, const Recomputable& x) {
   Tensor y;
   {
@@ -37,8 +37,8 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
   })[0];
 }
 
-/// Takes and returns {residual stream, branch not yet added}: the next norm adds it. `checkpoints_parts`: keeps the
-/// sums alone. If `is_read` is false, the branch has no values.
+/// Takes and returns {residual stream, branch not yet added}; the next norm adds the branch. `checkpoints_parts`: keeps
+/// only the sums. Unless is_read, the branch has no values.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
                  bool is_read, bool checkpoints_parts = false) {
   const torch::ScalarType between = ops->numerics().between;
@@ -54,8 +54,7 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
           computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, is_read)};
 }
 
-/// Calls options.layer_done when the gradient of the layer's input is complete: all of the layer's own were computed
-/// before.
+/// Calls options.layer_done when the gradient of the layer's input, and so every gradient of the layer, is complete.
 void report_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering) {
   if (options.layer_done && entering.requires_grad())
     entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
@@ -70,10 +69,10 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool is_read) {
       return block(ops, w, in, is_read);
     };
-    // Both inputs' gradients leave the layer's first operation together; the branch's continues first.
+    // Both inputs get their gradients from the layer's first operation; the branch's gradient is used first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.after_layer != nullptr) {
-      const auto sum = [layer](const TensorList& in) {  // the decoder keeps stream and branch together
+      const auto sum = [layer](const TensorList& in) {  // the decoder stores the stream with the branch added
         const TensorList out = layer({in[0], Tensor()}, false);
         return TensorList{out[0] + out[1].to(torch::kFloat32)};
       };
@@ -81,7 +80,8 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     } else if (options.activation_checkpointing && ops->recomputes_norms()) {
       state = block(ops, weights.layers[idx], state, true, true);
     } else if (options.activation_checkpointing) {
-      // Autograd is off at first, on when the backward pass recomputes the layer, whose branch is then known.
+      // Autograd is off in the first run. It is on when the backward pass recomputes the layer, whose branch is then
+      // known.
       const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };
       state = checkpointed(first_or_again, state);
     } else {

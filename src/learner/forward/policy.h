@@ -1,4 +1,4 @@
-// Owns the order of operations of a transformer block, for every implementation of them.
+// Owns the order of operations in a transformer block, for all implementations of Ops.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 namespace qrl::learner {
 
 struct ForwardOptions {
-  /// Keeps only each layer's input. If norms can be recomputed, it keeps the stream before each norm instead, so that
-  /// no part's last product is recomputed.
+  /// Keeps only each layer's input. If norms can be recomputed, keeps the stream before each norm instead, so that the
+  /// last product of attention and mlp is not recomputed.
   bool activation_checkpointing = false;
-  /// Not null: the decoder's residual stream after each layer, [N, D] fp32. These are the forward pass's values, and
+  /// If not null, the decoder's residual stream after each layer, [N, D] fp32. The forward pass takes these values, and
   /// the backward pass recomputes each layer from its input.
   const TensorList* after_layer = nullptr;
   /// Called in the backward pass when a layer's gradients are complete; may be empty.

@@ -1,4 +1,4 @@
-// Owns what a forward pass reads: a policy's weights by block, and the matrices of a layer.
+// Owns what a forward pass reads: a policy's weights, block by block.
 #pragma once
 
 #include <string>
@@ -11,31 +11,31 @@
 
 namespace qrl::learner {
 
-/// Holds a linear layer's trained adapter (model/adapter.h); empty: none.
+/// A linear layer's trained adapter (model/adapter.h), or empty.
 struct LinearAdapter {
   struct Part {
     Weight b;                       ///< [out of the module, rank]
-    std::int64_t first_output = 0;  ///< in the matrix's output
+    std::int64_t first_output = 0;  ///< first output of the module within the matrix
   };
-  Weight a;  ///< the parts' A concatenated: [parts · rank, in]
+  Weight a;  ///< the modules' A, concatenated: [parts · rank, in]
   std::vector<Part> parts;
   double scale = 1;
-  const model::MatrixAdapter* packed = nullptr;  ///< as Linear::quantized
+  const model::MatrixAdapter* packed = nullptr;  ///< the packed form (Linear::quantized)
 
   bool empty() const { return parts.empty(); }
   std::int64_t rank() const { return parts.front().b.value.size(1); }
 };
 
 struct Linear {
-  Weight weight, bias;  ///< bias: undefined in models without; weight: undefined if unread
-  std::string name;     ///< a snapshot's: "layers.0.qkv"
-  /// Its form in the published snapshot: format and shape, and values if in host memory. Null: the forward pass reads
+  Weight weight, bias;  ///< bias: undefined if the model has none; weight: undefined if not read
+  std::string name;     ///< the name in a snapshot: "layers.0.qkv"
+  /// The matrix in the published snapshot: format and shape, and values if in host memory. Null: the forward pass reads
   /// `weight`.
   const ops::PackedLinear* quantized = nullptr;
   LinearAdapter adapter;
 };
 
-/// Holds one block's weights; gains that the model lacks are undefined.
+/// One block's weights; a gain that the model lacks is undefined.
 struct LayerWeights : model::Block<Weight, Linear> {
   QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
 };
@@ -44,7 +44,7 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;          ///< the embedding itself when tied; undefined with adapters, which use `head`
+  Weight lm_head;          ///< the embedding if tied; undefined with adapters, which use `head`
   ops::PackedLinear head;  ///< lm_head packed, in lm_head_dtype; empty unless requested
   torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states that it multiplies
 };

@@ -1,5 +1,5 @@
 // Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass. Packed
-// rows have the bits of the decoder's sequences.
+// rows get the bits of the decoder's sequences.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace qrl::learner {
 
-/// Holds the pages of a micro-batch's keys and values, reused by every layer. A continuation reads its prefix's full
-/// pages and copies the last one, like the decoder.
+/// The page tables of a micro-batch's keys and values, reused by every layer. A continuation reads its prefix's full
+/// pages and copies the last page, like the decoder.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
   PageLayout(const PageLayout&) = delete;  // rows point into it
@@ -24,13 +24,13 @@ struct PageLayout {
   static constexpr std::int64_t kPageSize = 16;
   std::int64_t num_pages = 0;
   std::vector<std::vector<std::int32_t>> tables;    ///< of each sequence
-  std::vector<const std::int32_t*> table_of_row_N;  ///< into those
-  std::vector<Copy> copies;                         ///< after the rows are stored, before they are read
+  std::vector<const std::int32_t*> table_of_row_N;  ///< for each row, its sequence's table
+  std::vector<Copy> copies;                         ///< made after the rows are stored, before pages are read
 };
 
-/// Computes causal attention of ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, from qkv_transform; keys and values
-/// are rounded to `format` (not fp8_e4m3). The backward pass is straight through that rounding, with matmul operands
-/// rounded to `backward`. `rows` and `layout` must outlive the backward pass.
+/// Computes causal attention with ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, from qkv_transform. Keys and
+/// values are rounded to `format` (not fp8_e4m3). The backward pass is straight through this rounding, with matmul
+/// operands rounded to `backward`. `rows` and `layout` must outlive the backward pass.
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward);
 

@@ -1,4 +1,4 @@
-// Owns the aggregation of per-token terms to one number. Denominators are global, from outside.
+// Owns the aggregation of per-token terms to one number. Callers provide global denominators.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace qrl::learner {
 
-/// Holds the denominators of the whole mini-batch over all ranks, so that partial sums add up.
+/// The denominators of the whole mini-batch over all ranks, so that partial sums add up.
 struct Denominators {
   std::int64_t tokens = 0;               ///< counted response tokens
-  std::int64_t sequences = 0;            ///< those with a counted response token
+  std::int64_t sequences = 0;            ///< sequences with a counted response token
   std::int64_t max_response_length = 0;  ///< data.max_response_length
 };
 

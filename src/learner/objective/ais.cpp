@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kMaxLogRho = 20;
 
-/// Rounding cannot make the variance negative.
 double population_variance(double squares, double mean) { return std::max(0.0, squares - mean * mean); }
 
 }  // namespace

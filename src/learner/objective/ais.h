@@ -1,17 +1,17 @@
-// Owns AIS's blending coefficient and its sums over a mini-batch. Free of LibTorch: ranks exchange the sums.
+// Owns AIS's blending coefficient and its sums over a mini-batch. Does not include LibTorch, because ranks exchange the
+// sums.
 #pragma once
 
 #include <span>
 
 namespace qrl::learner {
 
-/// Holds the correction's own keys.
 struct AisSettings {
   double cap = 5;  ///< C
   double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
 };
 
-/// Sums over response tokens; w̄ = min(ρ, C). Parts' sums add up to the whole's.
+/// Sums over response tokens, with w̄ = min(ρ, C). Sums of parts add up to the whole's.
 struct AisSums {
   double tokens = 0, w = 0, w_squared = 0, a = 0, a_squared = 0, aw = 0, aw_squared = 0, abs_log_rho = 0;
 };
@@ -28,14 +28,13 @@ struct AisSignals {
   double weight_cv = 0;         ///< CV(w̄)
 };
 
-/// Computes the sums of tokens with these log-probs (under π_old and μ) and advantages; log ρ is clamped to ±20.
+/// Computes the sums for tokens with these log-probs (under π_old and μ) and advantages; log ρ is clamped to ±20.
 AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
                  std::span<const double> advantages, double cap);
 
-/// Uses population variances (paper: sample variances), one α per mini-batch and β_var = 1; these are our choices:
-///   α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
-///   α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis.
-/// No tokens: all 0.
+/// Chosen by this project: population variances (paper: sample variances), one α per mini-batch, and β_var = 1.
+/// α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
+/// α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis. No tokens: all 0.
 AisSignals ais_signals(const AisSums& sums, const AisSettings& settings);
 
 }  // namespace qrl::learner

@@ -5,13 +5,13 @@
 
 namespace qrl::learner {
 
-/// Computes min(R·A, clip(R, low, high)·A), all of one shape. The gradient at a bound is that inside.
+/// Computes min(R·A, clip(R, low, high)·A), all of one shape. At a bound, the gradient is that of the inside.
 inline torch::Tensor clipped_objective(const torch::Tensor& ratio, const torch::Tensor& advantages,
                                        const torch::Tensor& low, const torch::Tensor& high) {
   return torch::minimum(ratio * advantages, ratio.clamp(low, high) * advantages);
 }
 
-/// Returns which bound acts, uint8 ClipSide of the ratio's shape. Inputs are detached.
+/// Returns the active bound, as uint8 ClipSide of the ratio's shape. Inputs are detached.
 inline torch::Tensor clip_sides(const torch::Tensor& ratio, const torch::Tensor& advantages, const torch::Tensor& low,
                                 const torch::Tensor& high) {
   torch::Tensor side = torch::zeros(ratio.sizes(), torch::kUInt8);

@@ -1,5 +1,5 @@
-// Owns what every correction is: detached weights for the gap between sampler and learner, a pure function selected by
-// a word. Each has a file with its paper's equation.
+// Owns what every correction is: detached weights that correct the gap between sampler and learner. Each is a pure
+// function with a word, in a file with its paper's equation.
 #pragma once
 
 #include <cstdint>
@@ -14,43 +14,43 @@
 
 namespace qrl::learner {
 
-/// Holds a method's settings with defaults filled in.
+/// A correction's settings, with defaults filled in.
 struct CorrectionSettings {
   double threshold = 0, threshold_low = 0;
-  bool drop = false;  ///< a sequence outside its band gets weight 0 instead of the band's bound
+  bool drop = false;  ///< whether a sequence outside its band gets weight 0 instead of the band's bound
   bool acr = false;   ///< QuRL's adaptive clipping range: raise the upper clip bound by truncation_factor
-  double blend = 0;   ///< what LossOptions::blend says: a number of the whole mini-batch
+  double blend = 0;   ///< LossOptions::blend, computed from the whole mini-batch
 };
 
-/// Holds weights on the tokens' surrogates, [M]. A rejected token has weight 0 and stays in the denominators (our
-/// choice).
+/// Weights on the tokens' surrogates, [M]. A rejected token has weight 0 and stays in the denominators (chosen by this
+/// project).
 struct CorrectionWeights {
   torch::Tensor on_tokens;
   torch::Tensor acted;       ///< bool [M]: capped, clipped or rejected
-  torch::Tensor sequence_w;  ///< of a band on sequences: w_i before it, [S]; else undefined
-  bool rejects = false;      ///< what acting means: weight 0
+  torch::Tensor sequence_w;  ///< [S]: w_i before a band on sequences; else undefined
+  bool rejects = false;      ///< whether acting means weight 0
 };
 
-/// Selects weights per token or per sequence.
+/// Whether weights are per token or per sequence.
 enum class CorrectionLevel : std::uint8_t { none, token, sequence };
 
 struct Correction : config::Choice {
   CorrectionLevel level = CorrectionLevel::none;
-  /// `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).
+  /// Returns the weights. `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).
   CorrectionWeights (*weights)(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&) = nullptr;
   /// Reads the correction's own keys; null: none.
   void (*read_own)(const config::OwnValues&, CorrectionSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks (`batches`: this rank's, with old
-  /// log-probs), and returns its metrics. Collective. nullptr: no whole mini-batch is needed.
+  /// log-probs), and returns its metrics. Collective. nullptr: the whole mini-batch is not needed.
   Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 
-/// Returns the limits of every correction: behaviour_in_ratio. Adds rollout_correction.threshold with `own_cap` (the
-/// sentence that names it), threshold_low with `one_bound`.
+/// Returns the key limits of every correction: behaviour_in_ratio. Adds rollout_correction.threshold with `own_cap`
+/// (the sentence that names it), threshold_low with `one_bound`.
 std::vector<config::Limit> limits_of_correction(std::string_view own_cap, bool one_bound);
 
-/// Computes TIS's truncation of a token's weight: r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ, π_old/C) (QuRL,
+/// Computes TIS's truncation of a token's weight, r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ, π_old/C) (QuRL,
 /// eq. 7). ACR multiplies the upper clip bound by 1/r_t (eq. 9).
 torch::Tensor truncation_factor(const torch::Tensor& log_rho, double threshold);
 

@@ -10,13 +10,13 @@
 
 namespace qrl::learner {
 
-/// Returns the rows of the tokens that count.
 std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
-/// Returns places in the caller's order of sequences, ascending within a rank's mini-batch for any packing.
+/// Returns each row's position in the caller's order of sequences, which is ascending within a rank's mini-batch for
+/// any packing.
 std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
-/// Returns the entries `rows` of a per-token array as fp64. Throws an invariant error that names an array of another
-/// size than N.
+/// Returns the entries `rows` of a per-token array as fp64. Throws an invariant error that names an array whose size is
+/// not N.
 std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
                             std::size_t num_tokens, const char* name);
 

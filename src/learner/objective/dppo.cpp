@@ -1,6 +1,5 @@
-// DPPO (arXiv 2602.04879): bounds a token's distance in probability from the sampler instead of its ratio. Low-bit
-// samplers make a rare token's ratio noisy, not its probability. Ratio and bound are relative to μ, so no correction is
-// applied.
+// DPPO (arXiv 2602.04879): bounds a token's change in probability instead of its ratio, because low-bit samplers make a
+// rare token's ratio noisy. Ratio and bound are relative to μ, so no correction is applied.
 #include "learner/objective/weighted_log_prob.h"
 
 namespace qrl::learner {
@@ -16,7 +15,7 @@ const config::OwnKey kKlDelta{
     "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
 const config::OwnKey kKlCap{"algorithm.dppo_kl.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
 
-/// J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ; M_t is 0 where `outside` holds.
+/// J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for tokens `outside`, else 1.
 Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings,
                            const torch::Tensor& outside) {
   const torch::Tensor& advantages = input.tokens.advantages;
@@ -35,12 +34,12 @@ Surrogate total_variation_surrogate(const SurrogateInput& input, const Surrogate
   return masked_surrogate(input, settings, ahead > settings.divergence);
 }
 
-/// Outside: the KL of two Bernoulli distributions, m·log(m/p) + (1 − m)·log((1 − m)/(1 − p)) with m = μ and p = π_θ,
-/// exceeds δ and the token has moved in the advantage's direction.
+/// Outside: the token has moved in the advantage's direction, and the KL of two Bernoulli distributions, m·log(m/p) +
+/// (1 − m)·log((1 − m)/(1 − p)) with m = μ and p = π_θ, exceeds δ.
 Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor log_p = input.tokens.log_probs.detach(), log_m = input.anchor;
   const torch::Tensor p = log_p.exp(), m = log_m.exp();
-  // expm1 keeps 1 − p exact near p = 1; log-probs rounded above 0 count as 0. At m = 1 the second term is 0.
+  // expm1 keeps 1 − p exact near p = 1. Log-probs rounded above 0 count as 0. At m = 1 the second term is 0.
   const torch::Tensor rest = -torch::expm1(log_p.clamp_max(0)), m_rest = -torch::expm1(log_m.clamp_max(0));
   const torch::Tensor kl = m * (log_m - log_p) + torch::xlogy(m_rest, m_rest) - torch::xlogy(m_rest, rest);
   const torch::Tensor moved = torch::where(input.tokens.advantages > 0, p > m, p < m);

@@ -15,9 +15,9 @@ torch::Tensor clamped_value(const torch::Tensor& x) {
 
 torch::Tensor estimate_k2(const KlLogRatios& ratios) { return ratios.to_reference * ratios.to_reference / 2; }
 
-/// Above kMaxKl it continues as a tangent.
+/// Continues as a tangent above kMaxKl.
 torch::Tensor estimate_k3(const KlLogRatios& ratios) {
-  constexpr double kRatioAtBound = 13.610868638149876;  // e^y of the y > 0 with e^y − y − 1 = kMaxKl
+  constexpr double kRatioAtBound = 13.610868638149876;  // e^y for the y > 0 with e^y − y − 1 = kMaxKl
   const torch::Tensor& x = ratios.to_reference;
   const torch::Tensor value = torch::exp(-x) + x - 1, now = x.detach();
   const torch::Tensor slope = (1 - torch::exp(-now)).clamp_min(1 - kRatioAtBound);

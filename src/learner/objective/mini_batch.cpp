@@ -7,7 +7,7 @@
 namespace qrl::learner {
 
 std::vector<std::string> policy_metric_names(const LossOptions& loss) {
-  // Two made-up tokens produce the names, so that no list can become outdated.
+  // Computes the loss of two made-up tokens, so that the names cannot become outdated.
   types::MicroBatch batch;
   batch.tokens = {0, 0};
   batch.sequence_starts = {0, 1, 2};
@@ -15,7 +15,7 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   batch.advantages = {1.0F, -1.0F};
   batch.old_entropy = {1.0F, 1.0F};
   if (loss.algorithm.has_teacher) batch.teacher_logprobs = {-1.0F, -1.0F};
-  LossOptions named = loss;  // with what only a mini-batch decides
+  LossOptions named = loss;  // plus what only a mini-batch determines
   named.selection.is_set = needs_old_entropy(loss);
   named.selection.by_entropy = loss.algorithm.top_entropy_quantile < 1;
   named.selection.by_covariance = loss.algorithm.clip_cov.ratio > 0;
@@ -36,8 +36,8 @@ bool needs_whole_mini_batch(const LossOptions& loss) {
 
 namespace {
 
-/// Computes 1 over the mini-batch's mean weight before rejection, over sequences or tokens as the correction weighs
-/// them (veRL 0.9.1, rollout_corr_helper.py).
+/// Returns 1 over the mini-batch's mean weight before rejection, over sequences or tokens according to the correction's
+/// level (veRL 0.9.1, rollout_corr_helper.py).
 double weight_scale_of(std::span<const types::MicroBatch* const> batches, const LossOptions& loss,
                        dist::Collectives& world) {
   const ObjectiveSettings settings = objective_settings(loss);

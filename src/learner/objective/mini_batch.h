@@ -15,15 +15,15 @@ namespace qrl::learner {
 bool needs_whole_mini_batch(const LossOptions& loss);
 /// Returns whether it also needs all entropies under the old policy (MicroBatch::old_entropy).
 bool needs_old_entropy(const LossOptions& loss);
-/// Computes such an update's statistics over all ranks' mini-batch (`batches`: this rank's, with old log-probs). Sets
-/// loss.blend, weight_scale and selection and returns metrics. No effect with other losses. Collective.
+/// Computes statistics of the mini-batch over all ranks (`batches`: this rank's, with old log-probs). Sets loss.blend,
+/// weight_scale and selection, and returns metrics. No-op for losses without them. Collective.
 Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
                            dist::Collectives& world);
 
 /// Returns pointers to each of `batches`, which must outlive them.
 std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches);
 
-/// Returns the names of UpdateReport::metrics with such a loss, in order.
+/// Returns the names, in order, of UpdateReport::metrics with such a loss.
 std::vector<std::string> policy_metric_names(const LossOptions& loss);
 
 }  // namespace qrl::learner

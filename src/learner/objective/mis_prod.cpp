@@ -4,8 +4,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Π ρ_t on each token of a sequence if at most `threshold`, else 0 (masked importance sampling; threshold 3: TRL's).
-/// Its log is also clamped to ±20.
+/// Weights each token of a sequence by Π ρ_t if that is at most `threshold`, else by 0 (masked importance sampling;
+/// threshold 3: TRL's). log Π ρ_t is also clamped to ±20.
 CorrectionWeights masked_product(const torch::Tensor& log_rho, const Sequences& sequences,
                                  const CorrectionSettings& settings) {
   const torch::Tensor product_S = sequences.sum(log_rho).clamp(-kMaxLogRatio, kMaxLogRatio).exp();

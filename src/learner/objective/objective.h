@@ -1,4 +1,4 @@
-// Owns the sum of surrogate, correction, KL and entropy to minimize.
+// Owns the objective to minimize: surrogate, correction, KL and entropy.
 #pragma once
 
 #include "learner/objective/aggregation.h"
@@ -15,7 +15,7 @@ struct ObjectiveSettings {
   const Correction* method = nullptr;
   SurrogateSettings surrogate;
   CorrectionSettings correction;
-  double weight_scale = 1;  ///< on the correction's weights
+  double weight_scale = 1;  ///< factor on the correction's weights
   RejectionSettings rejection;
   SelectionSettings selection;
   bool behaviour_in_ratio = false;
@@ -28,13 +28,13 @@ struct ObjectiveSettings {
 /// Returns the settings of a policy loss; throws an internal error without a loss and a correction.
 ObjectiveSettings objective_settings(const LossOptions& options);
 
-/// Holds a micro-batch's shares (scalars) of the mini-batch's terms, and token statistics.
+/// A micro-batch's scalar shares of the mini-batch's terms, and token statistics.
 struct Objective {
   torch::Tensor policy, kl;  ///< kl undefined without kl_loss_coef
   torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy
   Surrogate surrogate;
   CorrectionWeights weights;
-  torch::Tensor truncation;  ///< acr: r_t, [M]; else undefined
+  torch::Tensor truncation;  ///< with acr: r_t, [M]; else undefined
   Kept kept;
   Selected selected;
 };

@@ -40,7 +40,6 @@ ObjectiveTokens objective_tokens(const types::MicroBatch& batch, const std::vect
   return tokens;
 }
 
-/// Adds statistics of tokens left out by rejection and selection.
 void add_rejections(const ObjectiveTokens& tokens, const Objective& terms, Statistics& statistics) {
   const Sequences& sequences = tokens.sequences;
   const auto num_tokens = static_cast<double>(sequences.num_tokens());

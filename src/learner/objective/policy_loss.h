@@ -1,4 +1,4 @@
-// Owns the conversion of a packed micro-batch to an objective's tensors, and of an objective to its statistics.
+// Owns the conversion of a packed micro-batch to the objective's tensors, and of the objective to statistics.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@
 namespace qrl::learner {
 
 /// Computes the micro-batch's share of the loss by objective.h's formulas, fp64, from scores of the counted tokens
-/// (`rows` of `batch`). Adds to the metrics of algorithms.md. Without old log-probs in the batch π_old is π_θ,
-/// detached. Throws an invariant error that names an array of another size than N.
+/// (`rows` of `batch`). Adds the metrics of algorithms.md to `statistics`. Without old log-probs in the batch, π_old is
+/// π_θ, detached. Throws an invariant error that names an array whose size is not N.
 torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
                           Statistics& statistics);

@@ -1,5 +1,5 @@
-// Owns what every policy loss is: a clipped surrogate, a pure function of the counted tokens selected by a word. Each
-// has a file with its paper's equation.
+// Owns what every policy loss is: a clipped surrogate of the counted tokens. Each is a pure function with a word, in a
+// file with its paper's equation.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,10 @@
 
 namespace qrl::learner {
 
-/// Tells which bound leaves a token's ratio without a gradient: one that is active for its advantage's sign and
-/// exceeded.
+/// The bound that stops the gradient of a token's ratio: active for the advantage's sign, and exceeded.
 enum class ClipSide : std::uint8_t { none, high, low, negative_high, dual };
 
-/// Holds each token's J, [M], to be maximized; a sequence's is repeated on its tokens.
+/// Each token's J, [M], to be maximized; a sequence's J is repeated on its tokens.
 struct Surrogate {
   torch::Tensor objective;
   torch::Tensor side;   ///< uint8, ClipSide
@@ -28,11 +27,11 @@ struct ClipRange {
 
 struct SurrogateSettings {
   ClipRange clip;
-  ClipRange negative_clip;                       ///< of a loss with its own band where A < 0
+  ClipRange negative_clip;                       ///< in losses with a separate band where A < 0
   std::optional<double> dual_clip;               ///< c
-  bool token_form = false;                       ///< of a loss by sequences: s_it instead of s_i
-  double tau_positive = 1, tau_negative = 1.05;  ///< of a soft gate
-  double divergence = 0, ratio_cap = 0;          ///< dppo_…: δ and c
+  bool token_form = false;                       ///< in losses with a sequence ratio: s_it instead of s_i
+  double tau_positive = 1, tau_negative = 1.05;  ///< with a soft gate
+  double divergence = 0, ratio_cap = 0;          ///< with dppo_…: δ and c
 };
 
 struct SurrogateInput {
@@ -45,7 +44,7 @@ struct SurrogateInput {
 struct ObjectiveSettings;
 struct Objective;
 class Statistics;
-/// Adds metrics of one loss or correction alone.
+/// Adds metrics of a single loss or correction.
 using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&, const Objective&, Statistics&);
 
 struct PolicyLoss : config::Choice {
@@ -53,10 +52,10 @@ struct PolicyLoss : config::Choice {
   /// Reads the loss's own keys; null: none.
   void (*read_own)(const config::OwnValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
-  bool around_sampler = false;  ///< ratio and bound are relative to μ, not π_old
+  bool around_sampler = false;  ///< whether ratio and bound are relative to μ instead of π_old
 };
 
-/// Computes the token-ratio surrogate, shared by losses that differ only in aggregation and settings.
+/// Computes the token-ratio surrogate, for losses that differ only in aggregation and settings.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings);
 
 }  // namespace qrl::learner

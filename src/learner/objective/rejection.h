@@ -1,4 +1,5 @@
-// Owns rejection beside a correction's weights, by how far old policy and sampler disagree on tokens or sequences.
+// Owns rejection, in addition to a correction's weights: by how far old policy and sampler disagree on tokens or
+// sequences.
 #pragma once
 
 #include "learner/objective/tokens.h"
@@ -11,8 +12,8 @@ struct Kept {
   torch::Tensor vetoed;  ///< [S], sequences that the veto rejected; undefined without one
 };
 
-/// Selects tokens by veRL's names, per token or by the sum, mean or largest over the sequence:
-/// - k1: log ρ_t, kept if exp of it is within [threshold_low, threshold];
+/// Selects tokens by a statistic with veRL's name, per token, or its sum, mean or largest over the sequence:
+/// - k1: log ρ_t, kept if its exp is within [threshold_low, threshold];
 /// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t, kept if at most threshold.
 ///
 /// `log_rho` [M] is clamped to ±20 and detached; a sum is also clamped.

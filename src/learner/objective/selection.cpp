@@ -12,13 +12,13 @@ namespace qrl::learner {
 
 namespace {
 
-/// Holds a token's inputs of batch-wide numbers, with the micro-batch's bits.
+/// A token's values for statistics of the mini-batch, bit-identical to the micro-batch's.
 struct TokenFacts {
   double log_prob, entropy, advantage;
-  std::int64_t position;  // not part of the draw
+  std::int64_t position;  // not hashed
 };
 
-/// Applies SplitMix64's finalizer to the three numbers.
+/// Hashes log-prob, entropy and advantage with SplitMix64's finalizer.
 std::uint64_t draw_of(const TokenFacts& token) {
   std::uint64_t mixed = 0;
   for (const double value : {token.log_prob, token.entropy, token.advantage}) {
@@ -56,7 +56,8 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Sets the limit that `wanted` candidates of all ranks are within. At the limit, the first by rank and position count.
+/// Sets the limit so that `wanted` candidates of all ranks are within it. Among draws equal to the limit, the first by
+/// rank and position count.
 void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
                  dist::Collectives& world) {
   std::vector<std::uint64_t> mine;

@@ -11,25 +11,25 @@
 
 namespace qrl::learner {
 
-/// Holds per-token values of M counted tokens, of the sampled token.
+/// Per-token values of the M counted tokens.
 struct PolicyTokens {
   std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy;
-  std::span<const double> weights;  ///< of the correction
+  std::span<const double> weights;  ///< the correction's
 };
 
-/// Sums a mini-batch's tokens in fp64 in the given order.
+/// Sums a mini-batch's tokens in fp64, in the order of calls.
 class Statistics {
  public:
   void add_policy_tokens(const PolicyTokens& tokens);
   /// Adds a micro-batch's share of metric `name`, already divided by global counts.
   void add_share(const std::string& name, double share) { add(name, {Kind::share, share, 1}); }
-  /// Makes metric `name` Σ sum / Σ count; absent without a count.
+  /// Adds to metric `name`, reported as Σ sum / Σ count; absent without a count.
   void add_mean(const std::string& name, double sum, double count) { add(name, {Kind::mean, sum, count}); }
   void add_max(const std::string& name, double value) { add(name, {Kind::max, value, 1}); }
   void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }
 
-  /// Reduces all to metrics over all ranks: added names, and means over response tokens (algorithms.md, Metrics; veRL's
-  /// names if any). Each rank must have added the same kinds or nothing. Collective.
+  /// Reduces everything to metrics over all ranks: the added names, and means over response tokens (algorithms.md,
+  /// Metrics; veRL's names if any). Each rank must have added the same kinds or nothing. Collective.
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:

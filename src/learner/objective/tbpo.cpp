@@ -20,11 +20,11 @@ const config::OwnKey kBandCap{"algorithm.tbpo.seq_tis_imp_ratio_cap", config::at
                               "rollout_correction.method tbpo: C, its weights lie in [1/C, C]"};
 const config::OwnKey kBandAction{"algorithm.tbpo.mismatch_action", config::OwnKey::Words{"clip", "drop"}, 0,
                                  "a weight outside: clip it, or drop its sequence (weight 0)"};
-constexpr double kDrop = 1;  // the second of kBandAction's words
+constexpr double kDrop = 1;  // index of kBandAction's second word
 
 /// Computes the surrogate with r_i = s_i. A ≥ 0: min(r_i·A, clip(r_i, 1 − ε_l, 1 + ε_h)·A). A < 0: clip(r_i, 1 − ε⁻_l,
-/// 1 + ε⁻_h)·A, whose gradient is 0 on both sides of its band. We bound A ≥ 0 above alone; the paper's "mask out the
-/// entire responses when their ratio exceeds the bounds" could mean both sides.
+/// 1 + ε⁻_h)·A, whose gradient is 0 on both sides of its band. Chosen: A ≥ 0 is bounded above only; the paper's wording
+/// could mean both sides.
 Surrogate trust_band_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor ratio = sequence_ratio(input, false), now = ratio.detach();
@@ -68,7 +68,7 @@ void add_band_sides(const ObjectiveTokens& tokens, const ObjectiveSettings&, con
 }
 
 /// Computes w_i = exp(mean_t log ρ_t), then clip(w_i, 1/C, C) (QaRL §3.2: "truncate with a two-sided cap"). With
-/// `drop`, w_i is kept inside and 0 outside (its "drop entire responses"). Clipping as the default is our choice.
+/// `drop`, w_i inside the band and 0 outside ("drop entire responses"). Clipping as the default was chosen here.
 CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequences& sequences,
                                      const CorrectionSettings& settings) {
   const double cap = settings.threshold;

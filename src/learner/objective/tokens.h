@@ -7,16 +7,16 @@
 
 namespace qrl::learner {
 
-/// Log-ratios are clamped to ±kMaxLogRatio before exp; the gradient is 0 where the clamp acts.
+/// Limit of log-ratios, clamped before exp; the gradient is 0 where the clamp acts.
 inline constexpr double kMaxLogRatio = 20;
 
 /// Computes clamp(log_p − log_q, ±20).
 torch::Tensor log_ratio(const torch::Tensor& log_p, const torch::Tensor& log_q);
 
-/// Maps tokens to responses. A response's counted tokens are all in one micro-batch. Denominators come from outside.
+/// Maps tokens to responses. All counted tokens of a response are in one micro-batch.
 class Sequences {
  public:
-  /// of_token: int64 [M], in [0, sequences of this micro-batch); an index may have no token.
+  /// of_token: int64 [M], in [0, sequences of this micro-batch). A sequence may have no token.
   explicit Sequences(torch::Tensor of_token);
 
   std::int64_t num_tokens() const { return of_token_M_.numel(); }
@@ -34,16 +34,17 @@ class Sequences {
   torch::Tensor of_token_M_, lengths_S_;
 };
 
-/// Holds the M counted tokens of a micro-batch, [M] float64 each, of the drawn token.
+/// The M counted tokens of a micro-batch; values of the sampled token, float64 [M] each.
 struct ObjectiveTokens {
-  torch::Tensor log_probs, entropy;   ///< under the policy now, π_θ; the gradient flows into these
-  torch::Tensor old_log_probs;        ///< π_old: the learner at the weights that drew
+  torch::Tensor log_probs, entropy;   ///< under the current policy π_θ; the gradient flows into both
+  torch::Tensor old_log_probs;        ///< π_old: the learner's weights at sampling
   torch::Tensor sampler_log_probs;    ///< μ: the sampler
-  torch::Tensor reference_log_probs;  ///< π_ref; read with kl_loss_coef ≠ 0 only
+  torch::Tensor reference_log_probs;  ///< π_ref; read only with kl_loss_coef ≠ 0
   torch::Tensor advantages;
   Sequences sequences;
-  torch::Tensor old_entropy = {};  ///< under π_old; read where the mini-batch selects by it
-  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch for any packing; likewise
+  torch::Tensor old_entropy = {};  ///< under π_old; read if tokens are selected by statistics of the mini-batch
+  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch for any packing; read like
+                                   ///< old_entropy
 };
 
 }  // namespace qrl::learner

@@ -1,4 +1,4 @@
-// Owns how an operation of ours enters LibTorch's autograd graph.
+// Owns how this project's operations enter LibTorch's autograd graph.
 #pragma once
 
 #include <functional>
@@ -12,28 +12,28 @@ using torch::Tensor;
 using TensorList = std::vector<Tensor>;
 
 /// Computes the inputs' gradients from the outputs' (undefined for an unused output). Called at most once, with
-/// autograd off. May also add to gradients that autograd does not know (Weight::gradient).
+/// autograd off. May also add to gradients outside of autograd (Weight::gradient).
 using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 
 /// Returns `outputs` (computed from `inputs` with autograd off), recorded so that the graph's backward pass calls
-/// `backward`. Records nothing if autograd is off or no input needs a gradient. `backward` must not hold the outputs (a
-/// cycle), only detached copies. Its tensors are freed once it has run.
+/// `backward`. Records nothing if autograd is off or no input requires a gradient. `backward` must not hold the outputs
+/// themselves (a reference cycle), only detached copies. Its tensors are freed after it has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
-/// Holds a weight as the forward pass reads it, and the accumulator of its gradient.
+/// A weight as the forward pass reads it, and its gradient's accumulator.
 struct Weight {
-  Tensor value;     ///< the fp32 master; matmuls round it to bf16 as they read it where they compute in bf16
+  Tensor value;     ///< the fp32 master; bf16 matmuls round it while reading
   Tensor gradient;  ///< fp32, same shape; undefined: the weight is not trained
   bool defined() const { return value.defined(); }
 };
 
-/// Runs block(inputs, weights' values), and recomputes its tensors in the backward pass with the same bits (Chen et al.
-/// 2016, "Training deep nets with sublinear memory cost"). Inputs may be undefined. Weights must be defined; autograd
-/// adds their gradients to Weight::gradient.
+/// Runs block(inputs, weights' values), and recomputes it bit for bit in the backward pass (Chen et al. 2016, "Training
+/// deep nets with sublinear memory cost"). Inputs may be undefined. Weights must be defined; gradients go to
+/// Weight::gradient.
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
-/// Does the same for known `outputs` without a history, and returns them recorded.
+/// Like `checkpointed`, for `outputs` that are already known but not recorded; returns them recorded.
 TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                       const TensorList& outputs, const std::vector<Weight>& weights = {});
 

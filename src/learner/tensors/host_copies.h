@@ -20,13 +20,13 @@ HostArray array_of(const std::vector<T>& values) {
   return {values.data(), c10::CppTypeToScalarType<T>::value, {static_cast<std::int64_t>(values.size())}};
 }
 
-/// Copies arrays to a device together, on its present stream. The arrays may change afterwards.
+/// Copies arrays to a device together, on its current stream. The arrays may change after the call.
 TensorList send(const std::vector<HostArray>& arrays, const torch::Device& device);
 
-/// Copies a tensor to host memory, after its device's present stream.
+/// An asynchronous copy of a tensor to host memory, ordered after its device's current stream.
 class Arrival {
  public:
-  /// Begins the copy. A tensor on the CPU is copied at once.
+  /// Begins the copy; a tensor on the CPU is copied at once.
   explicit Arrival(const Tensor& from);
   void wait() const;
   /// Undefined before wait() returns.
@@ -37,7 +37,7 @@ class Arrival {
   std::optional<c10::Event> done_;
 };
 
-/// Blocks until the device's present stream is done.
+/// Blocks until the device's current stream is done.
 void wait_for(const torch::Device& device);
 
 }  // namespace qrl::learner

@@ -19,12 +19,11 @@ namespace fs = std::filesystem;
 constexpr const char* kLibTorchCpu = "libtorch_cpu.so";
 constexpr const char* kLibTorchCuda = "libtorch_cuda.so";
 constexpr const char* kNccl = "libnccl.so.2";
-constexpr int kOldestNccl = 20400;  // 2.4: the functions of nccl.cpp
+constexpr int kOldestNccl = 20400;  // 2.4: the first with all functions of nccl.cpp
 
-/// SITE of SITE/torch/lib/FILE.
 fs::path site_of(const fs::path& library) { return library.parent_path().parent_path().parent_path(); }
 
-/// Returns the version beside a library of PyTorch's: "2.11.0+cu130", "2.11.0"; empty if none.
+/// Returns the version of the PyTorch package around a library ("2.11.0+cu130", "2.11.0"), or "".
 std::string version_beside(const fs::path& library) {
   constexpr std::string_view kKey = "__version__ = '", kBegin = "torch-", kEnd = ".dist-info";
   std::ifstream file(library.parent_path().parent_path() / "version.py");
@@ -100,7 +99,7 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
   report.why = library.why;
   report.what_to_do = "`QRL_TORCH_CUDA=on scripts/setup` fetches it; pip's nvidia-nccl-cu13 has it, too";
   if (library.handle == nullptr) return report;
-  // Before 2.9 a version's later parts have one digit each.
+  // Before 2.9, later parts of a version have one digit each.
   const int scale = version < 10000 ? 1000 : 10000;
   const auto text = [&](int major, int minor, int patch) {
     return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
@@ -136,7 +135,7 @@ std::optional<base::Error> gpu_error(const std::string& what) {
   }
   const std::size_t begin = what.find("CUDA out of memory");
   if (begin == std::string::npos) return std::nullopt;
-  const std::string line = what.substr(begin, what.find('\n', begin) - begin);  // a stack of calls follows
+  const std::string line = what.substr(begin, what.find('\n', begin) - begin);  // a call stack follows
   return base::Error(base::ErrorKind::input, "trainer.device: cuda", "memory for the learner", line,
                      "lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
                      "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and "

@@ -1,4 +1,4 @@
-// Owns which libraries this program finds while it runs: LibTorch, its CUDA part, NCCL and those of cuda/.
+// Owns which libraries this program finds at run time: LibTorch, its CUDA part, NCCL, and the libraries of cuda/.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,30 @@
 
 namespace qrl::learner {
 
-/// Reports LibTorch's version from aoti_torch_abi_version(); 0: the function is missing (before 2.9).
+/// Reports LibTorch's version from aoti_torch_abi_version(). 0: the function is missing (before 2.9).
 base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string& path);
 /// Throws an input error if the loaded LibTorch is not the build's version. Call it first.
 void require_libtorch();
 
-/// Returns the path of libtorch_cuda.so. Looks beside this process's libtorch_cpu.so, then where scripts/setup puts it,
-/// then in LD_LIBRARY_PATH. Returns the bare name if not found.
+/// Returns the path of libtorch_cuda.so: next to this process's libtorch_cpu.so, else where scripts/setup puts it, else
+/// in LD_LIBRARY_PATH, else the bare name.
 std::string libtorch_cuda_path();
-/// Reports the version from PyTorch's version.py, or the .dist-info of pip and scripts/setup, beside the library. An
-/// unknown version is accepted.
+/// Reports the version from PyTorch's version.py, or from the .dist-info of pip or scripts/setup, next to the library.
+/// An unknown version is accepted.
 base::LibraryReport libtorch_cuda_report(const std::string& path);
 
-/// Reports NCCL's version from ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4, 0 another library.
+/// Reports NCCL's version from ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4; 0: another library.
 base::LibraryReport nccl_report(int version, const base::SharedLibrary& library);
 
-/// Finds NCCL: already loaded, beside LibTorch's CUDA part, or by the loader's search.
+/// Finds NCCL: already loaded, next to LibTorch's CUDA part, or by the loader's search.
 base::LibraryReport find_nccl();
 
-/// Translates LibTorch's GPU errors, naming the recipe's key: memory that ends ("CUDA out of memory. Tried to allocate
-/// …"; an input error), an operation without a deterministic implementation (an internal error). Returns nothing for
-/// other texts.
+/// Translates LibTorch's GPU errors, naming the recipe's key. "CUDA out of memory. Tried to allocate …" becomes an
+/// input error, an operation without deterministic implementation an internal error. Nothing for other texts.
 std::optional<base::Error> gpu_error(const std::string& what);
 
-/// Reports libraries of a GPU's rollouts on this machine, and with `learns` a learner's. Absence is no error. NCCL is
-/// not among them: ranks that share a GPU do without it.
+/// Reports the libraries that rollouts on this machine's GPU need, and with `learns` a learner's. Missing ones are no
+/// error. NCCL is left out, because ranks on one GPU do not need it.
 std::vector<base::LibraryReport> gpu_libraries(bool learns);
 
 }  // namespace qrl::learner

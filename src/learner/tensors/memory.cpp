@@ -16,7 +16,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Below this, malloc keeps memory itself.
+/// Below this size malloc itself reuses memory.
 constexpr std::size_t kMinBlock_bytes = std::size_t{128} << 10;
 
 /// Rounds up to eighths of a power of two, so that similar micro-batches share blocks.
@@ -36,7 +36,7 @@ class KeptBlocks {
       free_.erase(found);
       kept_bytes_ -= size;
     } else {
-      // Frees blocks of other sizes, largest first, so that changed shapes do not add up.
+      // Frees blocks of other sizes, largest first, so that memory does not grow when shapes change.
       while (!free_.empty() && used_bytes_ + size + kept_bytes_ > std::max(most_used_bytes_, used_bytes_ + size)) {
         drop(std::prev(free_.end()));
       }
@@ -49,7 +49,7 @@ class KeptBlocks {
     return block;
   }
 
-  /// Returns whether the block was ours.
+  /// Takes a block back; returns false if it is not from here.
   bool give(void* block) {
     const std::lock_guard lock(mutex_);
     const auto found = sizes_.find(block);
@@ -85,7 +85,7 @@ class KeptBlocks {
   std::size_t used_bytes_ = 0, kept_bytes_ = 0, most_used_bytes_ = 0;
 };
 
-/// Never destroyed: static tensors may outlive everything.
+/// Never destroyed, because static tensors may be freed later.
 KeptBlocks& blocks() {
   static KeptBlocks& kept = *new KeptBlocks;
   return kept;
@@ -109,7 +109,7 @@ class KeepingAllocator final : public c10::Allocator {
 
 void keep_tensor_memory() {
   static KeepingAllocator& allocator = *new KeepingAllocator;
-  constexpr std::uint8_t kPriority = 1;  // LibTorch's own has 0
+  constexpr std::uint8_t kPriority = 1;  // LibTorch's own allocator has 0
   static const bool installed = (c10::SetCPUAllocator(&allocator, kPriority), true);
   (void)installed;
 }

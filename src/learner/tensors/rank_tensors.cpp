@@ -16,7 +16,7 @@ class ThroughHost final : public RankTensors {
     if (!parts.empty()) {
       return on_host(f32_values, [&](const torch::Tensor& host) { world_.reduce_scatter_sum(floats(host), parts); });
     }
-    constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds what the transport buffers
+    constexpr std::int64_t kChunk = std::int64_t{1} << 22;  // 16 MiB: bounds the transport's buffers
     const torch::Tensor flat = f32_values.view({-1});
     for (std::int64_t begin = 0; begin < flat.numel(); begin += kChunk) {
       on_host(flat.narrow(0, begin, std::min(kChunk, flat.numel() - begin)),
@@ -24,7 +24,7 @@ class ThroughHost final : public RankTensors {
     }
   }
   void end_sums() override {}
-  /// Autograd's own thread runs GPU nodes.
+  /// On a GPU, autograd runs nodes on its own thread, so sums cannot begin there.
   bool sums_during_backward() const override { return device_.is_cpu(); }
   void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     on_host(values, [&](const torch::Tensor& host) { world_.all_gather(bytes(host), byte_parts); });
@@ -44,7 +44,7 @@ class ThroughHost final : public RankTensors {
   }
   template <class Body>
   static void on_host(const torch::Tensor& values, const Body& body) {
-    const torch::Tensor host = values.cpu();  // itself if it is in host memory
+    const torch::Tensor host = values.cpu();  // the tensor itself if it is in host memory
     body(host);
     if (!values.is_cpu()) values.copy_(host);
   }

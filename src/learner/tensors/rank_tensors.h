@@ -9,30 +9,29 @@
 
 namespace qrl::learner {
 
-/// Implements dist::Collectives' contract for contiguous tensors on one device, with the same parts (elements to sum,
-/// bytes to copy). Sums and copies begin in the same order on every rank, and end together. Ranks with their own GPUs
-/// work meanwhile.
+/// Implements dist::Collectives' contract for contiguous tensors on one device, with the same parts (sums: elements,
+/// copies: bytes). Calls begin in the same order on every rank. Ranks with their own GPUs compute meanwhile.
 class RankTensors {
  public:
   virtual ~RankTensors() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// Begins an all_reduce_sum, or with `parts` a reduce_scatter_sum, after the device's work so far. `values` must not
-  /// be touched before end_sums.
+  /// be used before end_sums.
   virtual void begin_sum(const torch::Tensor& f32_values, std::span<const dist::Part> parts) = 0;
   virtual void end_sums() = 0;
-  /// Returns whether a sum may begin in a backward pass: not if that runs outside MPI's thread.
+  /// Returns whether a sum may begin in a backward pass, which must then run on MPI's thread.
   virtual bool sums_during_backward() const = 0;
-  /// Begins an all_gather after the device's work so far. `values` must not be touched before end_copies.
+  /// Begins an all_gather after the device's work so far. `values` must not be used before end_copies.
   virtual void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
   virtual void end_copies() = 0;
-  /// Returns whether copies travel while the device works: if not, early beginning saves nothing.
+  /// Returns whether copies run while the device computes; otherwise beginning early saves nothing.
   virtual bool copies_beside_work() const = 0;
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };
 
-/// Makes ranks that use `world`, which must outlive them. Copies tensors outside host memory there and back. Calls
-/// return when complete.
+/// Makes ranks that use `world`, which must outlive them. Tensors outside of host memory are copied there and back.
+/// Calls return when complete.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
 }  // namespace qrl::learner

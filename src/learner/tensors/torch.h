@@ -1,4 +1,4 @@
-// Owns which LibTorch headers the learner reads: tensors and autograd. <torch/torch.h> costs every file 3 s more.
+// Owns the LibTorch headers that the learner reads: tensors and autograd. <torch/torch.h> would add 3 s per file.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

@@ -13,7 +13,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// Checks that a bitwise learner's log-probs are the sampler's.
 void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t>& rows,
                        const std::vector<float>& sampler_logprobs) {
   std::int64_t differ = 0;
@@ -28,7 +27,7 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
 
 }  // namespace
 
-/// Holds a forward pass for its loss and backward pass. Cannot be moved: the graph points into it.
+/// A forward pass that waits for its loss and backward pass. Cannot be moved, because the graph points into it.
 struct GradientAccumulator::MicroBatchInFlight {
   MicroBatchInFlight(const types::MicroBatch& batch_in, const types::GlobalCounts& counts_in,
                      const LossOptions& loss_in)

@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Multiplies matrices that bf16 holds exactly: as bf16 on a GPU, else in fp32, as a CPU may lack bf16 matmuls.
+/// Multiplies matrices whose entries are exact in bf16: bf16 on a GPU; fp32 on the CPU, which may lack bf16 matmuls.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
@@ -23,7 +23,7 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Advances the momentum and clears the gradient; if `is_mine`, returns the orthogonalized update, else nothing.
+/// Advances the momentum and zeroes the gradient. Returns the orthogonalized update if `is_mine`, else nothing.
 torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;
@@ -42,7 +42,8 @@ torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);
-  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // without a wait
+  const torch::Tensor scale =
+      (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // computed on the device, without a wait
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * scale);
   for (std::int64_t step = 0; step < steps; ++step) {
     const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));
@@ -66,8 +67,8 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
-  // One thread per matrix: LibTorch's matmuls use no further threads here, so their number splits no sum. A GPU takes
-  // them sequentially.
+  // One thread per matrix: LibTorch's matmuls use no further threads here, so their number does not change sums. A GPU
+  // takes matrices one at a time.
   if (on_cpu) base::parallel_for(all.end, 1, advance);
   else advance(all);
   const torch::NoGradGuard no_grad;

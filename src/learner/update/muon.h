@@ -11,26 +11,26 @@
 namespace qrl::learner {
 
 /// Approximates the nearest semi-orthogonal matrix by `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al.
-/// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values of G that are not tiny against its norm end
-/// between about 0.7 and 1.2, not at 1. Values are rounded to bf16 after each matmul with fp32 sums, so neither threads
-/// nor bf16 instructions change the result. Takes [rows, cols] fp32 and returns bf16 on its device; 0 stays 0.
+/// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values end between about 0.7 and 1.2, not at 1, except
+/// tiny ones. Values are rounded to bf16 after each matmul with fp32 sums, so neither threads nor bf16 instructions
+/// change the result. Takes [rows, cols] fp32 and returns bf16 on its device; 0 stays 0.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
-/// Holds a matrix with Muon's inputs and outputs, fp32 [rows, cols] each, contiguous, on one device.
+/// A matrix with Muon's inputs and outputs, fp32 [rows, cols] each, contiguous, on one device.
 struct MuonMatrix {
   torch::Tensor weights, gradients, momentum;
 };
 
 struct MuonStep {
   double lr = 0, weight_decay = 0;
-  double gradient_scale = 1;  ///< on gradients, before everything: clipping
+  double gradient_scale = 1;  ///< factor on gradients, applied first: clipping
   MuonOptions settings;
 };
 
 /// For each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 − lr·weight_decay) −
 /// lr·s·O with s = 0.2·√max(rows, cols) (Liu et al. 2025, "Muon is scalable": the update's RMS then is AdamW's), or 1
-/// without match_adamw_rms; decoupled decay is our choice. Clears gradients. Ranks hold the same matrices and
-/// gradients; each orthogonalizes its share and sends it to the others: all have one process's bits. Collective.
+/// without match_adamw_rms; decoupled decay was chosen here. Zeroes gradients. Ranks have equal matrices and gradients;
+/// each orthogonalizes its share and sends it to the other ranks. Bits equal those of one process. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

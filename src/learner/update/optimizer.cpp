@@ -20,12 +20,13 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns the ranges to update in order, equal on every rank: one range's copies travel while the next is updated. If
-/// nothing travels meanwhile, there is one range, since CPU threads take several of Muon's matrices together.
+/// Returns the ranges to update in order, equal on every rank, so that one range's copies travel while the next is
+/// updated. If copies do not overlap with work, one range suffices, and CPU threads take several of Muon's matrices at
+/// once.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
-  std::vector<GradientRange> all = {layout.others()};  // embedding and lm_head: the most to copy at once
+  std::vector<GradientRange> all = {layout.others()};  // first embedding and lm_head, the largest to copy
   for (std::size_t layer = 0; layer < parameters.policy().layers.size(); ++layer) all.push_back(layout.layer(layer));
   return all;
 }
@@ -67,7 +68,7 @@ struct AdamwTensors {
   Tensor weights, gradients, exp_avg, exp_avg_sq;
 };
 
-/// Updates a segment and the forward pass's copies, one launch for each dtype of copies.
+/// Updates a segment and the forward pass's copies, with one launch per dtype of copies.
 void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const OptimizerOptions& optim,
                      const OptimizerStep& step) {
   for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
@@ -104,7 +105,7 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const Opti
                   on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
 }
 
-/// Sums squares of this rank's tensors, 0 for others, by one launch and one copy.
+/// Sums squares of this rank's tensors (0 for other ranks') with one launch and one copy.
 void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
   const std::vector<Placement>& placements = parameters.layout().placements();
   const torch::Device& device = parameters.options().device;
@@ -151,7 +152,7 @@ void GradientSums::rotate(std::size_t layer) {
 }
 
 void GradientSums::gather() {
-  if (was_rotated_back_) {  // else they are zero either way
+  if (was_rotated_back_) {  // else the gradients are zero, rotated or not
     for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
   }
   is_rotated_ = true;
@@ -214,7 +215,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
       squares[i] = ops::sum_of_squares(parameters.flat().gradient(placements[i]).data_ptr<float>(), count);
     }
   }
-  if (layout.is_sharded()) world.all_reduce_sum(squares);  // other ranks add zeros: no rounding
+  if (layout.is_sharded()) world.all_reduce_sum(squares);  // adding other ranks' zeros does not round
   GradientNorm norm;
   for (std::size_t i = 0; i < squares.size(); ++i) {
     norm.squared += squares[i];
@@ -235,7 +236,7 @@ void take_step(Parameters& parameters, const OptimizerOptions& optim, const Opti
     for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
   }
-  if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of other ranks' gradients
+  if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of gradients that other ranks own
   parameters.end_refresh(ranks);
 }
 

@@ -13,22 +13,21 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks, on every rank or each tensor's on its owner, after rotating back those gathered rotated
-/// (quantized.h), in fp32. A layer's sums may begin when the last backward pass has left it. Their order never changes:
+/// Sums gradients over ranks in fp32, on every rank or each tensor on its owner, after rotating back gradients gathered
+/// rotated (quantized.h). A layer's sums may begin when the last backward pass has left the layer. The order is fixed:
 /// layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
 class GradientSums {
  public:
-  /// Both must outlive it.
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
 
-  /// Returns ForwardOptions::layer_done; empty if sums wait for `end`.
+  /// Returns a function for ForwardOptions::layer_done; empty if sums wait for `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
-  /// Rotates gradients for the backward pass to add to: call it before each.
+  /// Rotates gradients, so that a backward pass can add to them. Call before each.
   void gather();
-  /// Rotates gathered gradients back to those of the weights.
+  /// Rotates gathered gradients back to the weights' basis.
   void rotate_back();
-  /// Call it after gradients were cleared.
+  /// Resets the state. Call after gradients were zeroed.
   void restart() { is_rotated_ = was_rotated_back_ = false; }
   /// Begins the remaining sums and waits for all. Collective.
   void end();
@@ -40,12 +39,13 @@ class GradientSums {
 
   const Parameters& parameters_;
   RankTensors& ranks_;
-  std::size_t num_begun_ = 0;                           // layers, from the last
-  bool is_rotated_ = false, was_rotated_back_ = false;  // of gradients not begun: now; and what was gathered
+  std::size_t num_begun_ = 0;                           // layers whose sums have begun, from the last
+  bool is_rotated_ = false, was_rotated_back_ = false;  // state of gradients whose sums have not begun: rotated now;
+                                                        // gathered rotated
 };
 
-/// Holds ‖gradients‖², the same on every rank, and the first tensor that is not finite, if any. A tensor's square is
-/// ops::sum_of_squares, or with torch_ops an fp64 sum, in one kernel launch for all tensors. Their sum is in fp64.
+/// ‖gradients‖², equal on every rank, and the first tensor that is not finite, if any. A tensor's square is
+/// ops::sum_of_squares; with torch_ops, an fp64 sum, in one kernel launch for all tensors. Squares are added in fp64.
 /// Collective when sharded.
 struct GradientNorm {
   double squared = 0;
@@ -55,12 +55,12 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 struct OptimizerStep {
   double lr = 0;
-  std::int64_t num_updates = 0;  ///< before this one
-  double gradient_scale = 1;     ///< of gradients: clipping
+  std::int64_t num_updates = 0;  ///< updates before this one
+  double gradient_scale = 1;     ///< factor on gradients: clipping
 };
 
-/// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Clears gradients and refreshes the
-/// forward pass's copies. If sharded over GPUs, a layer's copies travel during the next layers' update; all have
+/// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Zeroes gradients and refreshes the
+/// forward pass's copies. When sharded over GPUs, a layer's copies travel while the next layers are updated; all have
 /// arrived at the end. Collective.
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks);
 

@@ -7,9 +7,9 @@
 
 namespace qrl::learner {
 
-/// Returns the rate of the update after `num_updates` applied ones. Warm-up: update k of W (counted from 1) has k/W of
+/// Returns the learning rate after `num_updates` applied updates. Warm-up: update k of W (counted from 1) has k/W of
 /// the peak; W is lr_warmup_steps, or lr_warmup_ratio of total_updates, rounded. Then it is constant, or falls from the
-/// peak to 0 after total_updates, linearly or as cosine, ½(1 + cos πx).
+/// peak to 0 at total_updates, linearly or as ½(1 + cos πx).
 double learning_rate(const OptimizerOptions& optim, std::int64_t num_updates, std::int64_t total_updates);
 
 }  // namespace qrl::learner

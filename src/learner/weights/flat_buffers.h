@@ -1,5 +1,5 @@
-// Owns the learner's memory: masters, gradients and moments, one flat fp32 buffer each in ParameterLayout's order, on
-// one device; and their reading and writing by name.
+// Owns the learner's memory and access to it by name. Masters, gradients and moments are one flat fp32 buffer each, in
+// ParameterLayout's order, on one device.
 #pragma once
 
 #include <functional>
@@ -14,36 +14,36 @@
 namespace qrl::learner {
 
 struct FlatBuffers {
-  /// Fills buffers with zeros. Without `trainable` there are no gradients and moments.
+  /// Makes zeroed buffers. Without `trainable`, there are no gradients and moments.
   FlatBuffers(const ParameterLayout& layout, bool trainable, const torch::Device& device);
 
-  /// Frees the moments' memory: no update may follow.
+  /// Frees the moments' memory; no update is possible afterwards.
   void free_moments() { exp_avg = exp_avg_sq = Tensor(); }
   bool trainable() const { return gradients.defined(); }
   Tensor master(const Placement& of) const { return masters.narrow(0, of.owned_offset, of.spec.shape.numel()); }
   Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }
 
   Tensor masters, gradients, exp_avg;
-  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements: Muon has no second moment
+  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements, because Muon has no second moment
 };
 
 /// Returns a view of contiguous fp32 or bf16 values.
 base::View view_of(const Tensor& values, const base::Shape& shape);
 
-/// Covers a rank's own tensors and all gradients. Layout and buffers must outlive it.
+/// Names a rank's own tensors and all gradients. Layout and buffers must outlive it.
 class NamedState {
  public:
   /// is_staged: host copies pass through a buffer of at most staging_bytes, even from host memory, so that all devices
-  /// share one path.
+  /// use the same path.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
   /// Returns views of each tensor in place. If staged, views claim to be on a GPU, so that a reader without staged_read
-  /// fails on every machine. Moments are "exp_avg.NAME" and, if any, "exp_avg_sq.NAME".
+  /// fails on every machine. Moments are named "exp_avg.NAME" and "exp_avg_sq.NAME".
   model::WeightViews masters() const;
   model::WeightViews moments() const;
   model::WeightViews gradients() const;
-  /// Returns a reader of masters and moments for a file's writer; null unless staged. The first read allocates its one
+  /// Returns a reader of masters and moments for a file's writer; null unless staged. The first read allocates the
   /// buffer, pinned if there is a GPU.
   state::StagedRead staged_read() const;
   base::Buffer master(const std::string& name) const;
@@ -51,7 +51,8 @@ class NamedState {
   /// Calls fill(name, to) for each master, then each moment, to write the whole tensor to host memory, staged or in
   /// place. Call Parameters::refresh afterwards.
   void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
-  /// Changes the masters that `chosen` names in host memory, a tensor at a time. Call Parameters::refresh afterwards.
+  /// Changes the masters selected by `chosen`, one tensor at a time in host memory. Call Parameters::refresh
+  /// afterwards.
   void change_masters(const std::function<bool(const std::string& name)>& chosen,
                       const std::function<void(const std::string& name, std::span<float> values)>& change);
 

@@ -1,4 +1,4 @@
-// Owns each tensor's place in the learner's flat buffers, and which rank keeps it. Free of values and LibTorch.
+// Owns each tensor's place in the learner's flat buffers, and its owner rank. Does not depend on values or LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace qrl::learner {
 
-/// Returns the rank of each of `specs`, with about equal bytes per rank. Tensors stay whole: Muon needs matrices, and a
-/// checkpoint's shard is then a Hugging Face folder's. `muon`: the layers' matrices have one moment.
+/// Returns the owner rank of each of `specs`, balanced by bytes. Tensors stay whole, because Muon needs matrices, and
+/// so that a checkpoint's shard is a Hugging Face shard. `muon`: the layers' matrices have one moment.
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks);
 
 struct Placement {
   model::WeightSpec spec;
-  std::int64_t offset = 0;        ///< elements, in the gradients
-  int owner = 0;                  ///< the rank that keeps its master and moments
-  std::int64_t owned_offset = 0;  ///< elements, in the owner's masters and moments
+  std::int64_t offset = 0;        ///< first element, in the gradients
+  int owner = 0;                  ///< the rank with its master and moments
+  std::int64_t owned_offset = 0;  ///< first element, in the owner's masters and moments
 };
 
-/// Holds adjacent elements that one AdamW step updates.
+/// Adjacent elements that one AdamW step updates.
 struct AdamwSegment {
   std::int64_t offset = 0, owned_offset = 0, count = 0;
   bool decays = false;
@@ -36,10 +36,10 @@ struct GradientRange {
 };
 
 struct LayoutOptions {
-  bool muon = false;  ///< the layers' matrices have a first moment alone
-  /// If its rank is not 0, only model::adapter_specs are trained, not sharded.
+  bool muon = false;  ///< whether the layers' matrices have only a first moment
+  /// Unless its rank is 0, only model::adapter_specs are trained, unsharded.
   model::LoraConfig lora = {};
-  /// Several `shards` divide masters and moments (shard_owners).
+  /// With several `shards`, masters and moments are divided (shard_owners).
   int rank = 0, shards = 1;
 };
 
@@ -47,8 +47,7 @@ struct LayoutOptions {
 bool is_matrix(const model::WeightSpec& spec);
 
 /// Orders the tensors: matrices first (they have weight decay), the layers' before embedding and lm_head, then gains
-/// and biases. Tensors of one matmul are adjacent. Gradients are of all tensors, masters and moments of those that this
-/// rank keeps.
+/// and biases. Tensors of one matmul are adjacent. Gradients cover all tensors; masters and moments only this rank's.
 class ParameterLayout {
  public:
   ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options);
@@ -61,9 +60,9 @@ class ParameterLayout {
   bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
   bool is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
   std::int64_t num_mine() const { return num_mine_; }    ///< elements of this rank's masters
-  std::int64_t num_muons() const { return num_muons_; }  ///< the first of them, without a second moment
+  std::int64_t num_muons() const { return num_muons_; }  ///< the first num_muons() of these have no second moment
 
-  /// Returns gradients of a layer's matrices, embedding and lm_head, gains and biases, all but layers' matrices, or
+  /// Return ranges of gradients: a layer's matrices, embedding and lm_head, gains and biases, all but layers' matrices,
   /// everything.
   GradientRange layer(std::size_t idx) const;
   GradientRange layers() const { return {0, first_other_}; }
@@ -72,9 +71,9 @@ class ParameterLayout {
   GradientRange others() const { return {first_other_, size_ - first_other_}; }
   GradientRange all() const { return {0, size_}; }
 
-  /// Returns the owners, counted from the range's first gradient.
+  /// Returns the owners' parts, counted from the range's first gradient.
   std::vector<dist::Part> parts(const GradientRange& range) const;
-  /// Returns this rank's AdamW segments among these gradients, as few as possible.
+  /// Returns this rank's AdamW segments in the range, as few as possible.
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
 
  private:

@@ -31,11 +31,11 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
   bind_policy(initial);
   if (!options_.lora.enabled() || options.torch_ops) return;
   if (options.packs_head) pack_head();
-  policy_.lm_head = {};  // only the packed one is read
+  policy_.lm_head = {};  // only the packed head is read
 }
 
 bool Parameters::has_copies() const {
-  if (options_.lora.enabled()) return false;  // trained weights are rounded when read
+  if (options_.lora.enabled()) return false;  // weights being trained are rounded when read
   return layout_.is_sharded() || (options_.torch_ops && (options_.compute != torch::kFloat32 || options_.fake_quant));
 }
 
@@ -79,7 +79,7 @@ Weight Parameters::frozen(const std::vector<std::string>& names, const model::We
   }
   QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
   const bool is_table = is_matrix(parts.front()) && parts.front().kind != model::WeightKind::linear;
-  // Tables are then also the snapshot's.
+  // Otherwise tables are the snapshot's as well.
   if (is_matrix(parts.front()) && !options_.reads_layers && !is_kept) return {};
   std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());
   shape[0] = 0;
@@ -211,10 +211,10 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
-    // Copies in the compute dtype, whose bytes to a device are the fewest.
+    // Converted before the copy, so that few bytes go to the device.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
-  // The sampler's table is bf16 even if the compute dtype is fp32; a tied head is the embedding.
+  // The sampler's table is bf16 even with an fp32 compute dtype; a tied head is the embedding.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));
   const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
   if (!is_tied && !options_.own_lm_head) read(snapshot.lm_head(), policy_.lm_head.value);
@@ -254,7 +254,7 @@ void Parameters::read_tables(model::DeviceWeights& weights) {
 void Parameters::wait_for_device() const { wait_for(options_.device); }
 
 void Parameters::pack_head() {
-  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // of a bf16 copy that are fp32 at once
+  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // rows of a bf16 copy that are fp32 at once
   for (std::int64_t first = 0; first < policy_.head.out; first += kRows) {
     const std::int64_t count = std::min(kRows, policy_.head.out - first);
     const Tensor rows = policy_.lm_head.value.narrow(0, first, count).to(torch::kFloat32);

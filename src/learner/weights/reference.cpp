@@ -73,7 +73,7 @@ void ReferencePolicy::take_adapters(const model::WeightSource& start) {
         views.emplace(a, view_of(a_values, {lora_.rank, matrix.in}));
         views.emplace(b, view_of(part.value, {part.value.size(0), lora_.rank}));
       }
-      if (parameters_.options().torch_ops) return;  // reads the values themselves
+      if (parameters_.options().torch_ops) return;  // LibTorch's operations read unpacked values
       if (const std::string broken = model::pack_adapter(lora_, views, packed); !broken.empty())
         model::fail_broken(broken, 0);
       if (adapter.packed != nullptr) adapter.packed = &packed;

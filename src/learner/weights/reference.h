@@ -1,4 +1,4 @@
-// Owns a KL term's reference with adapters: the same base with the adapters that training began with.
+// Owns the reference policy of a KL term with adapters: the same base, with the adapters that training began with.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ class ReferencePolicy {
   ReferencePolicy(const ReferencePolicy&) = delete;
   ReferencePolicy& operator=(const ReferencePolicy&) = delete;
 
-  /// Returns the policy on the parameters' present base, without PolicyWeights::head.
+  /// Returns the policy on the parameters' current base, without PolicyWeights::head.
   const PolicyWeights& policy();
 
  private:

@@ -21,8 +21,8 @@ ParameterOptions with_options(ParameterOptions how, const LearnerOptions& option
   return how;
 }
 
-/// Makes the ranks for `device`: NCCL (nccl.h) if every rank has its own GPU, else host memory with a warning.
-/// Collective.
+/// Connects the ranks for `device`: by NCCL (nccl.h) if every rank has its own GPU, else through host memory, with a
+/// warning. Collective.
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
   if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
   if (share_gpus(device.index(), world)) {
@@ -47,7 +47,7 @@ model::WeightSource first_masters(const model::ModelConfig& config, const model:
       [initial, adapters, is_given, lora = options.lora](const model::WeightSpec& spec, float* to) {
         const bool is_trained =
             model::is_lora_name(spec.name) || (lora.train_norms && spec.kind == model::WeightKind::norm);
-        // New adapters start with the base's gains.
+        // New adapters start with the base's norm gains.
         if (is_trained && (is_given || model::is_lora_name(spec.name))) adapters.read(spec, to);
         else initial.read(spec, to);
       });
