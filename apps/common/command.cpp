@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 #include "cuda/engine/decode_engine.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
@@ -16,6 +17,7 @@ namespace qrl::app {
 namespace {
 
 std::string memory_text;  // of the last recipe read
+int g_num_local_ranks = 1;
 
 std::string describe_memory(const config::Recipe& recipe) {
   const auto part = [](const char* key, std::int64_t value) { return std::string(key) + " " + std::to_string(value); };
@@ -59,6 +61,16 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
       ->allow_extra_args(false);  // text after the value is no second value
 }
 
+void add_ranks(CLI::App& command) {
+  command
+      .add_option("--ranks", g_num_local_ranks,
+                  "run as N processes on this machine, without mpirun; the same bits as mpirun -np N")
+      ->type_name("N")
+      ->check(between(1, dist::kMaxLocalRanks).description(""));
+}
+
+int num_local_ranks() { return g_num_local_ranks; }
+
 void require_new_file(const std::string& file, const std::string& option) {
   std::error_code error;
   QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file,
@@ -69,7 +81,8 @@ void require_new_file(const std::string& file, const std::string& option) {
 }
 
 void require_one_process(const dist::Collectives& world, const std::string& command) {
-  QRL_REQUIRE(world.size() == 1, command, "one process", std::to_string(world.size()), "run it without mpirun");
+  QRL_REQUIRE(world.size() == 1, command, "one process", std::to_string(world.size()),
+              "run it without --ranks or mpirun");
 }
 
 std::istream& standard_input() {
@@ -80,8 +93,14 @@ std::istream& standard_input() {
 std::string program_name() { return "qrl-train " QRL_VERSION; }
 
 std::string version_text() {
-  return program_name() + "\n  isa: " + ops::describe_isa() + "\n  torch: " + learner::torch_version() +
-         "\n  mpi: " + dist::mpi_version() + "\n  cuda: " + cuda::version();
+  const std::string mpi = dist::mpi_version();  // opens its library
+  const auto with_place = [](const std::string& version, const char* library) {
+    const std::string path = base::loaded_library_path(library);
+    return version + (path.empty() ? "" : " at " + path);
+  };
+  return program_name() + "\n  isa: " + ops::describe_isa() +
+         "\n  torch: " + with_place(learner::torch_version(), "libtorch_cpu.so") +
+         "\n  mpi: " + with_place(mpi, "libmpi.so.40") + "\n  cuda: " + cuda::version();
 }
 
 }  // namespace qrl::app

@@ -22,6 +22,11 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
 /// Adds --set only.
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
+/// Adds --ranks, for commands that run as several processes.
+void add_ranks(CLI::App& command);
+/// Returns the value of --ranks on the parsed command line; 1 without one.
+int num_local_ranks();
+
 /// Returns std::cin, which reads in blocks from now on: only for commands that write with stdio.
 std::istream& standard_input();
 
@@ -33,7 +38,7 @@ void set_memory_settings(const std::string& text);
 /// Throws an input error if that name exists.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// Throws an input error under mpirun, for one-process commands. `command`: "qrl-train eval".
+/// Throws an input error in a job of several ranks, for one-process commands. `command`: "qrl-train eval".
 void require_one_process(const dist::Collectives& world, const std::string& command);
 
 /// Returns the name and version of the program: "qrl-train X.Y.Z".

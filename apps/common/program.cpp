@@ -117,6 +117,7 @@ int run_program(const Program& program, int argc, char** argv) {
     learner::require_libtorch();
     check_commands(command_line, words);
     command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse order
+    dist::start_ranks(num_local_ranks());
     world = dist::make_world(&argc, &argv);
     action(*world);
     return finish_output(world.get());

@@ -100,6 +100,7 @@ void add_eval(CLI::App& app, Action& action) {
                    "folder for results.json and responses.jsonl, every response with its verdict")
       ->check(not_empty())
       ->type_name("DIR");
+  add_ranks(*command);
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
 }

@@ -75,6 +75,7 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
                   "never: refuse when there is one; PATH: go on from that checkpoint; without a word auto")
       ->check(not_empty())
       ->type_name("auto|never|PATH");
+  add_ranks(command);
   CLI::Option* print =
       command.add_flag("--print-config", arguments.print_config, "print all keys with each value's origin, and stop");
   CLI::Option* dry_run = command

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "base/error.h"
 
 namespace qrl::base {
@@ -16,15 +19,26 @@ std::string path_of(void* handle) {
 
 }  // namespace
 
-SharedLibrary open_shared_library(std::span<const std::string> names) {
+SharedLibrary open_shared_library(std::span<const std::string> names, LibraryScope scope) {
   SharedLibrary library;
+  const int mode = RTLD_NOW | (scope == LibraryScope::global ? RTLD_GLOBAL : RTLD_LOCAL);
   for (const std::string& name : names) {
-    library.handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    library.handle = dlopen(name.c_str(), mode);
     if (library.handle != nullptr) return {library.handle, path_of(library.handle), {}};
     const char* said = dlerror();
     library.why += (library.why.empty() ? "" : "; ") + (said != nullptr ? std::string(said) : name + ": not opened");
   }
   return library;
+}
+
+std::string own_library(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& place : {folder, folder.parent_path(), folder.parent_path() / "lib" / "qrl-train"}) {
+    if (fs::exists(place / name, error)) return place / name;
+  }
+  return {};
 }
 
 std::string loaded_library_path(const std::string& name) {

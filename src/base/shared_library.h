@@ -12,8 +12,14 @@ struct SharedLibrary {
   std::string path;
   std::string why;
 };
+/// Tells whether libraries opened later find the symbols of this one.
+enum class LibraryScope { own, global };
 /// Opens the first of `names` (paths, or loader names) that can be opened.
-SharedLibrary open_shared_library(std::span<const std::string> names);
+SharedLibrary open_shared_library(std::span<const std::string> names, LibraryScope scope = LibraryScope::own);
+
+/// Returns the file of a library that comes with the program: beside it, above a test's folder, or in an install's
+/// lib/qrl-train. Empty if there is none.
+std::string own_library(const std::string& name);
 
 /// Returns the file of this library, if the process has loaded it.
 std::string loaded_library_path(const std::string& name);

@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <memory>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/shared_library.h"
@@ -22,7 +22,6 @@ struct Functions {
   decltype(&qrl_parquet_next) next = nullptr;
   decltype(&qrl_parquet_left_out) left_out = nullptr;
   decltype(&qrl_parquet_close) close = nullptr;
-  std::string why;  ///< reason why there are none
 };
 
 template <class Function>
@@ -30,16 +29,11 @@ void find(void* handle, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(handle, name));
 }
 
-/// Looks next to the program, above a test's folder, and in an install's library folder.
 Functions open_functions() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  constexpr const char* kName = "libqrl_parquet.so";
-  const std::string places[] = {program / kName, program.parent_path() / kName,
-                                program.parent_path() / "lib" / "qrl-train" / kName};
-  const base::SharedLibrary library = base::open_shared_library(places);
   Functions functions;
-  functions.why = library.why;
+  const std::string file = base::own_library("libqrl_parquet.so");
+  if (file.empty()) return functions;
+  const base::SharedLibrary library = base::open_shared_library(std::array{file});
   if (library.handle == nullptr) return functions;
   find(library.handle, "qrl_parquet_open", functions.open);
   find(library.handle, "qrl_parquet_next", functions.next);

@@ -1,6 +1,6 @@
 // Owns stop requests: signals and the time limit of a run. The first SIGTERM, SIGINT or SIGUSR1 requests a checkpoint
-// and exit 75 at the next consistent state; a second exits at once. mpirun forwards SIGUSR1 to its ranks, but kills
-// them a second after SIGTERM.
+// and exit 75 at the next consistent state; a second exits at once. The parent of --ranks passes them on. mpirun
+// forwards SIGUSR1 to its ranks, but kills them a second after SIGTERM.
 #pragma once
 
 namespace qrl::train {

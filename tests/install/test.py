@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""cmake --install into a scratch folder: the program there finds qrl_reward.py and the parquet library from its own place.
+"""cmake --install into a scratch folder: the program there finds qrl_reward.py, the parquet library and the MPI library
+from its own place, and runs where MPI is absent.
 
 usage: test.py BUILD_FOLDER
 """
@@ -46,10 +47,39 @@ class Installed(unittest.TestCase):
         files = {str(file.relative_to(self.prefix)) for file in self.prefix.rglob("*") if file.is_file()}
         wanted = {"bin/qrl-train", "share/qrl-train/python/qrl_reward.py", "share/qrl-train/python/qrl_log.py"}
         has_parquet = (BUILD / "libqrl_parquet.so").exists()
-        self.assertEqual(files, wanted | ({"lib/qrl-train/libqrl_parquet.so"} if has_parquet else set()))
+        parts = {f"lib/qrl-train/{name}" for name in ("libqrl_parquet.so", "libqrl_mpi.so") if (BUILD / name).exists()}
+        self.assertEqual(files, wanted | parts)
         done = self.check_reward("parquet" if has_parquet else "jsonl")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"\n  ground truth +12 +12 +0 ")
+
+    def run_program(self, *words, **variables):
+        launched = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(launched)} | variables
+        done = subprocess.run([self.prefix / "bin/qrl-train", *words], env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def check_without_mpi(self, version, error):
+        code, said = self.run_program("--version")
+        self.assertEqual(code, 0, said)
+        self.assertIn(f"\n  mpi: {version}", said)
+        code, said = self.run_program(ROOT / "tests/train/tiny.yaml", "--dry-run", OMPI_COMM_WORLD_SIZE="2")
+        self.assertEqual((code, said.count("\n")), (2, 1), said)
+        self.assertTrue(said.startswith("error: environment variable OMPI_COMM_WORLD_SIZE: expected " + error), said)
+        self.assertIn("start qrl-train --ranks N without mpirun", said)
+        code, said = self.run_program(ROOT / "tests/train/tiny.yaml", "--dry-run", "--ranks", "2")
+        self.assertEqual(code, 0, said)
+
+    def test_a_machine_without_mpi_runs(self):
+        loaded = subprocess.run(["ldd", self.prefix / "bin/qrl-train"], capture_output=True, text=True, check=True).stdout
+        self.assertNotIn("libmpi", loaded)
+        part = self.prefix / "lib/qrl-train/libqrl_mpi.so"
+        if part.exists():
+            self.assertIn("libmpi.so.40", part.read_bytes().decode("latin1"))
+            part.write_bytes(part.read_bytes().replace(b"libmpi.so.40", b"libmpi.so.99"))  # as where Open MPI is absent
+            self.check_without_mpi("none (libmpi.so.99: ", "Open MPI's library for 2 ranks, got none (libmpi.so.99: ")
+            part.unlink()
+        self.check_without_mpi("off", "one process: this build has no MPI, got 2 ranks;")
 
 
 if __name__ == "__main__":

@@ -66,8 +66,22 @@ TEST_CASE("what the parser finds is reported as expected and got") {
        "countdown --help");
   says(test::kTiny + " --allow-absent",
        ": --allow-absent: expected --dry-run beside it, got none; see qrl-train --help");
+  says(test::kTiny + " --ranks 0", ": --ranks: expected an integer in 1..256, got 0; see qrl-train --help");
+  says("eval " + test::kTiny + " --ranks two",
+       " eval: --ranks: expected an integer in 1..256, got \"two\"; see qrl-train eval --help");
+  says("generate x --prompt a --ranks 2",
+       " generate: expected no further argument, got \"--ranks\"; see qrl-train generate --help");
   says(test::kTiny + " --dry-run --print-config",
        ": expected --print-config or --dry-run, got both; see qrl-train --help");
+}
+
+TEST_CASE("the option --ranks beside a launcher's ranks is refused") {
+  const test::Outcome outcome =
+      test::run_command("OMPI_COMM_WORLD_SIZE=2 " + test::kProgram + test::kTiny + " --dry-run --ranks 2");
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.output ==
+        "error: --ranks: expected no launcher's ranks beside it, got the environment variable OMPI_COMM_WORLD_SIZE; "
+        "start it without mpirun or srun, or without --ranks\n");
 }
 
 TEST_CASE("help shows ranges and defaults once") {

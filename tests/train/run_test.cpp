@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <vector>
 
 #include "state/folder.h"
 #include "state/safetensors.h"
@@ -187,6 +189,9 @@ TEST_CASE("eval of a checkpoint gives the figures the run measured, and export k
   CHECK(num_rows == 8 * 16);
   CHECK(test::close(score / num_rows, in_run.at("val/countdown/mean@16").get<double>(), 1e-12, 0));
   CHECK(evaluate("", "alone").exit_code == 2);  // nothing is overwritten
+  REQUIRE(evaluate("", "ranks", " --ranks 2").exit_code == 0);
+  CHECK(test::read_file(dir / "ranks/responses.jsonl") == test::read_file(dir / "alone/responses.jsonl"));
+  CHECK(test::read_file(dir / "ranks/results.json") == test::read_file(dir / "alone/results.json"));
   if (const std::string launcher = test::mpirun(2); !launcher.empty()) {
     REQUIRE(evaluate(launcher + " ", "two").exit_code == 0);
     CHECK(test::read_file(dir / "two/responses.jsonl") == test::read_file(dir / "alone/responses.jsonl"));
@@ -230,22 +235,68 @@ TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores,
                     1e-5));
 }
 
-TEST_CASE("two ranks: killed and resumed, the bits of two ranks never stopped") {
-  const std::string launcher = test::mpirun(2);
-  if (launcher.empty()) return test::skip("no MPI");
+namespace {
+
+/// Returns the process ids of a process's children; empty where /proc does not list them.
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string number = std::to_string(pid);
+  std::ifstream in("/proc/" + number + "/task/" + number + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; in >> child;) children.push_back(child);
+  return children;
+}
+
+/// Starts two ranks, calls `end` with the job's process id after step 2, and compares what a resumed job leaves with an
+/// uninterrupted one. Returns the ended job's exit code and output.
+test::Outcome end_and_resume(const std::string& arguments, const std::string& launcher,
+                             const std::function<void(pid_t)>& end) {
   const test::TempDir dir;
-  REQUIRE(test::run_command(test::tiny_command(dir / "whole", "", launcher)).exit_code == 0);
-  const pid_t pid = test::start_command("env " + test::tiny_command(dir / "run", "", launcher), dir / "log");
+  REQUIRE(test::run_command(test::tiny_command(dir / "whole", arguments, launcher)).exit_code == 0);
+  const pid_t pid = test::start_command("env " + test::tiny_command(dir / "run", arguments, launcher), dir / "log");
   while (!fs::exists(dir / "run/checkpoints/step_2") && kill(pid, 0) == 0) usleep(2'000);
-  kill(-pid, SIGKILL);
-  test::wait_for(pid);
+  end(pid);
+  test::Outcome ended;
+  ended.exit_code = test::wait_for(pid);
+  ended.output = test::read_file(dir / "log");
   test::Outcome last;
   for (int attempt = 0; attempt < 1200; ++attempt) {  // the killed job's ranks release the folder's lock a moment later
-    last = test::run_command(test::tiny_command(dir / "run", "", launcher));
+    last = test::run_command(test::tiny_command(dir / "run", arguments, launcher));
     if (last.exit_code != 2) break;
     usleep(100'000);
   }
   INFO(last.output);
   REQUIRE(last.exit_code == 0);
   CHECK(test::difference(dir / "whole", dir / "run") == "");
+  return ended;
+}
+
+}  // namespace
+
+TEST_CASE("two ranks: killed and resumed, the bits of two ranks never stopped") {
+  const std::string launcher = test::mpirun(2);
+  if (launcher.empty()) return test::skip("no MPI");
+  end_and_resume("", launcher, [](pid_t job) { kill(-job, SIGKILL); });
+}
+
+TEST_CASE("two ranks of --ranks: the first process or a rank killed and resumed, the bits of two ranks never stopped") {
+  for (const bool kills_first : {true, false}) {
+    CAPTURE(kills_first);
+    std::size_t num_ranks = 0;
+    const test::Outcome ended = end_and_resume("--ranks 2", "", [&](pid_t job) {
+      const std::vector<pid_t> ranks = children_of(job);
+      num_ranks = ranks.size();
+      kill(kills_first || num_ranks < 2 ? job : ranks[1], SIGKILL);
+      for (const pid_t rank : ranks) {
+        for (int tries = 0; tries < 60'000 && kill(rank, 0) == 0; ++tries) usleep(2'000);
+      }
+    });
+    if (num_ranks == 0) return test::skip("no /proc/PID/task/PID/children");
+    INFO(ended.output);
+    CHECK(num_ranks == 2);
+    CHECK(ended.exit_code == 128 + SIGKILL);
+    const bool names_rank =
+        ended.output.find("qrl-train: rank 1 was ended by signal 9 (Killed): the job ends here") != std::string::npos;
+    CHECK(names_rank == !kills_first);
+    CHECK(ended.output.find("step 4/4") == std::string::npos);  // no rank went on alone
+  }
 }

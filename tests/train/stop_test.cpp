@@ -102,15 +102,16 @@ TEST_CASE("SIGTERM while sampling: the step is given up, the one before it is ke
   check_goes_on(dir / "whole", dir / "run", longer);
 }
 
-TEST_CASE("two ranks told to stop in an evaluation agree, and go on to the same bits") {
-  const std::string launcher = test::mpirun(2);
-  if (launcher.empty()) return test::skip("no MPI");
+namespace {
+
+/// Stops two ranks in the evaluation of step 2, and returns the job's exit code after comparing a resumed run.
+int stop_two_ranks(const std::string& arguments, const std::string& launcher, int number) {
   const test::TempDir dir;
-  const std::string longer = "--set eval.n=500";
+  const std::string longer = "--set eval.n=500 " + arguments;
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer, launcher)).exit_code == 0);
   const pid_t pid = test::start_command("env " + test::tiny_command(dir / "run", longer, launcher), dir / "log");
   CHECK(test::wait_for_file(dir / "run/rollouts/step_2.jsonl", pid));
-  kill(pid, SIGUSR1);  // mpirun forwards it
+  kill(pid, number);
   const int exit_code = test::wait_for(pid);
   INFO(test::read_file(dir / "log"));
   CHECK(exit_code != 0);
@@ -118,6 +119,20 @@ TEST_CASE("two ranks told to stop in an evaluation agree, and go on to the same 
   CHECK(test::stable_rows(dir / "run/metrics.jsonl").size() == 2);
   REQUIRE(test::run_command(test::tiny_command(dir / "run", longer, launcher)).exit_code == 0);
   CHECK(test::difference(dir / "whole", dir / "run") == "");
+  return exit_code;
+}
+
+}  // namespace
+
+TEST_CASE("two ranks told to stop in an evaluation agree, and go on to the same bits") {
+  const std::string launcher = test::mpirun(2);
+  if (launcher.empty()) return test::skip("no MPI");
+  stop_two_ranks("", launcher, SIGUSR1);  // mpirun forwards it
+}
+
+TEST_CASE("two ranks of --ranks told to stop end with exit code 75, and go on to the same bits") {
+  CHECK(stop_two_ranks("--ranks 2", "", SIGTERM) == 75);
+  CHECK(stop_two_ranks("--ranks 2", "", SIGINT) == 75);
 }
 
 TEST_CASE("a reader of the progress that goes away does not end the run") {

@@ -225,7 +225,9 @@ std::string difference(const fs::path& a, const fs::path& b) {
 }
 
 std::string mpirun(int num_ranks) {
-  if (dist::mpi_version() == "off" || std::system("command -v mpirun > /dev/null 2>&1") != 0) return {};
+  const std::string version = dist::mpi_version();
+  if (version == "off" || version.starts_with("none") || std::system("command -v mpirun > /dev/null 2>&1") != 0)
+    return {};
   return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 mpirun "
          "--oversubscribe -np " +
          std::to_string(num_ranks);

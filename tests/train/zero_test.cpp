@@ -1,5 +1,5 @@
-// Tests trainer.zero_stage 1 under mpirun: the same training, checkpoints in shards, and the case of a rank that cannot
-// write its own.
+// Tests trainer.zero_stage 1 under mpirun and --ranks: the same training, checkpoints in shards, and the case of a rank
+// that cannot write its own.
 #include <fstream>
 #include <map>
 
@@ -111,6 +111,22 @@ TEST_CASE("ranks that share masters and moments out leave what ranks that hold t
       return test::read_file(to / "model.safetensors");
     };
     CHECK((exported("sharded") == exported("plain")));
+  }
+}
+
+TEST_CASE("ranks of --ranks leave the bits of mpirun, with whole and with shared masters and moments") {
+  if (test::mpirun(2).empty()) return test::skip("no MPI");
+  const std::string low_bit =
+      " --set model.dtype=bfloat16 --set quant.rollout.weights=int8 "
+      "--set quant.learner.forward=low_bit --set optim.name=muon ";
+  for (const auto& [num_ranks, settings] :
+       {std::pair(2, std::string()), std::pair(2, low_bit + kSharded), std::pair(3, kSharded)}) {
+    CAPTURE(num_ranks);
+    const test::TempDir dir;
+    run_ranks(dir / "mpirun", settings, num_ranks);
+    run_ranks(dir / "ranks", settings + " --ranks " + std::to_string(num_ranks), 1);
+    check_same_steps(dir / "ranks", dir / "mpirun", 4);
+    CHECK(test::names_in(dir / "ranks/checkpoints/step_4") == test::names_in(dir / "mpirun/checkpoints/step_4"));
   }
 }
 

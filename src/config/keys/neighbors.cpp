@@ -10,7 +10,7 @@ namespace qrl::config {
 
 namespace {
 
-constexpr std::string_view kOneDevice = "a model is held whole by each process; run more processes with mpirun";
+constexpr std::string_view kOneDevice = "a model is held whole by each process; run more processes with --ranks";
 constexpr std::string_view kSharded = "1 divides master weights and moments over processes; the model stays whole";
 constexpr std::string_view kNoCritic = "there is no critic";
 constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";

@@ -1,8 +1,11 @@
-// Runs under mpirun: every rank runs every case, in the same order, in one shared job.
+// Runs under mpirun, or with QRL_TEST_RANKS=N as N ranks that this program starts, as --ranks does. Every rank runs
+// every case, in the same order, in one shared job.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -14,6 +17,13 @@
 using qrl::dist::Collectives;
 
 namespace {
+
+/// Starts the ranks before main, so that each has a test session of its own.
+const bool kStarted = [] {
+  const char* count = std::getenv("QRL_TEST_RANKS");
+  if (count != nullptr) qrl::dist::start_ranks(std::atoi(count));
+  return count != nullptr;
+}();
 
 Collectives& world() {
   static const std::unique_ptr<Collectives> job = qrl::dist::make_world(nullptr, nullptr);
@@ -61,6 +71,16 @@ std::size_t ranks() { return index(world().size()); }
 }  // namespace
 
 TEST_CASE("the ranks of one job meet") {
+  if (kStarted) {
+    REQUIRE(world().size() == std::stoi(std::getenv("QRL_TEST_RANKS")));
+    CHECK(world().local_size() == world().size());
+    CHECK(world().local_rank() == world().rank());
+    int total = 0;  // each number is there once
+    for (const std::string& rank : world().all_gather(std::to_string(world().rank()))) total += 1 << std::stoi(rank);
+    CHECK(total == (1 << world().size()) - 1);
+    world().barrier();
+    return;
+  }
   REQUIRE(world().size() == std::stoi(std::getenv("OMPI_COMM_WORLD_SIZE")));
   CHECK(world().rank() == std::stoi(std::getenv("OMPI_COMM_WORLD_RANK")));
   CHECK(world().local_size() == std::stoi(std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")));
@@ -233,9 +253,12 @@ TEST_CASE("one rank throws while the others wait", "[.throw]") {
 }
 
 TEST_CASE("ranks wait for one that never starts", "[.late]") {
-  const int rank = std::stoi(std::getenv("OMPI_COMM_WORLD_RANK"));
+  // A rank of start_ranks learns its number as it joins. Of these two the first to make the folder does.
+  const std::string folder = std::string(std::getenv("QRL_PID_DIR")) + "/joins";
+  const int rank =
+      kStarted ? (mkdir(folder.c_str(), 0700) == 0 ? 0 : 1) : std::stoi(std::getenv("OMPI_COMM_WORLD_RANK"));
   tell_pid(rank);
-  if (rank == std::stoi(std::getenv("OMPI_COMM_WORLD_SIZE")) - 1) sleep(3600);
+  if (rank == std::stoi(std::getenv(kStarted ? "QRL_TEST_RANKS" : "OMPI_COMM_WORLD_SIZE")) - 1) sleep(3600);
   world();
   FAIL("a rank met others that have not started");
 }

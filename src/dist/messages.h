@@ -1,0 +1,49 @@
+// Owns the interface by which a job's ranks move bytes. What they compute with them is in job.cpp, once for all ways.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "dist/collectives.h"
+
+namespace qrl::dist {
+
+/// Holds a rank's number and place in a job.
+struct Place {
+  int rank = 0, size = 1, local_rank = 0, local_size = 1;
+};
+
+/// Tells what a poll of the begun messages found.
+enum class Moved {
+  all,      ///< every message has been sent and received
+  some,     ///< bytes moved, and more are to come
+  nothing,  ///< no byte moved, or it is unknown whether one did
+};
+
+/// Sends and receives messages between the ranks of one job. Each call begins one. Buffers stay unchanged until poll
+/// returns Moved::all. Messages from one rank to another arrive in the order of the calls; both name the same size.
+class Messages {
+ public:
+  virtual ~Messages() = default;
+  virtual Place place() const = 0;
+
+  virtual void begin_send(std::span<const std::byte> bytes, int to) = 0;
+  virtual void begin_receive(std::span<std::byte> bytes, int from) = 0;
+  virtual void begin_broadcast(std::span<std::byte> bytes, int root) = 0;
+  virtual void begin_barrier() = 0;
+  virtual Moved poll() = 0;
+  /// Returns whether an unfinished message waits for this rank.
+  virtual bool waits_for(int peer) const = 0;
+
+  /// Ends this rank's part in the job after a last barrier. Waits at most limit_s for the library.
+  virtual void end(double limit_s) = 0;
+};
+
+/// Returns the collective operations over these messages, after a first barrier of at most join_limit_s seconds.
+std::unique_ptr<Collectives> make_job(std::unique_ptr<Messages> messages, double join_limit_s);
+
+/// Sets what abort_job calls before it exits.
+void set_abort(void (*abort)(int exit_code));
+
+}  // namespace qrl::dist

@@ -1,0 +1,32 @@
+// The interface of libqrl_mpi.so: messages between ranks by MPI. It is in C, because the library is loaded at run time:
+// only jobs that a launcher starts need MPI.
+#pragma once
+
+#include <cstddef>
+
+extern "C" {
+
+/// Holds a rank's number and place in a job.
+struct QrlMpiPlace {
+  int rank, size, local_rank, local_size;
+};
+
+/// Holds the functions of the part. Buffers stay the caller's and unchanged until `finished` returns 1. A failure of
+/// MPI ends the job with a message.
+struct QrlMpi {
+  /// Initializes MPI and waits for the other ranks without a limit. Returns null, or the reason why MPI is unusable.
+  const char* (*join)(int* argc, char*** argv, QrlMpiPlace* place);
+  void (*send)(const void* bytes, std::size_t count, int to);
+  void (*receive)(void* bytes, std::size_t count, int from);
+  void (*broadcast)(void* bytes, std::size_t count, int root);
+  void (*barrier)();
+  int (*finished)();           ///< moves what can be moved; 1: everything that was begun has ended
+  int (*waits_for)(int peer);  ///< 1: an unfinished call waits for this rank
+  void (*end)();               ///< finalizes MPI
+  void (*abort)(int exit_code);
+  const char* (*version)();  ///< the library's own text, before and after `join`
+};
+
+/// Returns the functions, which stay valid. The only symbol of the library.
+[[gnu::visibility("default")]] const QrlMpi* qrl_mpi();
+}
