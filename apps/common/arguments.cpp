@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/keys/neighbors.h"
 #include "config/reader.h"
+#include "config/shipped_recipes.h"
 #include "train/plan/catalog.h"
 
 namespace qrl::app {
@@ -162,6 +163,13 @@ std::vector<std::string> with_bare_options(std::vector<std::string> words) {
   for (auto word = words.begin(); word != words.end(); ++word) {
     const auto next = word + 1;
     if (*word == "--resume" && (next == words.end() || next->starts_with("--"))) word = words.insert(next, "auto");
+  }
+  return words;
+}
+
+std::vector<std::string> with_shipped_recipes(std::vector<std::string> words) {
+  for (std::string& word : words) {
+    if (config::is_shipped_recipe(word)) word = config::shipped_recipe(word);
   }
   return words;
 }

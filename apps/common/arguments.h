@@ -18,6 +18,10 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 /// Inserts "auto" after a --resume without a value.
 std::vector<std::string> with_bare_options(std::vector<std::string> words);
 
+/// Returns the words, with the file of a recipe of the program in place of each recipes:NAME. Throws the input error of
+/// shipped_recipe.
+std::vector<std::string> with_shipped_recipes(std::vector<std::string> words);
+
 /// Converts a parser error to base::Error, with a hint at a misspelled option, --set or --help.
 base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
 

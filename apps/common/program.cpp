@@ -112,9 +112,10 @@ int run_program(const Program& program, int argc, char** argv) {
   program.add_commands(command_line, action);
 
   std::unique_ptr<dist::Collectives> world;
-  const std::vector<std::string> words = with_bare_options(std::vector<std::string>(argv + 1, argv + argc));
+  std::vector<std::string> words = with_bare_options(std::vector<std::string>(argv + 1, argv + argc));
   try {
     learner::require_libtorch();
+    words = with_shipped_recipes(std::move(words));
     check_commands(command_line, words);
     command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse order
     dist::start_ranks(num_local_ranks());

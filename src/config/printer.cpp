@@ -92,7 +92,8 @@ To write it again: `QRL_WRITE_REFERENCE=1 build/tests/test_config 'the committed
 A recipe is a YAML file of sections and keys. Every fault of a recipe is reported at once, as
 `file:line: key: expected …, got …; what to do`. Nothing in it is ignored: an unknown key is a fault.
 
-- `include: base.yaml` at the root reads another recipe first, relative to the including file. Later keys win.
+- `include: base.yaml` at the root reads another recipe first, relative to the including file. Later keys win. `include: recipes:NAME` reads
+  a recipe that comes with the program.
 - Where the including recipe, or `--set`, gives a key another value (`reward: {verifier: math}`), what the included one says of
   keys that go with the old value (`reward.command`) is left out. Set in one file, or above it, they are refused.
 - `mode: qurl` at the root sets defaults, below every file and argument.

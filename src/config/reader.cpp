@@ -13,6 +13,7 @@
 #include "config/keys/neighbors.h"
 #include "config/printer.h"
 #include "config/rules.h"
+#include "config/shipped_recipes.h"
 #include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
@@ -220,7 +221,15 @@ class Loader {
       faults_.add(where, "one file name", refusal->got, refusal->advice);
       return;
     }
-    const fs::path file = (directory / std::get<std::string>(reading)).lexically_normal();
+    const std::string& word = std::get<std::string>(reading);
+    fs::path file = (directory / word).lexically_normal();
+    try {
+      if (is_shipped_recipe(word)) file = shipped_recipe(word);
+    } catch (const base::Error& error) {
+      is_whole_ = false;
+      faults_.add(where, "a recipe of the program", error.what(), "");
+      return;
+    }
     const std::string name = shown_name(file.string());
     std::error_code error;
     const fs::path canonical = fs::weakly_canonical(file, error);

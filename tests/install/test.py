@@ -46,12 +46,22 @@ class Installed(unittest.TestCase):
     def test_program_helper_and_parquet(self):
         files = {str(file.relative_to(self.prefix)) for file in self.prefix.rglob("*") if file.is_file()}
         wanted = {"bin/qrl-train", "share/qrl-train/python/qrl_reward.py", "share/qrl-train/python/qrl_log.py"}
+        wanted |= {f"share/qrl-train/{file.relative_to(ROOT)}" for form in ("*.yaml", "config.json", "*.py", "*.md")
+                   for file in (ROOT / "recipes").rglob(form)}
+        wanted |= {f"share/qrl-train/datasets/{name}" for name in ("countdown_cd3_test.jsonl", "README.md")}
         has_parquet = (BUILD / "libqrl_parquet.so").exists()
         parts = {f"lib/qrl-train/{name}" for name in ("libqrl_parquet.so", "libqrl_mpi.so") if (BUILD / name).exists()}
         self.assertEqual(files, wanted | parts)
         done = self.check_reward("parquet" if has_parquet else "jsonl")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"\n  ground truth +12 +12 +0 ")
+
+    def test_recipes_are_found_by_name(self):
+        code, said = self.run_program("recipes:countdown_quickstart", "--dry-run")
+        self.assertEqual(code, 0, said)
+        code, said = self.run_program("recipes:countdown_quickstrat", "--dry-run")
+        self.assertEqual((code, said), (2, f"error: recipes:countdown_quickstrat: expected a recipe in {self.prefix}/share/qrl-train/recipes, "
+                                           'got "countdown_quickstrat"; did you mean recipes:countdown_quickstart?\n'))
 
     def run_program(self, *words, **variables):
         launched = ("OMPI_", "PMI_", "PMIX_", "SLURM_")

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/shipped_files.h"
 
 extern char** environ;
 
@@ -17,27 +16,17 @@ namespace {
 
 constexpr std::string_view kPythonPath = "PYTHONPATH";
 
-/// Variables that programs need, by name or by prefix.
+/// The variables that programs need, by name or by prefix.
 constexpr auto kNames = std::to_array<std::string_view>({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV",
                                                          "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"});
 constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "SSL_CERT_", "OMP_", "QRL_"});
 
+/// Returns whether a reward program gets this variable.
 bool is_handed_on(std::string_view name) {
   const auto begins = [&](std::string_view start) { return name.starts_with(start); };
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          std::any_of(kBeginnings.begin(), kBeginnings.end(), begins) || name.ends_with("_proxy") ||
          name.ends_with("_PROXY");
-}
-
-std::string python_folder() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  // Next to a program of the build, a test program, or an installed program.
-  for (const char* place : {"../apps/python", "../../apps/python", "../share/qrl-train/python"}) {
-    const std::filesystem::path folder = (program.parent_path() / place).lexically_normal();
-    if (std::filesystem::exists(folder / "qrl_reward.py", error)) return folder.string();
-  }
-  return "";
 }
 
 }  // namespace
@@ -47,7 +36,7 @@ ProgramEnvironment program_environment(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     QRL_REQUIRE(std::getenv(name.c_str()) != nullptr, "reward.env", "names of variables that are set", name,
                 "export " + name + ", or take it out of the list");
-  std::string path = python_folder();
+  std::string path = base::shipped_folder("apps/python", "python", "qrl_reward.py");
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string_view text = *one, name = text.substr(0, text.find('='));
     const bool is_named = std::find(names.begin(), names.end(), name) != names.end();

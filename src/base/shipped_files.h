@@ -1,0 +1,12 @@
+// Owns the places of files that come with the program: in the source tree beside a build folder, or in an install.
+#pragma once
+
+#include <string>
+
+namespace qrl::base {
+
+/// Returns the folder `in_source` of the source tree that the program was built in, or
+/// PREFIX/share/qrl-train/`installed` of an install. Empty if neither holds `file`.
+std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file);
+
+}  // namespace qrl::base

@@ -1,0 +1,50 @@
+#include "config/shipped_recipes.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/shipped_files.h"
+#include "base/text.h"
+
+namespace qrl::config {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kShipped = "recipes:", kYaml = ".yaml";
+
+/// Lists the names of all recipes below a folder, without ".yaml", sorted.
+std::vector<std::string> names_of_recipes(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    const std::string name = entry.path().lexically_relative(folder).string();
+    if (name.ends_with(kYaml)) names.push_back(name.substr(0, name.size() - kYaml.size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+bool is_shipped_recipe(std::string_view word) { return word.starts_with(kShipped); }
+
+std::string shipped_recipe(std::string_view word) {
+  std::string name(word.substr(kShipped.size()));
+  if (name.ends_with(kYaml)) name.resize(name.size() - kYaml.size());
+  const fs::path folder = base::shipped_folder("recipes", "recipes", "countdown_quickstart.yaml");
+  QRL_REQUIRE(!folder.empty(), std::string(word), "recipes beside the program", "none",
+              "name a recipe's file, or install the program again");
+  const std::vector<std::string> names = names_of_recipes(folder);
+  if (std::binary_search(names.begin(), names.end(), name)) return (folder / (name + std::string(kYaml))).string();
+  const std::string nearest = base::nearest_name(name, names);
+  base::fail_input(std::string(word), "a recipe in " + folder.string(), base::quoted(name),
+                   nearest.empty() ? "recipes:countdown_quickstart is one"
+                                   : "did you mean " + std::string(kShipped) + nearest + "?");
+}
+
+}  // namespace qrl::config
