@@ -106,6 +106,7 @@ void before_initializers(int argc, char** argv, char** environment) {
 
 int run_program(const Program& program, int argc, char** argv) {
   base::skip_library_destructors();
+  base::restore_library_path();
   open_standard_streams();
   CLI::App command_line(program.what, program.name);
   Action action;

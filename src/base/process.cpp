@@ -24,6 +24,15 @@ void shorten_spins(int, char** argv, char** environment) {
   // Without /proc the program continues, slower on a busy machine.
 }
 
+void restore_library_path() {
+  constexpr const char* kNote = "QRL_LIBRARY_PATH_BEFORE";
+  const char* before = std::getenv(kNote);
+  if (before == nullptr) return;
+  if (*before != '\0') setenv("LD_LIBRARY_PATH", before, 1);
+  else unsetenv("LD_LIBRARY_PATH");
+  unsetenv(kNote);
+}
+
 void skip_library_destructors() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // Exit handlers run in reverse order of registration, those of libraries last.

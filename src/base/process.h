@@ -14,4 +14,9 @@ void shorten_spins(int argc, char** argv, char** environment);
 /// reports at exit.
 void skip_library_destructors();
 
+/// Gives LD_LIBRARY_PATH its value of before the Python package's console script extended it, which noted that value in
+/// QRL_LIBRARY_PATH_BEFORE. Programs that this process starts then load their own libraries. The loader has already
+/// read the longer value. Does nothing without the note.
+void restore_library_path();
+
 }  // namespace qrl::base
