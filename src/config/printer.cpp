@@ -109,7 +109,8 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
 - Anchors and aliases are read. These are refused: tags, merge keys (`<<`), a key twice, a second document, tabs as
   indentation, more than 1 MB, 64 levels, anything but UTF-8.
 - A path of a file to read is relative to the folder of the recipe that names it. On the command line it is relative to
-  the working directory. So are the run folder and `trainer.resume_mode`, wherever they stand.
+  the working directory. So are the run folder and `trainer.resume_mode`, wherever they stand. `recipes:PATH` is a
+  file beside the program's recipes.
 
 Keys marked † may change when a run is resumed. Keys marked ‡ may change with `--allow-change`. A change of any other
 key is refused.

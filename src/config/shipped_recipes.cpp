@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::string_view kShipped = "recipes:", kYaml = ".yaml";
 
+fs::path shipped_recipes() { return base::shipped_folder("recipes", "recipes", "countdown_quickstart.yaml"); }
+
 /// Lists the names of all recipes below a folder, without ".yaml", sorted.
 std::vector<std::string> names_of_recipes(const fs::path& folder) {
   std::vector<std::string> names;
@@ -36,7 +38,7 @@ bool is_shipped_recipe(std::string_view word) { return word.starts_with(kShipped
 std::string shipped_recipe(std::string_view word) {
   std::string name(word.substr(kShipped.size()));
   if (name.ends_with(kYaml)) name.resize(name.size() - kYaml.size());
-  const fs::path folder = base::shipped_folder("recipes", "recipes", "countdown_quickstart.yaml");
+  const fs::path folder = shipped_recipes();
   QRL_REQUIRE(!folder.empty(), std::string(word), "recipes beside the program", "none",
               "name a recipe's file, or install the program again");
   const std::vector<std::string> names = names_of_recipes(folder);
@@ -45,6 +47,12 @@ std::string shipped_recipe(std::string_view word) {
   base::fail_input(std::string(word), "a recipe in " + folder.string(), base::quoted(name),
                    nearest.empty() ? "recipes:countdown_quickstart is one"
                                    : "did you mean " + std::string(kShipped) + nearest + "?");
+}
+
+std::string shipped_path(const std::string& path) {
+  if (!is_shipped_recipe(path)) return path;
+  const fs::path folder = shipped_recipes();
+  return folder.empty() ? path : (folder / path.substr(kShipped.size())).string();
 }
 
 }  // namespace qrl::config

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "config/hub.h"
+#include "config/shipped_recipes.h"
 
 namespace qrl::config {
 
@@ -94,7 +95,7 @@ Type<std::string> word_or_path(const std::vector<std::string>& words) {
 void anchor_path(std::string& path, const std::filesystem::path& directory) {
   if (path.empty()) return;
   std::error_code unknown;  // fails in a deleted working directory: the path stays relative
-  const std::filesystem::path whole = directory / path;
+  const std::filesystem::path whole = directory / shipped_path(path);
   const std::filesystem::path absolute = std::filesystem::absolute(whole, unknown);
   path = (unknown ? whole : absolute).lexically_normal().string();
 }
