@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/shared_library.h"
 #include "cuda/engine/decode_engine.h"
+#include "data/parquet.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
 #include "train/plan/catalog.h"
@@ -98,9 +99,17 @@ std::string version_text() {
     const std::string path = base::loaded_library_path(library);
     return version + (path.empty() ? "" : " at " + path);
   };
+  const bool reads_parquet = data::can_read_parquet();  // opens Arrow's libraries
+  std::string libraries;
+  for (const std::string& path : base::loaded_libraries()) {
+    const std::string name = std::filesystem::path(path).filename();
+    for (const char* stem : {"libarrow.", "libicuuc.", "libpcre2-8.", "libxxhash.", "libyaml-cpp.", "libgomp.", "libstdc++."})
+      if (name.starts_with(stem)) libraries += "\n  " + name + " at " + path;
+  }
   return program_name() + "\n  isa: " + ops::describe_isa() +
          "\n  torch: " + with_place(learner::torch_version(), "libtorch_cpu.so") +
-         "\n  mpi: " + with_place(mpi, "libmpi.so.40") + "\n  cuda: " + cuda::version();
+         "\n  mpi: " + with_place(mpi, "libmpi.so.40") + "\n  cuda: " + cuda::version() +
+         "\n  parquet: " + (reads_parquet ? "read by Arrow" : "none") + libraries;
 }
 
 }  // namespace qrl::app

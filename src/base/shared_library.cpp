@@ -52,6 +52,17 @@ std::string loaded_library_path(const std::string& name) {
   return path;
 }
 
+std::vector<std::string> loaded_libraries() {
+  std::vector<std::string> files;
+  (void)dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* list) {
+        if (*info->dlpi_name != '\0') static_cast<std::vector<std::string>*>(list)->emplace_back(info->dlpi_name);
+        return 0;
+      },
+      &files);
+  return files;
+}
+
 std::string LibraryReport::found_text() const {
   if (found.empty()) return why.empty() ? "none" : "none (" + why + ")";
   return found + (path.empty() ? "" : " at " + path) + (why.empty() ? "" : " (" + why + ")");

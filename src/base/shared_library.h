@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace qrl::base {
 
@@ -23,6 +24,9 @@ std::string own_library(const std::string& name);
 
 /// Returns the file of this library, if the process has loaded it.
 std::string loaded_library_path(const std::string& name);
+
+/// Returns the files of all libraries that the process has loaded, in the loader's order.
+std::vector<std::string> loaded_libraries();
 
 /// A library's (or driver's) required version, and the one found.
 struct LibraryReport {

@@ -17,4 +17,10 @@ std::string shipped_folder(const std::string& in_source, const std::string& inst
   return {};
 }
 
+bool is_in_wheel() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  return fs::exists(fs::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "launch.py", error);
+}
+
 }  // namespace qrl::base

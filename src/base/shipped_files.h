@@ -9,4 +9,7 @@ namespace qrl::base {
 /// PREFIX/share/qrl-train/`installed` of an install. Empty if neither holds `file`.
 std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file);
 
+/// Tells whether the program is that of a wheel: PACKAGE/bin/qrl-train, beside PACKAGE/launch.py.
+bool is_in_wheel();
+
 }  // namespace qrl::base

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/shared_library.h"
+#include "base/shipped_files.h"
 #include "base/text.h"
 #include "data/parquet_rows.h"
 
@@ -67,8 +68,9 @@ bool can_read_parquet() { return functions().close != nullptr; }
 void read_parquet(const fs::path& file, const std::function<void(std::string_view text, std::int64_t number)>& take) {
   const std::string name = file.string();
   QRL_REQUIRE(can_read_parquet(), name, "a file of a format that this build reads", "parquet",
-              "scripts/setup --parquet, then scripts/build, adds it; or convert the file to JSONL "
-              "(docs/howto/own-data.md)");
+              std::string(base::is_in_wheel() ? "pip install 'qrl-train[parquet]' adds it"
+                                              : "scripts/setup --parquet, then scripts/build, adds it") +
+                  "; or convert the file to JSONL (docs/howto/own-data.md)");
   const char* error = nullptr;
   const std::unique_ptr<QrlParquet, decltype(functions().close)> rows(functions().open(name.c_str(), &error),
                                                                       functions().close);

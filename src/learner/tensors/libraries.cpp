@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/shipped_files.h"
 #include "cuda/train/training.h"
 
 namespace qrl::learner {
@@ -79,8 +80,10 @@ base::LibraryReport libtorch_cuda_report(const std::string& path) {
   report.name = "LibTorch's CUDA part";
   report.wanted = TORCH_VERSION " for CUDA 13";
   report.what_to_do =
-      "run `QRL_TORCH_CUDA=on scripts/setup`, which fetches it; or put the folder of a PyTorch " TORCH_VERSION
-      " for CUDA 13 first in LD_LIBRARY_PATH";
+      base::is_in_wheel()
+          ? "`pip install --force-reinstall torch==" TORCH_VERSION "` takes PyPI's, which is for CUDA 13"
+          : "run `QRL_TORCH_CUDA=on scripts/setup`, which fetches it; or put the folder of a PyTorch " TORCH_VERSION
+            " for CUDA 13 first in LD_LIBRARY_PATH";
   if (path.find('/') == std::string::npos) return report;
   report.path = path;
   const std::string version = version_beside(path);
@@ -97,7 +100,8 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
   report.wanted = "2.4 or newer";
   report.path = library.path;
   report.why = library.why;
-  report.what_to_do = "`QRL_TORCH_CUDA=on scripts/setup` fetches it; pip's nvidia-nccl-cu13 has it, too";
+  report.what_to_do = std::string(base::is_in_wheel() ? "" : "`QRL_TORCH_CUDA=on scripts/setup` fetches it, or ") +
+                      "`pip install nvidia-nccl-cu13`";
   if (library.handle == nullptr) return report;
   // Before 2.9, later parts of a version have one digit each.
   const int scale = version < 10000 ? 1000 : 10000;
