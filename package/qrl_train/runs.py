@@ -1,0 +1,201 @@
+"""Owns the Python door: starts runs of the program, hands out their rows as they come, stops and resumes them."""
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import IO, Any, Optional, Union
+
+from qrl_train import launch
+
+Path = Union[str, "os.PathLike[str]"]
+Row = dict[str, Any]
+
+DONE = 0
+STOPPED = 75  # by a signal, after a checkpoint
+_POLL_S = 0.1
+_started: set[Run] = set()
+
+
+class RunError(RuntimeError):
+    """Has the program's error as its text, and its exit code; negative: the signal that killed it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def _yaml(value: object) -> str:
+    """Returns a value as --set takes it. A text stays as it is; NaN and infinities raise ValueError."""
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    return json.dumps(value, allow_nan=False, default=os.fspath)
+
+
+def _last_error(console: str, code: int) -> str:
+    """Returns the program's error out of what it printed, without its first word."""
+    lines = [line for line in console.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error")]
+    if errors:
+        return re.sub(r"^error(?: \(rank \d+\))?: ", "", errors[0])
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}; resume() goes on from the last checkpoint"
+    return lines[-1] if lines else f"exit code {code}"
+
+
+def _rows(file: pathlib.Path) -> Iterator[Row]:
+    with open(file, encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):  # the last one may be half written
+                yield json.loads(line)
+
+
+class Run:
+    """Owns one run: its folder, and its process while there is one. It ends with a checkpoint when Python ends."""
+
+    def __init__(self, recipe: Path, overrides: Optional[Mapping[str, object]] = None, *, ranks: int = 1, options: Sequence[str] = (),
+                 cwd: Optional[Path] = None) -> None:
+        """Starts the run, or resumes that of the same folder. Raises RunError if the recipe is refused.
+
+        `overrides`: values by their keys, as --set has them. `options`: other words of the command line. `cwd`: the folder that
+        relative paths and the run folder are seen from."""
+        self.recipe = os.fspath(recipe)
+        self.overrides: dict[str, object] = dict(overrides or {})
+        self.ranks = ranks
+        self.options = list(options)
+        self.cwd = pathlib.Path(cwd if cwd is not None else os.getcwd()).resolve()
+        self._last_step = -1  # of the rows handed out
+        self._start()
+
+    def _start(self) -> None:
+        self.folder = self._find_folder()
+        self._position = 0
+        self._began = time.time()
+        self._console: IO[bytes] = tempfile.TemporaryFile()
+        # In a session of its own: an interrupt of a notebook's cell ends the cell, not the run.
+        self._process = subprocess.Popen(self._command(f"--ranks={self.ranks}"), stdin=subprocess.DEVNULL, stdout=self._console,
+                                         stderr=subprocess.STDOUT, cwd=self.cwd, env=launch.environment(), start_new_session=True)
+        _started.add(self)
+
+    def _command(self, *more: str) -> list[str]:
+        values = [word for key, value in self.overrides.items() for word in ("--set", f"{key}={_yaml(value)}")]
+        return [str(launch.PROGRAM), self.recipe, *values, *self.options, *more]
+
+    def _find_folder(self) -> pathlib.Path:
+        done = subprocess.run(self._command("--print-config"), capture_output=True, text=True, cwd=self.cwd, env=launch.environment(), check=False)
+        found = re.search(r'(?m)^  default_local_dir: (".*?(?<!\\)")', done.stdout)
+        if done.returncode != 0 or found is None:
+            raise RunError(done.returncode, _last_error(done.stderr, done.returncode))
+        return self.cwd / str(json.loads(found.group(1)))
+
+    def __repr__(self) -> str:
+        state = "running" if self.code is None else f"ended with exit code {self.code}"
+        return f"<qrl_train.Run {self.folder}: {state}>"
+
+    @property
+    def code(self) -> Optional[int]:
+        """Is the exit code; None while the run runs."""
+        return self._process.poll()
+
+    @property
+    def console(self) -> str:
+        """Is what this start has printed so far."""
+        self._console.seek(0)
+        return self._console.read().decode(errors="replace")
+
+    def __iter__(self) -> Iterator[Row]:
+        """Hands out the rows of metrics.jsonl as they are written, each step once, from the run's first step on.
+
+        Ends when the run is done or stopped. Raises RunError if it failed."""
+        while True:
+            has_ended = self.code is not None
+            yield from self._new_rows()
+            if has_ended:
+                self._require_success()
+                return
+            time.sleep(_POLL_S)
+
+    def _new_rows(self) -> Iterator[Row]:
+        """Reads what is new. Before this start wrote its session, the file may hold rows that it will cut off."""
+        try:
+            if not any(session["unix"] >= self._began for session in _rows(self.folder / "sessions.jsonl")):
+                return
+            with open(self.folder / "metrics.jsonl", "rb") as file:
+                file.seek(self._position)
+                text = file.read()
+        except FileNotFoundError:
+            return
+        end = text.rfind(b"\n") + 1
+        self._position += end
+        for line in text[:end].splitlines():
+            row = json.loads(line)
+            if row["step"] > self._last_step and "changed_on_resume" not in row:
+                self._last_step = row["step"]
+                yield row
+
+    def _require_success(self) -> None:
+        code = self._process.wait()
+        if code not in (DONE, STOPPED):
+            raise RunError(code, _last_error(self.console, code))
+
+    def wait(self) -> int:
+        """Waits for the end, and returns the exit code: 0 done, 75 stopped. Raises RunError if the run failed."""
+        self._require_success()
+        return self._process.returncode
+
+    def stop(self) -> int:
+        """Lets the step finish, writes a checkpoint and ends the run. Returns the exit code; a run that has ended keeps its own."""
+        if self.code is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait()
+
+    def resume(self, overrides: Optional[Mapping[str, object]] = None) -> Run:
+        """Goes on from the newest checkpoint, with these values besides. Rows go on behind those handed out. Returns the run itself."""
+        if self.code is None:
+            raise RuntimeError(f"{self.folder}: expected a run that has ended, got one that runs; call stop() first")
+        self.overrides.update(overrides or {})
+        self._start()
+        return self
+
+    def rollouts(self) -> Iterator[Row]:
+        """Hands out the responses of all steps so far, as rollouts() does."""
+        return rollouts(self.folder)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        self.stop()
+
+
+def start(recipe: Path, overrides: Optional[Mapping[str, object]] = None, *, ranks: int = 1, options: Sequence[str] = (),
+          cwd: Optional[Path] = None) -> Run:
+    """Starts a run of a recipe, a file or recipes:NAME, and returns it at once. Arguments and errors: those of Run."""
+    return Run(recipe, overrides, ranks=ranks, options=options, cwd=cwd)
+
+
+def metrics(folder: Path) -> list[Row]:
+    """Returns the rows of a run folder's metrics, of a run that runs or has ended."""
+    return list(_rows(pathlib.Path(folder) / "metrics.jsonl"))
+
+
+def rollouts(folder: Path) -> Iterator[Row]:
+    """Hands out the responses of a run folder, step by step; docs/reference/run-folder.md lists their fields."""
+    place = pathlib.Path(folder) / "rollouts"
+    steps = [(int(found.group(1)), file) for file in place.iterdir() if (found := re.fullmatch(r"step_(\d+)\.jsonl", file.name))]
+    for _, file in sorted(steps):
+        yield from _rows(file)
+
+
+@atexit.register
+def _stop_all() -> None:
+    for run in _started:
+        run.stop()
