@@ -10,25 +10,25 @@
 
 namespace qrl::dist {
 
-/// Elements [begin, begin + count) of an array on every rank, and their owner.
+/// Elements [begin, begin + count) of an array that all ranks have, and the rank that owns them.
 struct Part {
   std::size_t begin = 0, count = 0;
   int owner = 0;
 };
 
-/// Connects a job's ranks, which make the same calls with the same sizes, in the same order, from one thread. Calls
+/// Connects a job's ranks. All ranks make the same calls with the same sizes, in the same order, from one thread. Calls
 /// block; a long wait sleeps. Buffers are CPU memory of any size; two arguments alias only if they are the same span.
 /// The job ends if a rank is lost, or delays the others beyond the time limit. Calls throw only the internal error for
-/// wrong sizes. The destructor waits for other ranks: one that fails alone calls abort_job first.
+/// wrong sizes. The destructor waits for other ranks, so a rank that fails alone first calls abort_job.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Returns this job's ranks on this machine, among which callers divide its processors, unless the launcher has bound
-  /// each.
+  /// Returns the number of this job's ranks on this machine, among which callers divide its processors. 1 if the
+  /// launcher has bound each rank to processors.
   virtual int local_size() const = 0;
-  virtual int local_rank() const = 0;  ///< index of this rank among them
+  virtual int local_rank() const = 0;  ///< index of this rank among local_size()
 
   static constexpr double kTimeLimit_s = 1800;  ///< the initial limit
   /// Sets the longest wait for other ranks, in seconds; a solo world never waits.
@@ -36,17 +36,17 @@ class Collectives {
   virtual double time_limit_s() const { return kTimeLimit_s; }
 
   virtual void barrier() = 0;
-  /// Sums elementwise in rank order, with the same bits on every rank and with every MPI library. fp32 values are added
-  /// in fp64 and rounded once; fp64 values in fp64; integers must not overflow.
+  /// Sums elementwise in rank order, with equal bits on every rank and with every MPI library. fp32 is added in fp64
+  /// and rounded once, fp64 in fp64. Integers must not overflow.
   virtual void all_reduce_sum(std::span<float> values) = 0;
   virtual void all_reduce_sum(std::span<double> values) = 0;
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN if any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
-  /// Sums with the bits of all_reduce_sum, each part only on its owner; in other ranks' parts `values` keeps this
-  /// rank's terms. Parts, in any order, must not overlap and are the same on every rank.
+  /// Sums with the bits of all_reduce_sum; the owner of a part gets its sum. Other ranks' parts of `values` stay
+  /// unchanged. Parts, in any order, must not overlap and are the same on every rank.
   virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
-  /// Copies each part from its owner to every rank; parts, in bytes, are otherwise reduce_scatter_sum's.
+  /// Copies each part, in bytes, from its owner to every rank. Conditions on parts as in reduce_scatter_sum.
   virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
   /// Returns all ranks' byte strings, of any size, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
@@ -57,8 +57,8 @@ class Collectives {
   bool any(bool mine);
 };
 
-/// Assigns items to ranks: the largest load first, each to the least loaded rank (the lowest in a tie). Returns each
-/// item's rank, the same everywhere.
+/// Assigns items to ranks: the largest load first, each to the least loaded rank (in a tie, the lowest). Returns each
+/// item's rank, the same on every rank.
 std::vector<int> share_out(std::span<const double> loads, int num_ranks);
 
 std::unique_ptr<Collectives> make_solo();
@@ -76,7 +76,7 @@ void start_ranks(int count);
 /// a build or machine without MPI, or another MPI's launcher.
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv);
 
-/// Ends all ranks at once with this exit code, a solo world by std::_Exit.
+/// Ends all ranks at once with this exit code; a solo world calls std::_Exit.
 [[noreturn]] void abort_job(int exit_code);
 
 /// Returns the version of the MPI library that a launched job would use ("Open MPI v4.1.4"). "off": a build without

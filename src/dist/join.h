@@ -8,17 +8,18 @@
 
 namespace qrl::dist {
 
-/// The environment variable of Launch::join_limit_s: no recipe is read before the job starts.
+/// The environment variable of Launch::join_limit_s, which no recipe key can set, because recipes are read after
+/// joining.
 inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
 
 struct Launch {
-  std::string variable;       ///< the environment variable that was found; empty: not started by a launcher
-  int num_ranks = 1;          ///< 0: several, a number that only MPI knows
-  double join_limit_s = 600;  ///< wait for the other processes to start, in seconds (kJoinLimit, 1 or more)
+  std::string variable;       ///< the launcher's environment variable; empty: no launcher
+  int num_ranks = 1;          ///< 0: several, whose number only MPI knows
+  double join_limit_s = 600;  ///< longest wait, in seconds, for the other processes to start (kJoinLimit, at least 1)
 };
 
-/// Reads kJoinLimit and the environment of Open MPI, MPICH and Intel MPI, PMIx, and Slurm. Throws an input error for
-/// values that are no numbers.
+/// Reads kJoinLimit and the variables of Open MPI, MPICH, Intel MPI, PMIx and Slurm. Throws an input error for values
+/// that are no numbers.
 Launch find_launch();
 
 /// Joins the job of several ranks that `launch` describes, by MPI. Throws like make_world.

@@ -16,12 +16,11 @@ namespace {
 
 constexpr std::string_view kPythonPath = "PYTHONPATH";
 
-/// The variables that programs need, by name or by prefix.
+/// Variables that programs need, by name or by prefix.
 constexpr auto kNames = std::to_array<std::string_view>({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV",
                                                          "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"});
 constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "SSL_CERT_", "OMP_", "QRL_"});
 
-/// Returns whether a reward program gets this variable.
 bool is_handed_on(std::string_view name) {
   const auto begins = [&](std::string_view start) { return name.starts_with(start); };
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
