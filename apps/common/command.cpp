@@ -74,8 +74,8 @@ int num_local_ranks() { return g_num_local_ranks; }
 
 void require_new_file(const std::string& file, const std::string& option) {
   std::error_code error;
-  QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file,
-              "the name of a new file", "an existing file", "delete it, or choose another " + option);
+  QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file, "the name of a new file",
+              "an existing file", "delete it, or choose another " + option);
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   QRL_REQUIRE(folder.empty() || std::filesystem::is_directory(folder, error), file, "a file in a folder that exists",
               "no folder " + folder.string(), "make the folder first");
@@ -103,7 +103,8 @@ std::string version_text() {
   std::string libraries;
   for (const std::string& path : base::loaded_libraries()) {
     const std::string name = std::filesystem::path(path).filename();
-    for (const char* stem : {"libarrow.", "libicuuc.", "libpcre2-8.", "libxxhash.", "libyaml-cpp.", "libgomp.", "libstdc++."})
+    for (const char* stem :
+         {"libarrow.", "libicuuc.", "libpcre2-8.", "libxxhash.", "libyaml-cpp.", "libgomp.", "libstdc++."})
       if (name.starts_with(stem)) libraries += "\n  " + name + " at " + path;
   }
   return program_name() + "\n  isa: " + ops::describe_isa() +

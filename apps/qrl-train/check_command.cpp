@@ -131,7 +131,8 @@ void describe_gpu() {
   }
   std::printf("%s (for ranks with a GPU each)\n", learner::find_nccl().line().c_str());
   std::fflush(stdout);
-  QRL_REQUIRE(lacking.empty(), "check gpu", "libraries in the versions listed above", "none, or another version, of " + lacking);
+  QRL_REQUIRE(lacking.empty(), "check gpu", "libraries in the versions listed above",
+              "none, or another version, of " + lacking);
   const std::string fault = learner::gpu_fault(0);
   QRL_REQUIRE(fault.empty(), "check gpu: " + fault, "", "");
   (void)learner::load_cuda_library(0);

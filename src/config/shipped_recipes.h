@@ -13,7 +13,8 @@ bool is_shipped_recipe(std::string_view word);
 /// Throws an input error that names the most similar recipe if there is none.
 std::string shipped_recipe(std::string_view word);
 
-/// Returns the path that recipes:PATH means below the program's recipes, whether or not a file is there; other texts unchanged.
+/// Returns the path that recipes:PATH means below the program's recipes, whether or not a file is there; other texts
+/// unchanged.
 std::string shipped_path(const std::string& path);
 
 }  // namespace qrl::config

@@ -57,8 +57,8 @@ class Learner {
 
   /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
   /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). Ranks need not agree on
-  /// is_last. On a device with memory for a second micro-batch, loss and backward pass wait for the next call, so that
-  /// the device runs the next forward pass while the host computes the loss. Bits do not change.
+  /// is_last. On a device with memory for a second micro-batch, loss and backward pass wait for the next call. The
+  /// device then runs the next forward pass while the host computes the loss. Bits do not change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 

@@ -165,7 +165,8 @@ void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
   for (const auto& [name, file] : files.by_name()) {
     if (wanted.contains(name) || is_rope_buffer(name)) continue;
     const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
-    QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json", "this tensor besides");
+    QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json",
+                "this tensor besides");
     QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,
                 "the embedding's values (tie_word_embeddings is true)", "other values",
                 "set tie_word_embeddings to false if the head has weights of its own");

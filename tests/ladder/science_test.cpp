@@ -1,4 +1,5 @@
-// Tests docs/science: the numbers in the pages' tables equal those of results.md, which scripts/science/compare_modes writes.
+// Tests docs/science: the numbers in the pages' tables equal those of results.md, which scripts/science/compare_modes
+// writes.
 #include <algorithm>
 #include <filesystem>
 #include <sstream>

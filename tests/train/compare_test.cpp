@@ -1,4 +1,5 @@
-// Tests scripts/science/compare_modes: it runs, reports keep the results of other machines, and the control is repeated.
+// Tests scripts/science/compare_modes: it runs, reports keep the results of other machines, and the control is
+// repeated.
 #include <algorithm>
 #include <fstream>
 #include <sstream>

@@ -17,8 +17,8 @@ base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string
 /// Throws an input error if the loaded LibTorch is not the build's version. Call it first.
 void require_libtorch();
 
-/// Returns the path of libtorch_cuda.so: next to this process's libtorch_cpu.so, else where scripts/setup puts it, else
-/// in LD_LIBRARY_PATH, else the bare name.
+/// Returns the path of libtorch_cuda.so. Tries the folder of this process's libtorch_cpu.so, that of scripts/setup, and
+/// LD_LIBRARY_PATH; else returns the bare name.
 std::string libtorch_cuda_path();
 /// Reports the version from PyTorch's version.py, or from the .dist-info of pip or scripts/setup, next to the library.
 /// An unknown version is accepted.

@@ -42,8 +42,7 @@ torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);
-  const torch::Tensor scale =
-      (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // computed on the device, without a wait
+  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // the host does not wait
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * scale);
   for (std::int64_t step = 0; step < steps; ++step) {
     const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));

@@ -200,7 +200,8 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
               "another model's", "set model.init.config or model.path to that, or delete sft.from");
   QRL_REQUIRE(state.sft_step == recipe.sft.steps, checkpoint.string(),
               "a cold start of sft.steps = " + std::to_string(recipe.sft.steps) + " updates",
-              "a cold start saved after update " + std::to_string(state.sft_step), "name the last checkpoint of that run");
+              "a cold start saved after update " + std::to_string(state.sft_step),
+              "name the last checkpoint of that run");
 }
 
 /// Copies sft.from's cold start into the run folder, which is then self-contained.

@@ -120,8 +120,8 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
 }
 
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
-                      dist::Collectives& world) {
+                     const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                     dist::Collectives& world) {
   if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, weights, tokenizer, occasion);
   bool cancelled = false;
   occasion.pause = cancel_if_stopping;
@@ -217,7 +217,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
     }
     auto rollouts = collect_or_cancel(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
     judge_or_cancel(rollouts, n, verifier, rule_weights(recipe.reward), tokenizer,
-                     {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()}, world);
+                    {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()}, world);
     if (responses != nullptr) {
       const auto shown =
           static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), max_prompts) - places.begin());

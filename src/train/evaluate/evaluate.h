@@ -53,8 +53,8 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
 
 /// Calls rollout::judge; a stop request ends its wait for the verifier with Cancelled on every rank. Collective.
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
-                      dist::Collectives& world);
+                     const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                     dist::Collectives& world);
 
 /// Returns a run's main score, "val/<data_source>/mean@<n>".
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);

@@ -50,7 +50,8 @@ void require_same_base(const fs::path& checkpoint, const fs::path& folder, const
   const std::string trained_on = checkpoint_base_hash(checkpoint);
   QRL_REQUIRE(trained_on == hash, state::shown(folder),
               "the weights that the adapters of " + state::shown(checkpoint) + " were trained on, hash " + trained_on,
-              "other weights, hash " + hash, "put those of the adapters back there, or begin another run (another trainer.default_local_dir)");
+              "other weights, hash " + hash,
+              "put those of the adapters back there, or begin another run (another trainer.default_local_dir)");
 }
 
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config) {

@@ -66,7 +66,8 @@ Policy load_adapted_policy(const fs::path& dir) {
     const std::string hash = model::weights_hash(base.config, base.weights);
     QRL_REQUIRE(hash == trained_on, state::shown(base_dir),
                 "the weights that the adapters of " + state::shown(dir) + " were trained on, hash " + trained_on,
-                "other weights, hash " + hash, "put those of the adapters back there, or name their folder in adapter_config.json");
+                "other weights, hash " + hash,
+                "put those of the adapters back there, or name their folder in adapter_config.json");
   }
   const fs::path tokenizer = fs::exists(dir / "tokenizer.json") ? dir : base_dir;
   return {base.config, model::merged_weights(base.config, base.weights, adapter.lora, adapter.adapters),

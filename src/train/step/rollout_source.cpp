@@ -83,10 +83,10 @@ class GroupSampler {
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
     const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
     judge_or_cancel(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, rule_weights(recipe_.reward),
-                     run_.plan.policy.tokenizer,
-                     {.step = static_cast<std::int64_t>(step_),
-                      .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)},
-                     run_.world);
+                    run_.plan.policy.tokenizer,
+                    {.step = static_cast<std::int64_t>(step_),
+                     .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)},
+                    run_.world);
   }
 
   void count(std::span<const rollout::Rollout> batch, std::int64_t num_prompts) {
