@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "config/keys/neighbors.h"
+#include "config/keys/other_trainers.h"
 #include "config/reader.h"
 #include "config/shipped_recipes.h"
 #include "train/plan/catalog.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/keys/key.h"
-#include "config/keys/neighbors.h"
+#include "config/keys/other_trainers.h"
 
 namespace qrl::config {
 
@@ -116,6 +116,19 @@ Keys marked † may change when a run is resumed. Keys marked ‡ may change wit
 key is refused.
 )";
 
+constexpr std::string_view kOtherTrainersIntro = R"(# Names of other trainers
+
+For readers who come from veRL, TRL or OpenRLHF. No name in the left column is accepted. A recipe or argument that uses one
+gets the advice on the right. Our keys are in [recipe keys](recipe-keys.md).
+
+`other_trainers_markdown` in `src/config/printer.cpp` makes this page from `src/config/keys/other_trainers.yaml` and from the names
+beside each loss, correction and task. A test compares the two. To write it again: `QRL_WRITE_REFERENCE=1
+build/tests/test_config 'the committed reference page*'`.
+
+| there | here |
+|---|---|
+)";
+
 constexpr std::size_t kCommentColumn = 56;
 
 /// Prints a line per key, with `remark` as a comment, if any.
@@ -221,10 +234,11 @@ std::string keys_markdown(const Keys& keys) {
     page += "| `" + key.name + "`" + mark_of(key.on_resume) + " | " + cell(key.type) + " | " +
             cell(default_text(keys, key)) + " | " + cell(meaning_text(key)) + " |\n";
   }
-  page += choices_markdown(keys.catalog());
-  page +=
-      "\n## Names of other trainers\n\nFor readers who come from veRL, TRL or OpenRLHF. No name in the left column is "
-      "accepted; using one gives the advice on the right.\n\n| there | here |\n|---|---|\n";
+  return page + choices_markdown(keys.catalog());
+}
+
+std::string other_trainers_markdown(const Keys& keys) {
+  std::string page(kOtherTrainersIntro);
   for (const Neighbor& neighbor : neighbors(keys.catalog())) {
     const std::string ours(neighbor.ours), note(neighbor.note);
     page += "| `" + std::string(neighbor.name) + "` | " +

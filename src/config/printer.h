@@ -38,5 +38,7 @@ bool is_input_path(const Keys& keys, std::string_view key);
 std::string keys_help(const Keys& keys);
 /// Returns docs/reference/recipe-keys.md.
 std::string keys_markdown(const Keys& keys);
+/// Returns docs/reference/other-trainers.md.
+std::string other_trainers_markdown(const Keys& keys);
 
 }  // namespace qrl::config

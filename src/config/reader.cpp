@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "config/faults.h"
 #include "config/keys/key.h"
-#include "config/keys/neighbors.h"
+#include "config/keys/other_trainers.h"
 #include "config/printer.h"
 #include "config/rules.h"
 #include "config/shipped_recipes.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "config/hub.h"
-#include "config/keys/neighbors.h"
+#include "config/keys/other_trainers.h"
 #include "config/reader.h"
 #include "support.h"
 #include "support/files.h"

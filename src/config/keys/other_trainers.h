@@ -1,5 +1,5 @@
 // Owns advice about unknown keys: the nearest key, or ours for a name of veRL, TRL or OpenRLHF, never accepted in its
-// place.
+// place. The names are rows of other_trainers.yaml, which the build embeds.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace qrl::config {
 
-/// Returns the rows in the reference page's order: the table, then choices'.
+/// Returns the rows in the reference page's order: the file's, then choices'.
 std::vector<Neighbor> neighbors(const Catalog& catalog);
 
 /// Returns a sentence about an unknown key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" if none is

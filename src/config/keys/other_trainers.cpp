@@ -1,30 +1,27 @@
-#include "config/keys/neighbors.h"
+#include "config/keys/other_trainers.h"
 
 #include <algorithm>
 #include <vector>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "config/keys/key.h"
+#include "config/yaml/embedded.h"
 
 namespace qrl::config {
 
 namespace {
 
-constexpr std::string_view kOneDevice = "a model is held whole by each process; run more processes with --ranks";
-constexpr std::string_view kSharded = "1 divides master weights and moments over processes; the model stays whole";
-constexpr std::string_view kNoCritic = "there is no critic";
-constexpr std::string_view kPacked = "samples are always packed without padding, up to that many tokens";
-constexpr std::string_view kOwnDecoder = "the decoder is built in";
-constexpr std::string_view kVerlFile = "[python3, -m, qrl_reward, \"verl:FILE:NAME\"] with reward.verifier command";
-constexpr std::string_view kFrozen = "the reference is the model as RL began, and stays it";
-constexpr std::string_view kLogs =
-    "true for TensorBoard; metrics.jsonl and the console are always there; wandb: python3 apps/python/qrl_log.py wandb "
-    "RUN";
-
-// Sources: veRL's ppo_trainer.yaml, TRL's GRPOConfig, OpenRLHF's train_ppo_ray arguments, and later designs of ours.
-constexpr Neighbor kNeighbors[] = {
-#include "config/keys/neighbors.inc"
-};
+std::vector<Neighbor> read_rows() {
+  std::vector<Neighbor> rows;
+  const YamlPtr root = embedded_yaml(table_files().front());
+  for (const YamlMember& row : root->members) {
+    const std::vector<YamlPtr>& cells = row.value->items;
+    QRL_INVARIANT(!cells.empty() && cells.size() <= 2, "other_trainers.yaml", "[key] or [key, note]", row.name);
+    rows.push_back({kept_text(row.name), kept_text(*cells[0]), cells.size() > 1 ? kept_text(*cells[1]) : ""});
+  }
+  return rows;
+}
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
@@ -47,7 +44,8 @@ std::string advice_of(const Neighbor& known) {
 }  // namespace
 
 std::vector<Neighbor> neighbors(const Catalog& catalog) {
-  std::vector<Neighbor> all(std::begin(kNeighbors), std::end(kNeighbors));
+  static const std::vector<Neighbor> rows = read_rows();
+  std::vector<Neighbor> all = rows;
   for (const Choices* choices : {&catalog.losses, &catalog.corrections, &catalog.modes, &catalog.generators,
                                  &catalog.verifiers, &catalog.kl_estimators, &catalog.estimators}) {
     for (const Choice* one : choices->all) all.insert(all.end(), one->neighbors.begin(), one->neighbors.end());

@@ -1,5 +1,5 @@
 // Tests that advice about other trainers' names refers to existing keys.
-#include "config/keys/neighbors.h"
+#include "config/keys/other_trainers.h"
 
 #include <cctype>
 #include <set>
