@@ -1,11 +1,13 @@
-// Owns the list of modes: each paper's system as defaults, one file each in config/modes/modes. docs/algorithms.md
-// gives sources; "ours" marks values that the paper lacks.
+// Owns the list of modes: each paper's system as defaults, one embedded YAML file each in config/modes. A file has
+// `what`, `paper`, `defaults` (key: value) and `with`: values that hold only while another key has the mode's value.
+// docs/reference/algorithms.md gives sources; "ours" marks values that the paper lacks.
 #pragma once
 
 #include "config/choice.h"
 
 namespace qrl::config {
 
+/// Returns the modes in the order of their names.
 Choices modes();
 
 }  // namespace qrl::config

@@ -1,4 +1,4 @@
-// Owns the YAML files of config that the build embeds: other trainers' names.
+// Owns the YAML files of config that the build embeds: modes, and other trainers' names.
 #pragma once
 
 #include <span>
@@ -10,7 +10,8 @@
 
 namespace qrl::config {
 
-/// Returns the files (src/embed.cmake writes this function).
+/// Return the files (src/embed.cmake writes both functions).
+std::span<const base::EmbeddedFile> mode_files();
 std::span<const base::EmbeddedFile> table_files();
 
 /// Parses an embedded file. Throws an input error with its faults.
