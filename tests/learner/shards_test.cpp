@@ -107,8 +107,8 @@ std::vector<ShardSeen> on_ranks(int num_ranks, const ShardWay& way, bool sharded
   return seen;
 }
 
-void train(learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen, int first,
-           int last) {
+void train_rank(learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen,
+                int first, int last) {
   for (int step = first; step < last; ++step) {
     learner.publish(snapshot, step);
     accumulate(learner, world);
@@ -119,7 +119,7 @@ void train(learner::Learner& learner, model::Snapshot& snapshot, dist::Collectiv
 std::vector<ShardSeen> trained(int num_ranks, const ShardWay& way, bool sharded) {
   return on_ranks(num_ranks, way, sharded,
                   [](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
-                    train(learner, snapshot, world, seen, 0, 3);
+                    train_rank(learner, snapshot, world, seen, 0, 3);
                   });
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("what one number of ranks kept, another goes on from, with the same bi
           [&](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
             accumulate(learner, world);  // leftover gradients: restore must clear them
             test::restore(learner, masters, moments, 3);
-            train(learner, snapshot, world, seen, 3, 5);
+            train_rank(learner, snapshot, world, seen, 3, 5);
           });
     };
     check_same(go_on(true), go_on(false));
@@ -205,10 +205,10 @@ TEST_CASE("update-aware scaling and a new optimizer reach every rank's share") {
     return on_ranks(
         2, shard_ways()[1], sharded,
         [](learner::Learner& learner, model::Snapshot& snapshot, dist::Collectives& world, ShardSeen& seen) {
-          train(learner, snapshot, world, seen, 0, 1);
+          train_rank(learner, snapshot, world, seen, 0, 1);
           learner.apply_uaq(1.5F);
           learner.reset_optimizer(test::adamw(), 0);
-          train(learner, snapshot, world, seen, 1, 2);
+          train_rank(learner, snapshot, world, seen, 1, 2);
         });
   };
   check_same(scaled(true), scaled(false));
