@@ -14,7 +14,7 @@ namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
 double g_deadline_s = std::numeric_limits<double>::infinity();
-int g_finishing = 0;  // of the loop's thread alone
+int g_finishing = 0;  // used by the loop's thread only
 
 extern "C" void on_signal(int number) {
   if (g_stop != 0) _exit(128 + number);
@@ -29,9 +29,9 @@ void install_signal_handlers() {
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaction(number, &action, nullptr);
   struct sigaction before {};
-  sigaction(SIGHUP, nullptr, &before);  // nohup ignores it
+  sigaction(SIGHUP, nullptr, &before);  // checks whether nohup ignores it
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // the run outlives the reader of its progress; log.txt has the text
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run; log.txt has the text
 }
 
 void set_time_limit(double seconds) { g_deadline_s = base::now_s() + seconds; }

@@ -1,4 +1,4 @@
-// Owns stop requests: signals and the time limit of a run. The first SIGTERM, SIGINT or SIGUSR1 requests a checkpoint
+// Owns stop requests, by signals and by a run's time limit. The first SIGTERM, SIGINT or SIGUSR1 requests a checkpoint
 // and exit 75 at the next consistent state; a second exits at once. The parent of --ranks passes them on. mpirun
 // forwards SIGUSR1 to its ranks, but kills them a second after SIGTERM.
 #pragma once
@@ -12,11 +12,11 @@ bool stop_requested();
 /// Returns the reason of the stop request: "a signal" or "trainer.max_time".
 const char* stop_reason();
 
-/// Thrown out of generation once a stop is requested.
+/// Thrown out of generation after a stop request.
 struct Cancelled {};
 void cancel_if_stopping();  ///< throws it unless a FinishFirst is alive
 
-/// Lets generation continue despite a stop while alive, for a probe's few tokens within a step.
+/// Lets generation finish despite a stop request, during its lifetime, for a probe's few tokens within a step.
 class FinishFirst {
  public:
   FinishFirst();

@@ -72,12 +72,12 @@ bool Trainer::evaluate() {
 
 void Trainer::finish_step() {
   if (state_.evaluation_due) {
-    if (!evaluate()) save_and_stop();  // with the row in the checkpoint: rows appear whole
+    if (!evaluate()) save_and_stop();  // the checkpoint has the unfinished row, so that rows appear whole
     state_.evaluation_due = false;
   }
   parts_.recorder.write();
   const bool best = note_if_best(run_.recipe(), parts_.recorder.row(), state_);
-  check_gap(parts_.recorder.row(), run_.recipe().rollout_correction);  // after its row
+  check_gap(parts_.recorder.row(), run_.recipe().rollout_correction);  // after the row is written
 
   const config::TrainerRecipe& trainer = run_.recipe().trainer;
   const bool last = state_.step == trainer.total_training_steps;

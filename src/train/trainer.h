@@ -13,7 +13,7 @@
 
 namespace qrl::train {
 
-/// Holds the loop's parts, which outlive the trainer.
+/// The loop's parts, which must outlive the trainer.
 struct TrainerParts {
   RolloutSource& rollouts;
   BatchBuilder& batches;
@@ -30,16 +30,16 @@ class Trainer {
   Trainer(const RunContext& run, RunState& state, learner::Learner& learner, const TrainerParts& parts)
       : run_(run), state_(state), learner_(learner), parts_(parts) {}
 
-  /// Steps until the last, evaluating and committing when due. On a stop request, drops unfinished samples, commits the
-  /// state before them and throws (exit 75).
+  /// Runs all remaining steps, evaluates and commits when due. On a stop request, drops unfinished samples, commits the
+  /// state before them, and throws (exit 75).
   void train();
 
  private:
-  /// Returns false, state unchanged, if any rank got a stop request.
+  /// Returns false and leaves the state unchanged if any rank got a stop request.
   bool step(std::int64_t step);
   /// Evaluates when due, writes the row, commits when due or on a stop request.
   void finish_step();
-  /// Adds scores to the row; false if any rank got a stop request.
+  /// Adds scores to the row; returns false if any rank got a stop request.
   bool evaluate();
   [[noreturn]] void save_and_stop();
 
@@ -47,7 +47,7 @@ class Trainer {
   RunState& state_;
   learner::Learner& learner_;
   TrainerParts parts_;
-  double save_s_ = 0;  ///< of the previous step
+  double save_s_ = 0;  ///< seconds of the previous step's checkpoint
 };
 
 }  // namespace qrl::train

@@ -80,7 +80,7 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
     model::save_hf(dir, config, learner.state().masters(), model::kMaxShard_bytes, staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
-  if (learner.state().masters().empty()) return;  // more ranks than tensors
+  if (learner.state().masters().empty()) return;  // a rank without tensors, if there are more ranks than tensors
   const auto number = static_cast<std::size_t>(context.world.rank() + 1);
   const auto count = static_cast<std::size_t>(context.world.size());
   model::save_hf_shard(dir, config, learner.state().masters(), number, count, staged);
@@ -128,7 +128,6 @@ class StoredLearner {
 
  private:
   using Specs = std::map<std::string, model::WeightSpec>;
-  /// Opens all weights, or the adapters if those were trained.
   static model::WeightSource open_masters(const fs::path& checkpoint, Specs& specs) {
     const auto note = [&specs](const std::vector<model::WeightSpec>& all) {
       for (const model::WeightSpec& spec : all) specs.emplace(spec.name, spec);
@@ -211,14 +210,13 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world) {
   if (learner.is_sharded()) {
-    // A path may be another folder on another host; a manifest names every byte.
+    // Equal paths may be different folders on different hosts; the manifest identifies every byte.
     const auto manifests = world.all_gather(manifest_text(checkpoint));
     for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
       QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "one checkpoint that all ranks see",
                   "another checkpoint on rank " + std::to_string(rank), "put it where all hosts see it");
     }
   }
-  // The first rank reads the files, with shards every rank.
   std::optional<StoredLearner> stored;
   if (world.is_first() || learner.is_sharded()) stored.emplace(checkpoint);
   learner.state().restore(

@@ -1,4 +1,4 @@
-// Owns when a run commits checkpoints, with which data, and how a stopped run ends.
+// Owns when and with which data a run commits checkpoints, and how a stopped run ends.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,22 @@
 
 namespace qrl::train {
 
-/// Returns whether the row of state.step has the highest trainer.keep_best so far, and then notes it in the state.
+/// Returns whether the row of state.step has the highest trainer.keep_best score so far; if so, records it in the
+/// state.
 bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
 
 class Checkpointer {
  public:
-  /// All arguments must outlive it. `metrics`, `sft_metrics`: a checkpoint records their sizes.
+  /// All arguments must outlive the object. A checkpoint records the sizes of `metrics` and `sft_metrics`.
   Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
                const QuantizerState& quantizer);
 
-  /// Commits a checkpoint of the state and prunes old ones. All ranks of `world` call. `row`: state.step's metrics,
-  /// kept if state.evaluation_due.
+  /// Commits a checkpoint and prunes old ones. All ranks of `world` call it. `row`: metrics of state.step, stored if
+  /// state.evaluation_due.
   void commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row = {});
-  /// Commits on the run's ranks unless this step's checkpoint exists, and returns the seconds.
+  /// Commits unless this step's checkpoint exists, on all of the run's ranks. Returns the seconds taken.
   double save(const learner::Learner& learner, const Metrics& row);
-  /// Throws the error of a run stopped by a signal, with its state on disk (exit 75).
+  /// Throws the error of a run stopped by a signal (exit 75). The state must be on disk.
   [[noreturn]] void stop_here() const;
 
  private:
@@ -31,7 +32,7 @@ class Checkpointer {
   MetricsFile& metrics_;
   MetricsFile& sft_metrics_;
   const QuantizerState& quantizer_;
-  std::int64_t saved_step_;  ///< the last step that needs no further checkpoint
+  std::int64_t saved_step_;  ///< the last step with a checkpoint, or without need of one
 };
 
 }  // namespace qrl::train

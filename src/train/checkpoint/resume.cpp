@@ -24,8 +24,8 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// Returns --resume PATH's checkpoint. The run folder may have no newer sound one, whose name and rows the resumed run
-/// would reach.
+/// Returns the checkpoint of --resume PATH. Refuses it if the run folder has a newer sound checkpoint, which the
+/// resumed run would overwrite.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
@@ -39,7 +39,7 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
                 "a newer one, " + found,
                 "--resume auto goes on from that; to branch off here, give another trainer.default_local_dir");
   } else {
-    // An interrupted first try may have copied the cold start beside the given one.
+    // A copied cold start next to the given one, from an interrupted first attempt, is no newer checkpoint.
     QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
                 "a run folder without checkpoints, to go on from one elsewhere", found,
                 "--resume auto goes on from that; else give another trainer.default_local_dir");
@@ -47,8 +47,8 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
   return given;
 }
 
-/// Returns the checkpoint that trainer.resume_mode chooses, or none for a fresh run; `newest`: the run folder's newest
-/// sound one. Throws an input error if the mode refuses it.
+/// Returns the checkpoint that trainer.resume_mode selects, or none for a fresh run. `newest`: the run folder's newest
+/// sound checkpoint. Throws an input error if the mode refuses it.
 std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
   if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
@@ -71,17 +71,17 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
   return text;
 }
 
-/// Returns e.g. "[a.jsonl], contents 1b2c3d4e". Contents also depend on the tokenizer.
+/// Returns, for example, "[a.jsonl], contents 1b2c3d4e". Contents also depend on the tokenizer.
 std::string with_contents(const std::string& files, const std::string& hash) {
   return files + ", contents " + hash.substr(0, 8);
 }
 
-/// With sft.epochs, steps follow from epochs and rows, which are compared themselves.
+/// Drops sft.steps if it follows from sft.epochs and the rows, which are compared themselves.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
 
-/// Adds changed cold-start rows, which prevent resuming.
+/// Adds a change of cold-start rows, which prevents resuming.
 void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
                     const Inputs& inputs, std::vector<config::KeyChange>& changes) {
   if (saved.inputs.sft_rows == inputs.sft_rows) return;
@@ -90,10 +90,10 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
                      with_contents(files.print(recipe), inputs.sft_rows), false});
 }
 
-/// Returns how recipe and data differ from the checkpoint's run, without freely changeable keys.
+/// Returns the differences between the checkpoint's run and this recipe and data, without keys that may change freely.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
-  // These keys' files are compared by contents (train/policy/inputs.h), since a folder may have moved.
+  // The files of these keys are compared by contents (train/policy/inputs.h), because folders may have moved.
   const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
                                       "sft.train_files"};
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
@@ -108,7 +108,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// Returns allowed changes that scores depend on. The run then names the step from which scores differ.
+/// Returns allowed changes that affect scores. The run then records the step from which scores are not comparable.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
@@ -126,7 +126,7 @@ std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const
   return changes;
 }
 
-/// Refuses changes of what is fixed for a run, and without `allow_change` any change; names what would work.
+/// Refuses changes of fixed keys and, without `allow_change`, any change. The error names what would work.
 void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChange>& changes, bool allow_change) {
   std::vector<config::KeyChange> refused;
   std::string fixed;
@@ -173,7 +173,7 @@ constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "data.enable_thinking",
                                                "data.parse_special_tokens"};
 
-/// Refuses a cold start that this recipe would not make.
+/// Refuses a cold start made with other settings than this recipe's.
 void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe,
                            const Inputs& inputs) {
   const RunState& state = saved.state;
@@ -204,7 +204,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
               "name the last checkpoint of that run");
 }
 
-/// Copies sft.from's cold start into the run folder, which is then self-contained.
+/// Copies sft.from's cold start into the run folder, which then does not need the other run.
 fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
   require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
   const fs::path given = fs::canonical(recipe.sft.from);
@@ -215,7 +215,8 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
   return home;
 }
 
-/// One rank makes the cold start for any number of ranks; RL steps sum over them.
+/// Warns if the number of ranks changed, because RL steps sum over ranks. A cold start is made by one rank and does not
+/// depend on it.
 void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, int num_ranks) {
   if (saved.state.cold_start || saved.world_size == num_ranks) return;
   base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
@@ -223,7 +224,7 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
                     ": sums round differently from here on, so the bits are not those of a run never stopped");
 }
 
-/// Requires the finished cold start, copied into the run folder if missing: the KL reference, or the adapters' base.
+/// Copies the finished cold start into the run folder if it is missing: it is the KL reference, or the adapters' base.
 void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
   const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
   const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";
@@ -241,7 +242,7 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
   require_sound_checkpoint(home, restore);
 }
 
-/// Checks a checkpoint against this run; returns the changes with which it resumes.
+/// Checks a checkpoint against this run; returns the changes with which the run resumes.
 std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
                                          const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
   // A cold start from another run has that run's recipe.
@@ -261,7 +262,6 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   return changes;
 }
 
-/// Warns of changed keys that change a run's bits only on a GPU.
 void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
   const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
   if (was == is || !config::samples_on_gpu(recipe) || recipe.rollout.bitwise) return;
@@ -277,7 +277,7 @@ ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const Run
   const auto newest = newest_sound_checkpoint(folder.checkpoints());
   point.checkpoint = chosen_checkpoint(recipe.trainer, folder.path(), newest);
   set_aside_damaged(folder.checkpoints(), newest);
-  // Metric rows stay in their folder; a run resumed elsewhere begins its own.
+  // A run resumed in another folder begins new metric files.
   const bool goes_on_here = point.checkpoint && lies_in(*point.checkpoint, folder.path());
   if (!point.checkpoint) {
     if (recipe.sft.from.empty()) {
@@ -340,7 +340,7 @@ ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(recipe, inputs, *folder, allow_change, world.size());
-  // Other ranks may have other working folders.
+  // Other ranks may have other working folders, so the path is shared as absolute.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();

@@ -15,25 +15,25 @@ namespace qrl::train {
 struct ResumePoint {
   std::optional<std::filesystem::path> checkpoint;  ///< none: a fresh run
   RunState state;
-  Metrics unfinished_row;  ///< if state.evaluation_due; on the first rank alone
-  /// Keys and data that differ from the checkpoint's run; with allow_change, on the first rank alone.
+  Metrics unfinished_row;  ///< if state.evaluation_due; only on the first rank
+  /// Keys and data that differ from the checkpoint's run. With allow_change, only on the first rank.
   std::vector<config::KeyChange> changes;
 };
 
-/// Returns a run folder's finished cold-start checkpoint.
+/// Returns the checkpoint of a run folder's finished cold start.
 std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 
-/// Returns trainer.resume_mode's checkpoint, verified and checked against recipe and inputs. Sets aside damaged
-/// checkpoints, and rows and rollouts of an earlier run that is not resumed. If the KL term needs the finished cold
-/// start, that is verified, and copied into the run folder from elsewhere. A fresh run with sft.from begins at a copy
-/// of that cold start. `allow_change`: values not fixed for a run may differ. `folder`: null except on the first rank,
-/// which selects for all. Collective. Throws input errors.
+/// Returns the checkpoint selected by trainer.resume_mode, verified and checked against recipe and inputs. Renames
+/// damaged checkpoints, and moves away rows and rollouts of an earlier run that is not resumed. If the KL term needs
+/// the finished cold start, verifies it, and copies it into the run folder if it is elsewhere. A fresh run with
+/// sft.from begins at a copy of that cold start. `allow_change`: keys that are not fixed may differ. `folder`: null
+/// except on the first rank, which selects for all. Collective. Throws input errors.
 ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
-/// Describes what a start would do about checkpoints: `goes on after step 30 of RUN/checkpoints/step_30`. Changes
-/// nothing, and throws the start's input errors. The recipe's steps must be known. Calls `inputs` only if a checkpoint
-/// exists, as it may read all weights.
+/// Describes what a start would do about checkpoints, such as `goes on after step 30 of RUN/checkpoints/step_30`.
+/// Changes nothing, and throws the start's input errors. The recipe's steps must be known. Calls `inputs` only if a
+/// checkpoint exists, because it may read all weights.
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
 
 }  // namespace qrl::train

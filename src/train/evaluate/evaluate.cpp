@@ -15,7 +15,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Evaluation's sampling step, which no training step has.
+/// Sampling step of evaluations, different from every training step.
 constexpr std::uint32_t kEvalStep = 0xffffffffU;
 
 }  // namespace
@@ -35,11 +35,11 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
   constexpr std::size_t kMaxAsked = 64;
   struct Candidate {
     bool correct = false;
-    std::string_view text;  // of its first sample
+    std::string_view text;  // the answer of its first sample
     std::int64_t votes = 0;
   };
   std::vector<Candidate> candidates;                // in the order of their first samples
-  std::map<std::string_view, std::size_t> of_text;  // wrong answers
+  std::map<std::string_view, std::size_t> of_text;  // number of each wrong answer
   const auto candidate_of = [&](const reward::Verdict& verdict) -> std::size_t {
     const bool correct = verdict.outcome == reward::Outcome::correct;
     if (const auto known = of_text.find(verdict.extracted); !correct && known != of_text.end()) return known->second;
@@ -72,7 +72,7 @@ std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRe
 }
 
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
-  // All sets have the first one's columns.
+  // All sets report the columns of the first one.
   std::vector<std::string> columns;
   const auto prefix_of = [](const PromptSet& set) { return "val/" + set.data_source + "/"; };
   const std::string first = prefix_of(sets.front());
@@ -114,7 +114,7 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
   } catch (const Cancelled&) {
     cancelled = true;
   }
-  // Ranks that have sampled their share also stop.
+  // Stops on every rank, also on ranks that have finished sampling.
   if (world.any(cancelled)) throw Cancelled{};
   return rollouts;
 }
@@ -135,7 +135,7 @@ void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const
 
 namespace {
 
-/// Counts a set's samples over all ranks, in whole numbers, so that the number of ranks does not matter.
+/// Counts a set's samples over all ranks. Integers, so that the number of ranks does not change scores.
 class SetCounts {
  public:
   SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
@@ -195,7 +195,7 @@ class SetCounts {
 
   std::int32_t n_;
   double num_prompts_;
-  std::vector<std::int64_t> prompts_;  ///< judged and right samples, on this rank
+  std::vector<std::int64_t> prompts_;  ///< pairs: judged and correct samples of each prompt on this rank
   std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
 };
 

@@ -16,15 +16,14 @@
 
 namespace qrl::train {
 
-/// Estimates without bias P(at least one of k samples is right) from c right ones of n: 1 − C(n−c, k)/C(n, k) (Chen et
-/// al. 2021, "Evaluating large language models trained on code", eq. 1), 1 ≤ k ≤ n.
+/// Estimates without bias P(at least one of k samples is right) from c right samples of n: 1 − C(n−c, k)/C(n, k), 1 ≤ k
+/// ≤ n (Chen et al. 2021, "Evaluating large language models trained on code", eq. 1).
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
-/// correct samples count as one answer. A wrong sample joins the first wrong one whose extracted answer is the same
-/// (Verifier::same_answer). That compares only the first 64 different wrong answers, so that work is linear; later ones
-/// are compared as text. Samples without an answer do not vote. The first of equal answers wins (our choice, so that
-/// sums stay whole numbers).
+/// correct samples count as one answer. Wrong samples are grouped by extracted answer (Verifier::same_answer for the
+/// first 64 different answers, as text beyond). Samples without an answer do not vote. In a tie the earliest answer
+/// wins, so that sums stay integers.
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
@@ -38,7 +37,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
                  dist::Collectives& world, std::string* responses = nullptr,
                  std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
 
-/// Counts this rank's responses to the sets.
+/// Returns the number of this rank's responses to the sets.
 std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
                            const dist::Collectives& world);
 

@@ -1,4 +1,4 @@
-// Owns the score of trained weights as exported, not as the sampler's quantized ones.
+// Owns the score of trained weights as exported, unlike the sampler's quantized weights.
 #pragma once
 
 #include "learner/learner.h"

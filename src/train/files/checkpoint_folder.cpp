@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kManifestFile = "manifest.json";
 
-/// Orders checkpoints by name: cold-start steps before RL steps; nothing for other names.
+/// Returns an order of checkpoints by name, cold-start steps before RL steps; nothing for other names.
 std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   const std::string name = path.filename().string();
   for (const auto& [prefix, phase] : {std::pair<std::string, int>{"sft_", 0}, {"step_", 1}}) {
@@ -46,7 +46,7 @@ std::optional<std::string> other_name(const fs::path& path) try {
   return std::nullopt;
 }
 
-/// Renames to NAME with `ending`, and a number if that is taken.
+/// Renames to NAME plus `ending`, with a number if that exists.
 void set_aside(const fs::path& path, const std::string& ending) {
   std::string aside = path.string() + ending;
   for (int number = 2; fs::exists(fs::symlink_status(aside)); ++number)
@@ -103,12 +103,12 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
     base::log_warning(all.front().string() + ": " + *damage + "; older checkpoints are kept");
     return;
   }
-  // The manifest goes first: an interrupted removal leaves plainly no checkpoint.
+  // Removes the manifest first, so that an interrupted removal leaves no folder that looks like a checkpoint.
   for (const fs::path& path : surplus) {
     fs::remove(path / kManifestFile);
     fs::remove_all(path);
   }
-} catch (const base::Error& error) {  // unreadable now: no reason to end a run
+} catch (const base::Error& error) {  // a checkpoint that cannot be read now must not end the run
   base::log_warning(std::string(error.what()) + "; older checkpoints are kept");
 }
 

@@ -1,4 +1,4 @@
-// Owns checkpoints as folders: names, order, soundness, copies, and which ones stay.
+// Owns checkpoint folders: names, order, soundness, copies, and pruning.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@ namespace qrl::train {
 
 /// Limits the size of a checkpoint's text files.
 inline constexpr std::uint64_t kMaxCheckpointText_bytes = std::uint64_t{64} << 20;
-/// Names the files of a checkpoint that are neither weights nor moments.
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kRecipeFile = "recipe.yaml";
 /// Names the entry of state.json about the base of adapters.
@@ -20,27 +19,28 @@ inline constexpr const char* kBaseEntry = "base";
 /// Returns "sft_N" while cold-starting, else "step_N".
 std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step);
 
-/// Renames another checkpoint's copy at `path` to NAME.copy, so that a checkpoint of that name can be committed.
+/// Renames `path` to NAME.copy if it is a copy of another checkpoint, so that a checkpoint of that name can be
+/// committed.
 void set_aside_copy(const std::filesystem::path& path);
 
-/// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Leaves out copies under another name,
-/// with a warning.
+/// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Skips copies under another name, with
+/// a warning.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& dir);
 
 /// Links DIR/best to DIR/step_N atomically.
 void name_best(const std::filesystem::path& dir, std::int64_t step);
 
-/// Removes the oldest checkpoints above `keep` of each kind, once the newest, re-read, is sound; else warns and removes
-/// nothing. sft_<final_sft_step> and step_<best_step> always stay.
+/// Removes the oldest checkpoints beyond `keep` of each kind, after verifying the newest; if that is damaged, warns and
+/// removes nothing. Always keeps sft_<final_sft_step> and step_<best_step>.
 void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
                        std::int64_t best_step = -1);
 
-/// Returns the newest sound checkpoint in `dir` (RL steps after cold-start steps). Warns of damaged ones, and of copies
-/// under another name. Changes nothing. Throws an internal error if the system cannot read one.
+/// Returns the newest sound checkpoint in `dir` (RL steps before cold-start steps). Warns of damaged ones, and of
+/// copies under another name. Changes nothing. Throws an internal error if the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Renames damaged checkpoints newer than `sound` (without one: all) to NAME.damaged, NAME.damaged_2, …, so that NAME
-/// is free. Copies under another name stay.
+/// Renames damaged checkpoints newer than `sound` (all if there is none) to NAME.damaged, NAME.damaged_2, …, so that
+/// NAME is free. Copies under another name stay.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
@@ -49,7 +49,7 @@ void require_sound_checkpoint(const std::filesystem::path& path, const std::stri
 /// Commits a copy of `from` as `to`, and verifies every byte.
 void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Returns whether both are committed with the same files, byte for byte, by their manifests.
+/// Returns whether both are committed with equal files, according to their manifests.
 bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Returns the base's weights hash in a checkpoint of adapters, else "".
@@ -57,10 +57,10 @@ std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
 /// Returns the RL step in a checkpoint's name; nothing for other names and cold starts.
 std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);
 
-/// Returns whether `path` looks like our checkpoint, even if damaged, not a plain HF folder.
+/// Returns whether `path` looks like a checkpoint of this program, even if damaged; an HF folder does not.
 bool is_checkpoint(const std::filesystem::path& path);
 
-/// Returns the manifest's text, which names every byte of the checkpoint.
+/// Returns the manifest's text, which identifies every byte of the checkpoint.
 std::string manifest_text(const std::filesystem::path& checkpoint);
 
 }  // namespace qrl::train

@@ -25,7 +25,6 @@ std::filesystem::path made(const std::filesystem::path& dir) {
   return dir;
 }
 
-/// Owns a file descriptor (append in one write, fsync, truncate).
 class Descriptor {
  public:
   Descriptor(const std::filesystem::path& file, int flags) : file_(file.string()) {
@@ -143,7 +142,7 @@ void RunFolder::set_aside_earlier_rows() const {
   const auto place = [&] { return path_ / ("earlier_" + std::to_string(number)); };
   while (std::filesystem::exists(place())) ++number;
   made(place());
-  // The rows last: while they remain, a start after a crash moves the rest.
+  // Moves the rows last: while they remain, a start after a crash moves the rest.
   for (const char* name : {"rollouts", "validation", "tensorboard", "sessions.jsonl", "config.yaml", "quant_audit.txt",
                            "sft_metrics.jsonl", "metrics.jsonl"}) {
     if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);
@@ -159,7 +158,8 @@ void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) cons
 
 void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
   std::error_code error;
-  std::filesystem::create_directory(path_ / "validation", error);  // not the path above: the folder may have moved
+  std::filesystem::create_directory(path_ / "validation", error);  // relative to the lock's folder, because the path
+                                                                   // may have moved
   write_step(path_ / "validation", step, jsonl);
 }
 

@@ -16,20 +16,20 @@ namespace qrl::train {
 /// Holds one step's metrics, in name order.
 using Metrics = report::Metrics;
 
-/// Appends metric rows to a JSONL file, on the first rank alone.
+/// Appends metric rows to a JSONL file; only on the first rank.
 class MetricsFile {
  public:
   MetricsFile() = default;
-  /// Opens for appending after cutting the file to `keep_bytes`, the checkpoint's size.
+  /// Opens for appending; truncates the file to `keep_bytes`, its size in the checkpoint.
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
-  /// Mirrors all rows, past and future, to a TensorBoard events file in `dir`.
+  /// Copies all rows, past and future, to a TensorBoard events file in `dir`.
   void mirror_to(const std::filesystem::path& dir);
   /// Appends {"step": step, metrics…} in one write; a value that is not finite becomes null.
   void append(std::int64_t step, const Metrics& metrics);
   /// Appends a row {"step": step, "changed_on_resume": {key: [before, after], …}}.
   void append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes);
-  /// Fsyncs and returns the bytes so far, for a checkpoint.
+  /// Fsyncs; returns the file's size, for a checkpoint.
   std::int64_t sync();
 
  private:
@@ -37,16 +37,16 @@ class MetricsFile {
   report::EventsFile events_;
 };
 
-/// Returns rows of a metrics file with `name`, as (step, value), in file order.
+/// Returns a metric's rows as (step, value), in file order.
 std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name);
 
-/// Returns likewise a score since the last change of scoring (append_changes: eval.*, data.val_files), so that rows are
+/// Returns a score's rows since the last change of scoring (append_changes: eval.*, data.val_files), which are
 /// comparable.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
  public:
-  /// Creates `dir` and takes its lock; throws an input error if another run holds it.
+  /// Creates `dir` and locks it; throws an input error if another run holds the lock.
   explicit RunFolder(const std::filesystem::path& dir);
 
   const std::filesystem::path& path() const { return path_; }
@@ -55,14 +55,14 @@ class RunFolder {
   std::filesystem::path sft_metrics_file() const { return path_ / "sft_metrics.jsonl"; }
   std::filesystem::path sessions_file() const { return path_ / "sessions.jsonl"; }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
-  /// Retakes a deleted lock; throws an input error if another run has it.
+  /// Locks again if the lock file was deleted; throws an input error if another run has locked it.
   void keep_lock() const { lock_.keep(); }
-  /// Moves an earlier run's metric rows, rollouts and recipe to earlier_1, earlier_2, …, with a warning; nothing if no
+  /// Moves an earlier run's metric rows, rollouts and recipe to earlier_1, earlier_2, …, with a warning. No-op if no
   /// row was written.
   void set_aside_earlier_rows() const;
-  /// Writes rollouts/step_N.jsonl whole, replacing an interrupted run's.
+  /// Writes rollouts/step_N.jsonl, replacing an interrupted run's file.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
-  /// Does the same for validation/step_N.jsonl.
+  /// Writes validation/step_N.jsonl in the same way.
   void write_validation(std::int64_t step, const std::string& jsonl) const;
 
  private:

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the first rank's failure and place, or "". Collective.
+/// Returns the first failing rank's error and rank, or "". Collective.
 std::string first_failure(const std::string& mine, dist::Collectives& world) {
   const std::vector<std::string> all = world.all_gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -39,13 +39,13 @@ void require_none(const std::string& failure, const fs::path& path) {
 
 void commit_together(const fs::path& path, const Fill& fill_share, const Fill& finish, const std::string& facts_json,
                      dist::Collectives& world) {
-  if (world.size() == 1) {  // its own error text
+  if (world.size() == 1) {  // a single process rethrows its own error
     const auto fill = [&](const fs::path& dir) { fill_share(dir), finish(dir); };
     return state::commit_folder(path, fill, facts_json);
   }
   const auto share = [&](const fs::path& dir) { return first_failure(text_of_failure(dir, fill_share), world); };
   if (!world.is_first()) {
-    const std::string dir = world.all_gather(std::string()).front();  // none: the first rank failed to make one
+    const std::string dir = world.all_gather(std::string()).front();  // empty: the first rank could not make the folder
     const std::string failure = dir.empty() ? std::string() : share(dir);
     const std::string end = first_failure({}, world);
     require_none(failure.empty() ? end : failure, path);
@@ -84,7 +84,7 @@ void require_shared_folder(const fs::path& dir, const std::string& what_to_do, d
   const fs::path mine = marks + std::to_string(world.rank());
   const std::vector<std::string> failures =
       world.all_gather(text_of_failure(mine, [](const fs::path& mark) { state::replace_file(mark, ""); }));
-  // Another host's folder of that path lacks the first rank's mark.
+  // A folder of that path on another host does not have the first rank's mark.
   std::error_code error;
   const std::vector<std::string> seen = world.all_gather(fs::exists(marks + "0", error) ? "yes" : "");
   fs::remove(mine, error);

@@ -1,4 +1,4 @@
-// Owns how ranks fill and commit one folder together, and agree on failure.
+// Owns how ranks write and commit one folder together, and agree on failure.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,14 @@ namespace qrl::train {
 
 using Fill = std::function<void(const std::filesystem::path& dir)>;
 
-/// Commits `path` as state::commit_folder does: every rank's `fill_share` writes at the same time, then the first
-/// rank's `finish`. On any rank's failure all throw, nothing is committed and the temporary folder is removed. Returns
-/// on all ranks when committed. Collective.
+/// Commits `path` like state::commit_folder: every rank's `fill_share` writes concurrently, then the first rank's
+/// `finish`. If any rank fails, all throw, nothing is committed, and the temporary folder is removed. Returns on all
+/// ranks after the commit. Collective.
 void commit_together(const std::filesystem::path& path, const Fill& fill_share, const Fill& finish,
                      const std::string& facts_json, dist::Collectives& world);
 
-/// Throws an input error on every rank, with `what_to_do`, unless all can write to the first rank's folder `dir`. Other
-/// ranks' argument is unused: hosts need not share a file system. Collective.
+/// Throws an input error on every rank, with `what_to_do`, unless all ranks can write to the first rank's folder `dir`.
+/// Other ranks' `dir` is ignored. Collective.
 void require_shared_folder(const std::filesystem::path& dir, const std::string& what_to_do, dist::Collectives& world);
 
 }  // namespace qrl::train

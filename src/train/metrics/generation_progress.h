@@ -8,8 +8,8 @@
 
 namespace qrl::train {
 
-/// Logs "WHAT: 34 of 200 responses, left 1m05s" while alive: after ten seconds, then at doubling times, at least once a
-/// minute. One at a time, on the decoder's thread.
+/// Logs "WHAT: 34 of 200 responses, left 1m05s" during its lifetime: after ten seconds, then at doubling intervals, at
+/// least once a minute. Only one may exist, on the decoder's thread.
 class GenerationProgress {
  public:
   GenerationProgress(std::string what, std::int64_t num_responses, const decoder::Decoder& decoder);
@@ -17,7 +17,7 @@ class GenerationProgress {
   GenerationProgress(const GenerationProgress&) = delete;
   GenerationProgress& operator=(const GenerationProgress&) = delete;
 
-  /// Logs if due; every sampler calls it before a tick.
+  /// Logs if due. Every sampler calls it before a tick.
   static void tick();
   /// Sets the first line's time (10 s), for tests.
   static void set_first_line_s(double seconds);

@@ -11,9 +11,9 @@ namespace qrl::train {
 
 namespace {
 
-// Our choice; report/rules has bounds that are also a run's rules.
-constexpr double kNoAnswers = 0.95;  // responses without an answer
-constexpr double kByChance = 0.01;   // chance below which steps without a right response are no accident
+// Chosen by this project; report/rules has the bounds shared with reports.
+constexpr double kNoAnswers = 0.95;  // share of responses without an answer
+constexpr double kByChance = 0.01;   // chance below which steps without a correct response count as a fall
 constexpr double kMeanOver = 5;      // steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps
@@ -51,7 +51,8 @@ std::string Health::look_at_groups(const Metrics& row) const {
   return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
 }
 
-/// Prompts are independent: with a usual share p, all n prompts are wrong in k steps with chance at most (1 − p)^(n·k).
+/// With a usual share p of correct responses, all n independent prompts fail in k steps with probability at most (1 −
+/// p)^(n·k).
 std::string Health::look_at_fall(const Metrics& row) const {
   if (value(row, kCorrect) != 0) return {};
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
@@ -70,7 +71,7 @@ std::string Health::look_at_fall(const Metrics& row) const {
   return {};
 }
 
-/// Names settings that would narrow the gap between sampler and learner, the surest first.
+/// Returns settings that would narrow the gap between sampler and learner, most reliable first.
 std::string Health::what_closes_the_gap() const {
   const config::QuantRecipe& quant = recipe_.quant;
   std::string advice;
@@ -115,7 +116,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
                  kK3, k3, report::rule("sampler and learner are far apart").bound) +
              what_closes_the_gap();
     case not_finite:
-      // No KL and no gradient: the step had no tokens to learn from.
+      // Without KL and gradient, the step had no tokens to learn from.
       if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
       return base::format(
           "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
@@ -136,7 +137,7 @@ std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) 
     if (text.empty()) continue;
     Course& course = courses_[i];
     if (course.num_steps++ == 0) course.first = step;
-    // The policy's collapse also explains its flat groups.
+    // A collapsed policy also explains flat groups, so only the collapse is reported.
     const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && value(row, kCorrect) == 0;
     if (explained || (course.last_told > 0 && step - course.last_told < kTellEvery)) continue;
     course.last_told = step;

@@ -1,5 +1,5 @@
-// Owns warnings of a run that does not learn: figures, likely cause, what to try. Reads metric rows alone, so that a
-// finished run can be checked.
+// Owns warnings of a run that does not learn: figures, likely cause, what to try. Reads only metric rows, so that
+// finished runs can be checked.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
-  /// Checks a step's row, in order of steps; returns a warning per symptom, without "warning: ". A lasting symptom is
-  /// reported at most once in ten steps. Undefined values are NaN.
+  /// Checks a step's row, in order of steps. Returns one warning per symptom, without "warning: ". A lasting symptom is
+  /// reported at most once in ten steps. Missing values are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
   /// Summarizes all steps: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
@@ -28,7 +28,7 @@ class Health {
   struct Course {
     std::int64_t num_steps = 0, first = 0, last_told = 0;
   };
-  /// Returns the symptom's warning; empty without it.
+  /// Returns the symptom's warning; empty if the row does not show it.
   std::string look(Symptom symptom, const Metrics& row) const;
   std::string look_at_groups(const Metrics& row) const;
   std::string what_closes_the_gap() const;
@@ -39,8 +39,8 @@ class Health {
 
   std::int64_t num_steps_ = 0;
   std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
-  double usual_correct_ = 0;          ///< share of right responses, moving mean over steps with one
-  double least_cut_ = 1;              ///< smallest share of cut responses
+  double usual_correct_ = 0;          ///< share of correct responses, moving mean over steps with one
+  double least_cut_ = 1;              ///< smallest share of truncated responses so far
 };
 
 }  // namespace qrl::train

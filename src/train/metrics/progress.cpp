@@ -18,7 +18,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Returns whether standard output is a terminal, except under mpirun, which gives each rank a pseudo-terminal.
+/// Returns whether standard output is a terminal; false under mpirun, which gives each rank a pseudo-terminal.
 bool on_terminal() {
   for (const char* launched : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(launched) != nullptr) return false;
@@ -26,7 +26,7 @@ bool on_terminal() {
   return isatty(STDOUT_FILENO) == 1;
 }
 
-/// Returns whether the locale has UTF-8, by the first of its variables that is set.
+/// Returns whether the locale is UTF-8, by the first of its variables that is set.
 bool has_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = std::getenv(name);
@@ -38,7 +38,7 @@ bool has_utf8() {
 }
 
 std::string gap_text(const Metrics& metrics) {
-  const auto gap = metrics.find("mismatch/k3_kl");  // not measured if every group is flat
+  const auto gap = metrics.find("mismatch/k3_kl");  // missing if every group is flat
   return gap == metrics.end() || !std::isfinite(gap->second) ? "-" : base::format("%.1e", gap->second);
 }
 
@@ -63,7 +63,7 @@ std::string step_facts(const Metrics& metrics) {
 }
 
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns) {
-  constexpr int kOtherColumns = 84, kMostColumns = 20;  // to stay one line
+  constexpr int kOtherColumns = 84, kMostColumns = 20;  // limits that keep the text on one line
   const int width = std::clamp(columns - kOtherColumns, 0, kMostColumns);
   const std::string course = report::sparkline(rewards, static_cast<std::size_t>(width));
   return base::format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) +

@@ -1,4 +1,4 @@
-// Owns a run's standard output: one rewritten line on a terminal, a line a step in a pipe. Log lines never run into it.
+// Owns a run's standard output: one rewritten line on a terminal, one line a step in a pipe, kept apart from log lines.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@ namespace qrl::train {
 
 class Progress {
  public:
-  /// `what` begins every line ("cold start", "step"); quiet: prints nothing.
+  /// `what` begins every line ("cold start", "step"). quiet: prints nothing.
   Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Shows step `step` as done, with `facts` ("reward 0.31  length 18.2 …") and the estimated time left.
+  /// Shows `step` as done, with `facts` ("reward 0.31  length 18.2 …") and the estimated time left.
   void show(std::int64_t step, const std::string& facts);
   /// Returns the columns of a UTF-8 terminal; 0 in a pipe, under mpirun and on other terminals.
   int columns() const;
@@ -29,15 +29,15 @@ class Progress {
   std::string what_;
   std::int64_t first_step_, last_step_;
   bool quiet_, terminal_;
-  std::atomic<bool> line_open_ = false;  ///< the next log line ends it
+  std::atomic<bool> line_open_ = false;  ///< whether the next log line must end an open line
   double start_s_;
 };
 
-/// Returns e.g. "reward 0.312  length 18.4  gap 1.2e-04  5321 tok/s".
+/// Returns, for example, "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s".
 std::string step_facts(const Metrics& metrics);
-/// Does the same for a terminal, with the reward's course and, unless NaN, the held-out score.
+/// Returns facts for a terminal: also the reward's sparkline and, unless NaN, the held-out score.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
-/// Returns e.g. "3m05s".
+/// Returns, for example, "3m05s".
 std::string duration_text(double seconds);
 
 }  // namespace qrl::train

@@ -1,4 +1,4 @@
-// Owns the phases of a training step whose seconds are recorded. Knows no metric name: step_recorder.cpp has those.
+// Owns the phases of a training step whose seconds are recorded. Metric names: step_recorder.cpp.
 #pragma once
 
 #include <cstdint>

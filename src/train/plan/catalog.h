@@ -1,11 +1,11 @@
-// Owns the program's catalog: the lists of the folders below, joined.
+// Owns the program's catalog, which joins the lists of lower folders.
 #pragma once
 
 #include "config/keys/keys.h"
 
 namespace qrl::train {
 
-/// Returns all words that the program knows; a test may add to a copy.
+/// Returns all words that the program accepts; a test may extend a copy.
 config::Catalog catalog();
 const config::Keys& keys();
 

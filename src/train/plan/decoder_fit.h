@@ -1,4 +1,4 @@
-// Owns the check that a recipe's decoder fits model and machine, in the recipe's words.
+// Owns the check that a recipe's decoder fits model and machine.
 #pragma once
 
 #include "decoder/decoder.h"
@@ -9,7 +9,7 @@ namespace qrl::train {
 /// Throws an input error if `max_tokens` exceeds the model's positions.
 void require_positions(const model::ModelConfig& config, std::int64_t max_tokens);
 
-/// Returns `options`, or throws an input error if sequences exceed the model's positions or KV pages the machine's
+/// Returns `options`. Throws an input error if sequences exceed the model's positions, or KV pages the machine's
 /// memory.
 decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options);
 

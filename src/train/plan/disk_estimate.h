@@ -8,20 +8,20 @@
 
 namespace qrl::train {
 
-/// Holds one phase's checkpoints: cold start or RL.
+/// The checkpoints of one phase: cold start or RL.
 struct CheckpointRoom {
   double bytes_each = 0;       ///< fp32 weights or adapters, and moments, without tokenizer and texts
-  std::int64_t most_kept = 0;  ///< at the run's end
-  bool replaces = false;       ///< more are saved than kept: the next is written before one is removed
+  std::int64_t most_kept = 0;  ///< number kept at the run's end
+  bool replaces = false;       ///< the next one is written before an old one is removed
 };
 
 struct DiskEstimate {
   CheckpointRoom cold_start, rl;
-  /// Sums the kept ones, and one more if it is written before a removal.
+  /// Returns the bytes of the kept checkpoints, plus one more if `replaces`.
   double most_bytes() const;
 };
 
-/// Counts checkpoints by trainer.save_freq, sft.save_freq, trainer.max_ckpt_to_keep and trainer.keep_best.
+/// Estimates from trainer.save_freq, sft.save_freq, trainer.max_ckpt_to_keep and trainer.keep_best.
 DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config);
 
 }  // namespace qrl::train

@@ -1,4 +1,4 @@
-// Owns values for keys at `auto` on a GPU, from its memory and the memory estimate.
+// Owns the values of keys at `auto` on a GPU, chosen by its memory and the memory estimate.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace qrl::train {
 
-/// Keys whose default `auto` trainer.device cuda replaces at the run's start.
+/// Keys whose `auto` is replaced at the run's start with trainer.device cuda.
 inline constexpr std::array<std::string_view, 4> kAutoKeys = {
     "rollout.max_num_seqs", "actor.max_tokens_per_micro_batch", "actor.logprob_chunk_tokens",
     "actor.activation_checkpointing"};
@@ -25,7 +25,7 @@ struct AutoSettings {
 
 struct PlannedGpu {
   double bytes = 0;
-  bool is_here = false;  ///< else an example with 80 GiB
+  bool is_here = false;  ///< false: an example with 80 GiB
 };
 PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
 
@@ -33,31 +33,30 @@ PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
 bool has_auto(const config::Recipe& recipe);
 AutoSettings auto_settings_of(const config::Recipe& recipe);
 void set_auto(const AutoSettings& settings, config::Recipe& recipe);
-/// Does the same, and reprints the recipe: `origin` says where values come from.
+/// Sets the values and reprints the recipe; `origin` says where they come from.
 void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded);
 
-/// Chooses what is at `auto` for one of num_ranks with gpu_bytes. Micro-batches are the largest that fit: at least the
-/// longest sequence or row, at most 32,768 tokens and an update's. Activations are recomputed only if 2,048 tokens do
-/// not fit without. Sequences exceed 256 only if the KV cache has room for that number of the longest.
+/// Chooses the keys at `auto` for one of num_ranks with gpu_bytes. Micro-batches are the largest that fit: at least the
+/// longest sequence or row, at most 32,768 tokens or an update's. Activations are recomputed only if 2,048 tokens do
+/// not fit otherwise. More than 256 sequences only if the KV cache has room for that many of the longest.
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
-/// Returns the values that a run's checkpoint has for kAutoKeys; all are 0 without one. The first rank reads.
-/// Collective.
+/// Returns the values of kAutoKeys in a run's checkpoint; all 0 without one. The first rank reads. Collective.
 AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world);
 
-/// Sets what is at `auto` at a run's start: to `taken`, its checkpoint's values, or if all are 0 to choose_settings.
-/// Returns a line with the plan, or "".
+/// Sets the keys at `auto` at a run's start: to `taken`, the checkpoint's values, or if these are 0 to choose_settings.
+/// Returns a line that describes the plan, or "".
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded);
 
-/// Returns the bytes of a second micro-batch's activations, in a plan with room for them. The GPU computes its forward
-/// pass while the host computes the first one's loss. 0: no room, a single micro-batch, or a learner that waits for its
+/// Returns the bytes of a second micro-batch's activations, if the plan has room for it. The GPU runs its forward pass
+/// while the host computes the first one's loss. 0: no room, a single micro-batch, or a learner that waits for its
 /// sampler's scores (rollout.bitwise).
 double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                                double gpu_bytes);
 
-/// Returns a run's peak of GPU memory, with activations_ahead_bytes. KV pages take the rest below
+/// Returns a run's peak of GPU memory, including activations_ahead_bytes. KV pages take the rest up to
 /// rollout.gpu_memory_utilization.
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
@@ -65,8 +64,8 @@ double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& mo
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes);
 
-/// Warns if the estimate exceeds the GPU's memory. Throws an input error if the exactly known parts do. A resumed run's
-/// warning names only keys that may change.
+/// Warns if the estimate exceeds the GPU's memory. Throws an input error if the parts known exactly exceed it. For a
+/// resumed run, the warning names only keys that may change.
 void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         bool is_resumed = false);
 

@@ -1,4 +1,4 @@
-// Owns what a recipe needs of this machine: threads, GPU and libraries.
+// Owns what a recipe requires of this machine: threads, GPU and libraries.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace qrl::train {
 
-/// Sets this process's threads by trainer.threads: a number, or the machine's processors divided among its ranks. With
-/// several ranks, undoes a launcher's binding to one core.
+/// Sets this process's threads from trainer.threads: a number, or the machine's processors divided among its ranks.
+/// With several ranks, undoes a launcher's binding to one core.
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
-/// Returns threads for one rank's work while others wait: those of all its machine's ranks.
+/// Returns the threads for work of one rank while the others wait: those of all ranks on its machine.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
 
 /// Throws an input error that names what the recipe's GPU lacks: driver, device, or a library version. With
-/// trainer.device cuda, first loads LibTorch's CUDA part, before a decoder can load another cuBLASLt.
+/// trainer.device cuda, first loads LibTorch's CUDA part, so that the decoder does not load another cuBLASLt.
 void require_gpu(const config::Recipe& recipe, int device_number);
 
 /// Returns why the recipe's GPU is unusable, with its key ("trainer.device: cuda: expected …"), else "".
 std::string missing_gpu(const config::Recipe& recipe, int device_number);
 
-/// Measures the most operations a second of the learner's products in model.dtype, in about 50 ms.
+/// Measures, in about 50 ms, the peak operations per second of the learner's matmuls in model.dtype.
 double learner_ceiling(const config::Recipe& recipe);
 
 }  // namespace qrl::train

@@ -22,7 +22,7 @@ using model::WeightKind;
 using model::WeightSpec;
 
 constexpr double kF32 = 4, kBf16 = 2;
-constexpr double kProgram = 130e6;  // resident without a model
+constexpr double kProgram = 130e6;  // memory of the program without a model
 constexpr auto kStaging = static_cast<double>(learner::kStagingBytes);
 
 double padded_columns(std::int64_t out) {
@@ -30,7 +30,6 @@ double padded_columns(std::int64_t out) {
   return static_cast<double>((out + kPanel - 1) / kPanel * kPanel);
 }
 
-/// Counts the sampler's linear layer: quantized values, and scales in fp32 (int4: bf16).
 double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
   const quant::FormatSpec& spec = quant::spec(format);
   double bytes = padded_columns(out) * static_cast<double>(in) * spec.weight_bits / 8;
@@ -65,7 +64,7 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
   return bytes;
 }
 
-/// Counts what an adapter learner keeps of the base: no linear layers that it reads from the snapshot.
+/// Returns the bytes of the base that an adapter learner keeps, without linear layers that it reads from the snapshot.
 double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const bool on_gpu = config::learns_on_gpu(recipe);
@@ -77,7 +76,7 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
   for (const WeightSpec& spec : model::weight_specs(config)) {
     const bool is_small = spec.kind == WeightKind::norm || spec.kind == WeightKind::bias;
     const bool is_table = spec.kind == WeightKind::embedding || spec.kind == WeightKind::lm_head;
-    // The CPU's packed lm_head is counted apart.
+    // The CPU's packed lm_head is counted separately.
     const bool is_kept = is_small || (!reads_snapshot && (on_gpu || spec.kind != WeightKind::lm_head)) ||
                          (is_table && on_gpu && formats.int8_lm_head);
     if (is_kept)
@@ -89,11 +88,11 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
   return bytes;
 }
 
-/// Counts a layer's bytes per token for its backward pass. They are the residual stream at both norms, unrotated q, k
-/// and v, attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed. A
-/// quantized forward is fp32 between its matmuls, and keeps their inputs and its pages' keys and values quantized. On a
-/// GPU each matmul keeps its input, and attention the rotated heads with all keys and values read. Unrotated q, k and v
-/// are kept there only for norms of heads. With low_bit on a GPU a matmul's output is bf16, its input quantized.
+/// Returns a layer's bytes per token for its backward pass: the residual stream at both norms, unrotated q, k and v,
+/// attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed. A quantized
+/// forward is fp32 between its matmuls, and keeps their inputs, keys and values quantized. On a GPU each matmul keeps
+/// its input, and attention the rotated heads with all keys and values read. Unrotated q, k and v are then kept only
+/// for norms of heads. With low_bit on a GPU a matmul's output is bf16, its input quantized.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
   const auto queries = static_cast<double>(config.q_size());
@@ -102,14 +101,14 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const quant::Element code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   if (config::learns_on_gpu(recipe)) {
-    // Attention there has a shared prompt's keys and values once per sample.
+    // On a GPU, attention stores a shared prompt's keys and values once per sample.
     const auto prompt = static_cast<double>(recipe.data.max_prompt_length),
                response = static_cast<double>(recipe.data.max_response_length);
     const double repeated = (prompt + response) / (prompt / static_cast<double>(recipe.rollout.n) + response);
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
     const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
-      // Adapters keep a matmul's input in bf16, full training keeps quantized values.
+      // Adapters keep a matmul's input in bf16, full training its quantized values.
       const bool is_wide = code == quant::Element::bf16 || config::trains_adapters(recipe);
       const double value_bytes = is_wide ? kBf16 : 1;
       return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
@@ -121,14 +120,14 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
-  // Adapters keep attention's output, the one input not recomputed, in their own format.
+  // Adapters keep attention's output, which is not recomputed, in their own format.
   if (config::trains_adapters(recipe))
     return sums + (qkv + rotated + 2 * inner) * kF32 + queries * (code == quant::Element::f32 ? kF32 : kBf16);
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
 }
 
-/// Counts operands of low_bit's largest backward matmul on a GPU: dequantized, in fp8_e4m3 to fp32, with six fp32 forms
-/// of kFp8GradientTokens' gradients or inputs during quantization.
+/// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized operands. With fp8_e4m3, also fp32
+/// forms of kFp8GradientTokens' gradients or inputs during quantization.
 double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
@@ -145,7 +144,7 @@ double dequantized_operands(const config::Recipe& recipe, const model::ModelConf
   return largest;
 }
 
-/// Counts the GPU's buffers for dequantized operands of a tick or a low_bit micro-batch.
+/// Returns the bytes of a GPU's dequantized operands in a tick or a low_bit micro-batch.
 double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
@@ -154,14 +153,14 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
-/// Returns the number of logit arrays at once, counted as fp32: logits and gradient. An fp32 gradient overwrites the
+/// Returns how many logit arrays exist at once, in units of fp32: logits and gradient. An fp32 gradient overwrites the
 /// logits.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }
 
-/// Counts a step's kept token ids on a rank at most, in samples and packed for the learner.
+/// Returns an upper bound of a step's kept token ids on one rank, in samples and packed for the learner.
 double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (!sample_params(recipe.rollout).cuts()) return 0;
   const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
@@ -178,7 +177,6 @@ double largest_tensor_bytes(const model::ModelConfig& config) {
   return largest;
 }
 
-/// Counts masters, gradients and moments on the fullest rank.
 std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const bool muon = recipe.optim.name == config::OptimName::muon;
   const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
@@ -196,7 +194,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const bool on_gpu = config::learns_on_gpu(recipe);
   const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
-  // Else they are the decoder's own.
+  // Otherwise the tables are the decoder's.
   const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
@@ -226,8 +224,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
-/// Counts pool pages that full-length sequences write; samples share their prompt's. Unwritten pages take no CPU
-/// memory. A step's prompts are known; an evaluation may fill the pool.
+/// Returns the pages that full-length sequences write; samples share their prompt's. Unwritten pages take no CPU
+/// memory. A step's number of prompts is known; an evaluation may fill the pool.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =
@@ -244,7 +242,7 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
-/// Adds the frozen teacher, if its folder exists: fp32 masters, and computed tensors with low-bit weights.
+/// Adds the frozen teacher, if its folder exists: fp32 masters, and with low-bit weights its snapshot.
 void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
@@ -319,7 +317,7 @@ std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
 }
 
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks) {
-  // Dynamic sampling may leave all groups to one rank. A cold start runs on the first rank alone.
+  // Dynamic sampling may give all groups to one rank. A cold start runs only on the first rank.
   const std::int64_t of_update = tokens_of_update(recipe, recipe.algorithm.filter_groups.enable ? 1 : num_ranks);
   const std::int64_t longest_row =
       recipe.sft.max_length.value_or(recipe.data.max_prompt_length + recipe.data.max_response_length);
@@ -328,8 +326,8 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 }
 
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
-  // A bitwise learner on a GPU keeps the decoder's sum before each layer; else stream and branch, or on the CPU the
-  // stream before each norm.
+  // A bitwise learner on a GPU keeps the decoder's sum before each layer. Otherwise stream and branch are kept, on the
+  // CPU the stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   const auto layers = static_cast<double>(config.num_hidden_layers);
@@ -381,7 +379,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
-  // The base is quantized once, tensor by tensor, before activations and pages exist.
+  // The base is quantized before activations and pages exist, so it adds nothing to the peak.
   const double learning = tokens * kept + arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
   if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
     parts.push_back({"a tensor to be quantized", beyond});

@@ -23,7 +23,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
     if (token >= 0 && std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
   };
   add(tokenizer.eos());
-  // A base model's end token ends texts, not turns, and what follows a turn is no answer (our choice).
+  // A base model's end token ends texts, not turns, so the end of turn also stops (text after a turn is no answer).
   add(tokenizer.added_token_id(data::choose_template(template_options(recipe.data), tokenizer).end_of_turn));
   return params;
 }
@@ -82,7 +82,7 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
 }
 
 double gpu_memory_share(const config::Recipe& recipe) {
-  // vLLM's default and veRL's: a learner allocates activations later, and needs more free memory.
+  // The defaults of vLLM and of veRL. A learner allocates activations later, and needs more free memory.
   constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
   return recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner
                                                                                       : kGpuShare);

@@ -21,17 +21,17 @@ config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 /// Returns the sampler's formats: snapshot_formats, with adapters unless lora.publish merges them.
 model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
 
-/// Returns training samples' distribution, in which the learner computes log-probs.
+/// Returns the distribution of training samples, under which the learner computes log-probs.
 ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);
 
-/// Returns rollout.kv_pages, else the pages of rollout.max_num_seqs longest sequences (default prompts:
-/// data.max_prompt_length tokens).
+/// Returns rollout.kv_pages, else the pages of rollout.max_num_seqs longest sequences. Default prompt length:
+/// data.max_prompt_length.
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
-/// Returns the GPU memory share in use including KV pages: rollout.gpu_memory_utilization, or its default.
+/// Returns the share of GPU memory to use, KV pages included: rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const config::Recipe& recipe);
 
 /// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over `num_prompts`.

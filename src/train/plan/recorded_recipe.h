@@ -1,4 +1,4 @@
-// Owns reading the recipe in a checkpoint before the run is resumed, for values that a run chose itself.
+// Owns reading a checkpoint's recipe before resuming, for values that the run chose itself.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 
 namespace qrl::train {
 
-/// Returns the recipe of a checkpoint without verifying the checkpoint; nothing if unreadable, which resuming reports.
+/// Returns a checkpoint's recipe without verifying the checkpoint; nothing if it is unreadable, which resuming reports.
 std::optional<config::Recipe> read_recorded_recipe(const config::Recipe& recipe,
                                                    const std::filesystem::path& checkpoint);
 
-/// Returns the recipe in the newest checkpoint that the run may resume; nothing without one. Skips a cold start taken
-/// from another run (sft.from), which has that run's recipe.
+/// Returns the recipe of the newest checkpoint that the run may resume; nothing without one. Skips a cold start from
+/// another run (sft.from), whose recipe is that run's.
 std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe);
 
 }  // namespace qrl::train

@@ -1,4 +1,4 @@
-// Owns showing a run's decisive settings and their origin.
+// Owns the display of a run's decisive settings and their origin.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace qrl::train {
 
-/// Describes mode, loss, correction, formats, learner, optimizer, verifier, sampling, and overridden mode values, a
-/// line each. Marks unset values (default), a mode's (mode NAME).
+/// Describes mode, loss, correction, formats, learner, optimizer, verifier, sampling, and overridden mode values, one
+/// line each. Marks unset values (default), and a mode's (mode NAME).
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 
-/// Warns in one line of settings without effect at one update a step, as they act through the ratio to the old policy.
-/// These are acr, set clip bounds, and losses that differ from the default in their ratio.
+/// Warns, in one line, of settings that have no effect with one update per step, because they act through the ratio to
+/// the old policy. These are acr, set clip bounds, and losses that differ from the default in their ratio.
 void warn_of_idle_settings(const config::LoadedRecipe& loaded);
 
-/// Returns a key's marked value: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".
+/// Returns a key's value with its mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".
 std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key);
 
-/// Throws an input error if prompts plus responses may exceed the model's positions; names the mode if it set a length.
+/// Throws an input error if prompt plus response may exceed the model's positions. Names the mode if it set a length.
 void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config);
 
 /// Throws an input error if a cold-start row exceeds the model's positions.

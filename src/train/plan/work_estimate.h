@@ -1,4 +1,4 @@
-// Owns the least operations of a learner's update, for `perf/mfu`.
+// Owns the minimum operations of a learner's update, for `perf/mfu`.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace qrl::train {
 
-/// Counts weights that matmuls read: linear layers of all blocks, and lm_head, not the embedding.
+/// Numbers of weights that matmuls read: linear layers of all blocks, and lm_head; not the embedding.
 struct MatmulParams {
   double layers = 0, lm_head = 0;
 };
 MatmulParams matmul_params(const model::ModelConfig& config);
 
-/// Counts forward and backward operations: 6 · parameters · rows, for lm_head only `counted` rows, and 12 · visible
-/// positions · query width a layer for causal attention. A shared prompt counts once; recomputation does not.
+/// Returns the operations of forward and backward pass: 6 · parameters · rows (lm_head: only `counted` rows), and 12 ·
+/// visible positions · query width per layer for causal attention. Counts a shared prompt once, and no recomputation.
 double learner_operations(const model::ModelConfig& config, std::span<const types::MicroBatch> batches,
                           std::int64_t counted_tokens);
 

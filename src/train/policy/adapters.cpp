@@ -28,7 +28,6 @@ bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a,
          model::adapted_modules(config, a) == model::adapted_modules(config, b);
 }
 
-/// Returns whether a start resumes, or takes a cold start (sft.from).
 bool finds_checkpoint(const config::Recipe& recipe) {
   if (recipe.trainer.resume_mode == config::ResumeMode::path) return is_checkpoint(recipe.trainer.resume_path);
   const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";

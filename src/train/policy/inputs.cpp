@@ -14,7 +14,7 @@ namespace {
 
 void add_number(state::Hash& hash, std::uint64_t number) { hash.add(&number, sizeof number); }
 
-/// Hashes the length first, so that no two sequences of texts hash the same bytes.
+/// Hashes the length first, so that different sequences of texts never hash the same bytes.
 void add_text(state::Hash& hash, std::string_view text) {
   add_number(hash, text.size());
   hash.add(text);
@@ -56,7 +56,7 @@ std::string hash_of(const Policy& policy, const std::string& weights) {
   return hash.hex();
 }
 
-/// Lists keys with different values on two ranks; paths may differ.
+/// Lists keys whose values differ between two ranks; paths may differ.
 std::string different_keys(const std::string& a, const std::string& b) {
   const auto first = nlohmann::json::parse(a), second = nlohmann::json::parse(b);
   std::string keys;
@@ -69,7 +69,7 @@ std::string different_keys(const std::string& a, const std::string& b) {
 std::string values_of(const config::Recipe& recipe) {
   nlohmann::json values;
   for (const auto& [name, value] : config::resolved_values(recipe)) {
-    // Hosts may differ in folders and cores.
+    // Hosts may differ in these keys (folders, cores).
     const bool is_local =
         name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(*recipe.keys, name);
     if (!is_local) values[name] = value;
@@ -77,7 +77,7 @@ std::string values_of(const config::Recipe& recipe) {
   return values.dump();
 }
 
-/// Throws an input error at `where` naming the keys whose contents differ from `before`.
+/// Throws an input error at `where` that names the keys whose contents differ from `before`.
 void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
                          const std::string& what_to_do) {
   std::string other;
@@ -109,7 +109,7 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
-  // Later weights and a cold start's reference come from checkpoints; only model weights read again count.
+  // Only model weights that are read again count; later weights and a cold start's reference come from checkpoints.
   const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
   const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
   const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));

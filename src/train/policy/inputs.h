@@ -1,4 +1,4 @@
-// Owns the fingerprint of a run's inputs: files may change under the same name.
+// Owns the fingerprint of a run's inputs, because files may change under the same name.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 
 namespace qrl::train {
 
-/// Holds hashes of contents (state/hash.h).
+/// Hashes of contents (state/hash.h).
 struct Inputs {
   std::string model;          ///< config, and the weights of a KL reference or an adapter's base
   std::string train_prompts;  ///< tokens, ground truths and sources, in order
   std::string held_out_prompts;
-  std::string sft_rows = {};  ///< of sft.train_files: tokens and what is learned, in order; "" without files
-  std::string weights = {};   ///< of the model (model::weights_hash), if they count; in no checkpoint
+  std::string sft_rows = {};  ///< of sft.train_files: tokens and which are learned, in order; "" without files
+  std::string weights = {};   ///< of the model (model::weights_hash), if they are read again; not stored in checkpoints
 };
 
 /// Hashes a run's inputs; reads the weights once if they count. Collective. Throws an input error on every rank if
-/// recipes (paths apart), models or prompts differ from the first rank's.
+/// recipes (except paths), models or prompts differ from the first rank's.
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world);
 

@@ -12,7 +12,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Rows of a snapshot's matrix from one weight.
+/// The rows of a snapshot's matrix that come from one weight.
 struct Rows {
   const ops::PackedLinear* matrix;
   std::int64_t first;
@@ -33,7 +33,7 @@ std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   return rows;
 }
 
-/// Notes what `stored` lost of the update from `base` to `merged`.
+/// Records what `stored` lost of the update from `base` to `merged`.
 void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
                 UpdateErrors& errors) {
   double lost = 0, whole = 0;
@@ -63,7 +63,7 @@ model::WeightSource quantized_weights(const model::ModelConfig& config, const mo
         if (found == rows.end()) return base.read(spec, to);
         const ops::PackedLinear& matrix = *found->second.matrix;
         ops::unpack_rows(matrix, found->second.first, spec.shape[0], to);
-        ops::rotate_rows(matrix.rotation, spec.shape[0], matrix.in, to);  // back
+        ops::rotate_rows(matrix.rotation, spec.shape[0], matrix.in, to);  // rotates back
       });
 }
 

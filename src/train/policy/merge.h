@@ -1,4 +1,4 @@
-// Owns merging adapters into a model, and how much of an update rounding keeps.
+// Owns merging adapters into a model, and measuring how much of an update rounding loses.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace qrl::train {
 
-/// Holds how much of the update rounding to the dtype loses: ‖rounded − trained‖ / ‖trained − base‖ over a linear
-/// layer's weights. Omits layers without an update. Sums are fp64.
+/// Relative loss of an update by rounding to the dtype, ‖rounded − trained‖ / ‖trained − base‖ over a linear layer's
+/// weights. Skips layers without an update. Sums are fp64.
 struct UpdateErrors {
   std::int64_t num_layers = 0;
   double sum = 0, worst = 0;
@@ -18,22 +18,23 @@ struct UpdateErrors {
   double mean() const { return num_layers > 0 ? sum / static_cast<double>(num_layers) : 0; }
 };
 
-/// Returns a sampler's weights: those of `base` quantized and dequantized, in fp32. Other weights than linear layers'
-/// are unchanged. Quantizes all once.
+/// Returns a sampler's weights in fp32: linear layers of `base` quantized and dequantized, the others unchanged.
+/// Quantizes all once.
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 
-/// Measures the same after the merged model is quantized to `formats` again, as when sampling the exported folder.
+/// Returns the errors if the merged model is quantized to `formats` again, as when sampling the exported folder.
 /// Quantizes all once; sums are fp64.
 UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
                                  const model::SnapshotFormats& formats);
 
-/// Reads `trained`, a tensor at a time in fp32, and notes what rounding to `dtype` loses of its update from `base`.
-/// `errors` must outlive the source.
+/// Reads `trained`, one tensor at a time in fp32, and records in `errors` what rounding to `dtype` loses of the update
+/// from `base`. `errors` must outlive the source.
 model::WeightSource with_errors(const model::WeightSource& trained, const model::WeightSource& base, base::DType dtype,
                                 UpdateErrors& errors);
 
-/// Reads the policy's merged weights in fp32, onto its base or `onto`. `errors` as above, for policy.config.dtype.
+/// Reads the policy's merged weights in fp32, onto its base or `onto`. `errors` as in with_errors, for
+/// policy.config.dtype.
 model::WeightSource merged(const Policy& policy, const std::optional<model::WeightSource>& onto, UpdateErrors& errors);
 
 }  // namespace qrl::train

@@ -13,7 +13,7 @@
 
 namespace qrl::train {
 
-/// Holds a policy's adapters on a base.
+/// The adapters of a policy, and their base.
 struct PolicyAdapter {
   model::LoraConfig lora;
   model::WeightSource base, adapters;
@@ -22,18 +22,18 @@ struct PolicyAdapter {
 
 struct Policy {
   model::ModelConfig config;
-  model::WeightSource weights;  ///< merged, in fp32, with adapters
+  model::WeightSource weights;  ///< merged in fp32, if there are adapters
   data::Tokenizer tokenizer;
   std::optional<PolicyAdapter> adapter = {};
 };
 
-/// Returns shapes of model.path or model.init, or its tokenizer, without loading weights.
+/// Return the shapes or the tokenizer of model.path or model.init, without loading weights.
 model::ModelConfig model_config(const config::Recipe& recipe);
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Makes the policy of model.path (an HF folder with tokenizer.json), or a new model of model.init's config and seed.
-/// The latter's tokenizer is the tokenizer.json beside the config, or the byte-level one. Throws if vocabularies do not
-/// fit.
+/// Makes the policy of model.path (an HF folder with tokenizer.json), or a new model from model.init's config and seed.
+/// A new model's tokenizer is the tokenizer.json next to the config, or the byte-level one. Throws an input error if
+/// vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
 /// Loads a policy from a checkpoint (verified), an HF folder or a PEFT folder.
 Policy load_policy(const std::filesystem::path& dir);

@@ -1,5 +1,5 @@
-// Owns the state of the sampler's quantizers, part of every checkpoint: a fixed int8 profile, fp8 key and value scales
-// made once.
+// Owns the state of the sampler's quantizers, part of every checkpoint: a fixed int8 profile, and fp8 key and value
+// scales made once.
 #pragma once
 
 #include <filesystem>
@@ -16,51 +16,53 @@
 
 namespace qrl::train {
 
-/// Holds this run's, or the resumed run's, state; empty if every publish quantizes anew.
+/// The run's quantizer state; empty if every publish quantizes anew.
 struct QuantizerState {
-  std::shared_ptr<const model::Int8Profile> profile;   ///< quant.rollout.profile
-  std::optional<decoder::KvScales> kv_scales;          ///< quant.kv_calibration.when: once
-  std::vector<std::vector<types::TokenId>> responses;  ///< the last step's prompts with responses, set by see_responses
+  std::shared_ptr<const model::Int8Profile> profile;   ///< with quant.rollout.profile
+  std::optional<decoder::KvScales> kv_scales;          ///< with quant.kv_calibration.when: once
+  std::vector<std::vector<types::TokenId>> responses;  ///< prompts with responses of the last step, set by
+                                                       ///< see_responses
 };
 
-/// Makes a profile of fp32 `weights` from a few training prompts fixed by the seed, for `qrl-train profile` and
+/// Makes a profile of fp32 `weights` from a few training prompts selected by the seed, for `qrl-train profile` and
 /// quant.rollout.profile auto.
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
-/// Reads the recipe's profile file, if named; needs neither weights nor prompts. Throws an input error if it is missing
-/// or does not fit the model config.
+/// Reads the recipe's profile file, if set, without weights or prompts. Throws an input error if it is missing or does
+/// not fit the model config.
 std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Throws an input error if the recipe's file has other weights or settings than `own`, a checkpoint's profile, which
-/// is used.
+/// Throws an input error if the recipe's file was made for other weights or settings than `own`, the checkpoint's
+/// profile, which the run uses.
 void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
                           const model::Int8Profile& own);
 
 /// Returns the recipe's profile for the first weights: made (auto), or read and compared. Throws an input error if it
-/// was made for others. Null without one.
+/// was made for other weights. Null without a profile.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
-/// Limits calibration prompts for fp8 key and value scales: two, then more up to this number of tokens. Our choice:
-/// 99.9 % of a head's values needs some thousands of values.
+/// Limits of calibration for fp8 key and value scales: two prompts, then more up to this number of tokens. Chosen,
+/// because 99.9 % of a head's values needs some thousands of values.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
-/// Limits the tokens of the last step's samples that calibration reads.
+/// Limit of the last step's sampled tokens that calibration reads.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
-/// Keeps the step's first samples up to kKvResponseTokens tokens, the last one cut. The next calibration reads them, so
-/// that scales also cover responses. `places`: the place of each group of n over all ranks. Ranks keep the same
-/// samples. Does nothing unless scales are remade. Collective.
+/// Keeps the step's first samples, up to kKvResponseTokens tokens (the last one truncated), so that the next
+/// calibration also covers responses. `places`: the global position of each group of n. Every rank keeps the same
+/// samples. No-op unless scales are remade. Collective.
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
                    const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 
 /// Loads the sampler's snapshot into the decoder after a publish. Calibrates fp8 keys and values on the first `prompts`
-/// and the responses seen, the same on every rank. With when: once, the first scales stay.
+/// and the kept responses, equal on every rank. With when: once, the first scales stay.
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 
-/// Saves to and loads from a checkpoint's folder; absent parts have no file. Loading broadcasts the first rank's bytes.
+/// Save to and load from a checkpoint's folder; parts that do not exist have no file. Loading broadcasts the first
+/// rank's bytes.
 void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
 QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);

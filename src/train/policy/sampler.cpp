@@ -39,7 +39,7 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   return options;
 }
 
-/// Stop strings are sought in verifiers' text, without special tokens.
+/// Stop strings are searched in text without special tokens, as verifiers see it.
 decoder::DecoderOptions with_texts(const data::Tokenizer* tokenizer, decoder::DecoderOptions options) {
   if (tokenizer != nullptr)
     options.bytes_of = [tokenizer = *tokenizer](types::TokenId token) { return tokenizer.bytes_of(token, false); };

@@ -13,11 +13,11 @@
 
 namespace qrl::train {
 
-/// Holds a snapshot, the decoder's only weight memory, and the decoder (load it by quantizer.h's load_published after
-/// each publish).
+/// A snapshot (the decoder's only copy of the weights), and the decoder. After each publish, call quantizer.h's
+/// load_published.
 struct Sampler {
-  /// rollout.device cuda selects the GPU of this process's number on its machine. logit_tile_tokens: the decoder's
-  /// choice unless given. `tokenizer`: for requests with stop strings.
+  /// rollout.device cuda selects the GPU with this process's number on its machine. logit_tile_tokens: chosen by the
+  /// decoder unless given. `tokenizer`: required for stop strings.
   Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
           std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
           const data::Tokenizer* tokenizer = nullptr);

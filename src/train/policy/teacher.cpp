@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kWhere = "algorithm.teacher.path";
 
-/// Returns the teacher's section without a rotation: its weights, with the sampler's other formats if weights agree.
+/// Returns the teacher's formats, without a rotation: its own for weights, the sampler's for the rest if weights agree.
 config::QuantRecipe quant_of(const config::Recipe& recipe) {
   config::QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
@@ -31,14 +31,14 @@ bool is_quantized(const config::Recipe& recipe) {
   return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
 }
 
-/// Returns whether the sampler's operations score, like the policy's. Not with fp8 keys and values: a teacher has no
-/// calibrated scales.
+/// Returns whether the teacher scores with the sampler's operations, like the policy. Not with fp8 keys and values,
+/// because a teacher has no calibrated scales.
 bool is_bitwise(const config::Recipe& recipe) {
   return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
          !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
 }
 
-/// On a GPU the decoder's tensors are the policy's: fake_quant has the same quantized bits.
+/// On a GPU the decoder has the policy's weights, so the teacher uses fake_quant with the same quantized bits.
 config::LearnerForward forward_of(const config::Recipe& recipe) {
   if (!is_quantized(recipe)) return config::LearnerForward::bf16;
   return config::learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;

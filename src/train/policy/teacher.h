@@ -9,8 +9,8 @@ namespace qrl::train {
 
 class Teacher {
  public:
-  /// Reads algorithm.teacher.path; throws an input error if its tokenizer differs from the policy's or its positions
-  /// are too few.
+  /// Loads algorithm.teacher.path. Throws an input error if its tokenizer differs from the policy's or it has too few
+  /// positions.
   Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world);
 
   learner::Learner& learner() { return learner_; }

@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPlaceholder = "{prompt}";
-/// Exceeds any training set; the decoder keys samples by all 64 bits.
+/// First id of held-out prompts, larger than any training set; the decoder keys samples by all 64 bits.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
-/// Applies data.overlong_prompt to one source's prompts; reports what was omitted or cut.
+/// Applies data.overlong_prompt to one source's prompts, and reports prompts omitted or truncated.
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
@@ -99,7 +99,7 @@ class PromptReader {
   std::int64_t unencodable_bytes_ = 0;
 };
 
-/// Reports how many rows a filter kept: nothing else shows a mistaken filter.
+/// Reads the rows and reports how many the filter kept, because a mistaken filter would not be visible otherwise.
 std::vector<data::PromptRow> read_file(const fs::path& path, const std::string& source, const data::RowReader& reader) {
   const std::string file = path.string();
   std::int64_t num_read = 0;
@@ -336,7 +336,7 @@ std::vector<std::size_t> PromptOrder::next(std::int64_t count) {
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken) {
-  constexpr int kPrompts = 16;  // ours; fp8 scales take the first (train/policy/quantizer.h)
+  constexpr int kPrompts = 16;  // chosen; fp8 scales use the first (train/policy/quantizer.h)
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_taken);
   std::vector<std::vector<types::TokenId>> prompts;
   prompts.reserve(kPrompts);

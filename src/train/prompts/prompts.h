@@ -16,14 +16,14 @@
 
 namespace qrl::train {
 
-/// Holds prompts that are reported together.
+/// Prompts that are reported together.
 struct PromptSet {
   std::string data_source;
   std::vector<types::Prompt> prompts;
-  std::vector<std::int64_t> source_sizes;  ///< with data.train_weights: prompts per file, in order
+  std::vector<std::int64_t> source_sizes;  ///< with data.train_weights: number of prompts per file, in order
 };
 
-/// Loads data.train_files or data.train_generator in order; ids are positions.
+/// Loads data.train_files or data.train_generator in order. A prompt's id is its position.
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                              const tasks::Verifier& verifier);
 
@@ -32,25 +32,25 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const tasks::Verifier& verifier);
 
-/// Returns a held-out prompt's number from 0: its id less the first held-out id.
+/// Returns a held-out prompt's index: its id minus the first held-out id.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
-/// Warns if held-out prompts are also training prompts: their score says less about others.
+/// Warns if held-out prompts are also training prompts, because their score then overestimates others.
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
-/// Encodes a prompt's text as the model sees it: data.prompt_template around it, the chat template around both.
-/// Templates may hold added tokens; the text only with data.parse_special_tokens.
+/// Encodes a prompt's text as the model sees it: data.prompt_template around the text, then the chat template.
+/// Templates may contain added tokens; the text only with data.parse_special_tokens.
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
-  /// `system`: the row's own system message, before data.system_prompt; "": none. Input errors name `where`.
+  /// `system`: the row's system message, used instead of data.system_prompt; "": none. Input errors name `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
                                      const std::string& where = "a prompt") const;
-  /// Encodes a conversation to continue, with data.system_prompt first if it has no system message. A single question,
-  /// perhaps with a system message, is encoded as above. Input errors name `where`.
+  /// Encodes a conversation to continue; prepends data.system_prompt if it has no system message. A single question,
+  /// with or without a system message, is encoded like a text. Input errors name `where`.
   std::vector<types::TokenId> encode(data::Conversation conversation, const std::string& where) const;
   const data::ChatTemplate& chat() const { return chat_; }
-  /// Throws an input error at `where` if the template has no place for the system message.
+  /// Throws an input error at `where` if the template does not support the system message.
   void require_system_fits(std::string_view system, const std::string& where) const;
 
  private:
@@ -62,12 +62,12 @@ class PromptEncoder {
   std::string before_, after_;  ///< the two halves of data.prompt_template
 };
 
-/// Orders training prompts by epochs, each a permutation keyed by (seed, epoch). With weights, the source furthest
-/// behind its share is next, with its own epochs. Its state is the number of prompts drawn.
+/// Orders training prompts by epochs, each a permutation keyed by (seed, epoch). With weights, takes the next prompt
+/// from the source furthest behind its share; each source has its own epochs. The state is the number of prompts drawn.
 class PromptOrder {
  public:
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);
-  /// `sizes`: prompts of each consecutive source; `weights`: its share, above 0.
+  /// `sizes`: number of prompts of each consecutive source; `weights`: each source's share, above 0.
   PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<double> weights, bool shuffle, std::uint64_t seed);
   /// Returns indices of the next `count` prompts.
   std::vector<std::size_t> next(std::int64_t count);
@@ -92,7 +92,7 @@ class PromptOrder {
   std::vector<Source> sources_;
 };
 
-/// Returns calibration prompts, chosen by the seed and how many prompts were drawn.
+/// Returns calibration prompts, selected by the seed and the number of prompts drawn so far.
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken);
 

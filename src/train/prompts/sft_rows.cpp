@@ -18,10 +18,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Tokens of a row with the message that each was learned from, −1: none.
+/// A row's tokens, each with the index of the message from which it is learned; −1: not learned.
 using Labeled = data::LabeledTokens;
 
-/// Returns which of `names` a row has.
+/// Returns the one of `names` that a row has.
 std::string one_of(const Json& row, std::initializer_list<std::string> names, const std::string& where,
                    const std::string& beside) {
   std::string found, all;
@@ -68,7 +68,8 @@ class SftReader {
     return of_messages(std::move(whole), first, where);
   }
 
-  /// Returns how many answers since the last call the template shortened, e.g. by thoughts of earlier turns.
+  /// Returns, and resets, the number of answers that the template shortened, for example by dropping thoughts of
+  /// earlier turns.
   std::int64_t take_cut_answers() { return std::exchange(num_cut_answers_, 0); }
 
  private:
@@ -78,14 +79,14 @@ class SftReader {
     return data::read_conversation(Json::array({{{"role", "user"}, {"content", prompt}}}), tools, name, where);
   }
 
-  /// Returns the tokens of the prompt in RL.
+  /// Returns the prompt's tokens, as in RL.
   std::vector<types::TokenId> prompt_tokens(const Json& prompt, const std::string& name, const Json& tools,
                                             const std::string& where) const {
     if (prompt.is_string()) return encoder_.encode(data::prompt_text(prompt, name, where), {}, where);
     return encoder_.encode(data::read_conversation(prompt, tools, name, where), where);
   }
 
-  /// Appends response and end token, which are learned.
+  /// Appends response and end token, both learned.
   Labeled answered(std::vector<types::TokenId> prompt, const std::string& response) const {
     Labeled row{std::move(prompt), {}};
     row.messages.assign(row.tokens.size(), -1);
@@ -126,7 +127,6 @@ class SftReader {
   std::int64_t num_cut_answers_ = 0;
 };
 
-/// Counts bytes of a row's texts that the tokenizer cannot encode.
 std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokenizer) {
   if (value.is_string()) return tokenizer.unencodable_bytes(value.get_ref<const std::string&>());
   std::int64_t num_bytes = 0;
@@ -135,7 +135,7 @@ std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokeniz
   return num_bytes;
 }
 
-/// Marks what sft.loss_on selects and cuts the row after it; nothing without learned tokens.
+/// Selects the tokens of sft.loss_on and cuts the row after the last; nothing if none is learned.
 std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
   if (tokens.empty()) return std::nullopt;

@@ -1,4 +1,4 @@
-// Owns a cold start's rows: from files of conversations to tokens, the learned parts, and their order.
+// Owns a cold start's rows: from files of conversations to tokens, which of them are learned, and their order.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 namespace qrl::train {
 
 struct SftRow {
-  std::vector<types::TokenId> context;  ///< at least one token, before all that is learned
-  std::vector<types::TokenId> rest;     ///< up to the last learned token
-  std::vector<std::uint8_t> learned;    ///< of `rest`: 1 if learned, as the first and last are
+  std::vector<types::TokenId> context;  ///< at least one token, before all learned tokens
+  std::vector<types::TokenId> rest;     ///< from there to the last learned token
+  std::vector<std::uint8_t> learned;    ///< per token of `rest`: 1 if learned; the first and last are
 };
 
 /// Holds rows of sft.train_files and sft.val_files in order; both empty without files.
@@ -27,25 +27,23 @@ struct SftRows {
 };
 
 /// Reads the files. A row holds one of:
-/// - `messages`, a conversation (data/messages.h) with `tools` or without, which the chat template writes in its
-///   training form, if it has one. With the template plain it may be one question of the user and its answer alone.
+/// - `messages`, a conversation (data/messages.h) with optional `tools`, written by the chat template in its training
+///   form. With the template plain: only one question and its answer.
 /// - a prompt (data.prompt_key, or `prompt` or `question`), a text or a conversation, with `response`, `completion` or
-///   `answer`. A text follows the prompt as an answer does in reinforcement learning, then the end token. Messages
-///   continue the conversation.
+///   `answer`. A text follows the prompt as in RL, then the end token. Messages continue the conversation.
 ///
-/// Text of an assistant may hold added tokens; other text with data.parse_special_tokens. Warns with the number of
-/// answers of which the template left out words. Input errors name file:line. sft.overlong decides on rows above
-/// sft.max_length.
+/// An assistant's text may contain added tokens; other text only with data.parse_special_tokens. Warns of answers that
+/// the template shortened. Input errors name file:line. sft.overlong decides on rows above sft.max_length.
 SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer);
 
-/// Returns sft.steps, or the updates of sft.epochs passes, whose last may have fewer rows.
+/// Returns sft.steps, or the updates of sft.epochs passes, the last of which may have fewer rows.
 std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows);
 
-/// Returns the row indices of update `step`, from 0, by epochs. Epochs are in file order, or with sft.shuffle in an
-/// order by trainer.seed and epoch.
+/// Returns the row indices of update `step` (from 0), epoch by epoch: in file order, or with sft.shuffle in an order
+/// keyed by trainer.seed and epoch.
 std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-/// Returns whether update `step` has an epoch's last row.
+/// Returns whether update `step` has the last row of an epoch.
 bool ends_epoch(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
 /// Packs rows into micro-batches of at most actor.max_tokens_per_micro_batch tokens.

@@ -6,9 +6,9 @@
 
 namespace qrl::train {
 
-/// Holds an RL run's parts, made in order; the sampler has the present weights and agrees with the learner.
+/// An RL run's parts, made in order. The sampler has the current weights, and agrees with the learner.
 struct Training {
-  /// References must outlive it. `unfinished_row`: of state.step, if its evaluation is due.
+  /// References must outlive the object. `unfinished_row`: the row of state.step, if its evaluation is due.
   Training(const RunContext& run, RunState& state, learner::Learner& learner, learner::Learner* reference,
            QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
 

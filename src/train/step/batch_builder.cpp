@@ -23,8 +23,8 @@ std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sam
 
 std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   const config::Recipe& recipe = run_.recipe();
-  // Without KL terms, entropy terms or a teacher, a sequence with advantage 0 adds exactly nothing to the gradient. It
-  // counts in the denominators without a forward and backward pass. Statistics over all tokens score it once.
+  // Without KL terms, entropy terms or a teacher, a sequence with advantage 0 adds exactly 0 to the gradient. It then
+  // counts in the denominators, without forward and backward pass. Statistics over all tokens score it once.
   const bool all_count =
       recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || run_.teacher != nullptr;
   const bool all_are_scored = learner::needs_whole_mini_batch(loss_);
@@ -58,8 +58,8 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
 void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
   const config::Recipe& recipe = run_.recipe();
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
-  // With one update per rollout, old log-probs are the forward pass's own. A loss that needs the whole mini-batch first
-  // is an exception.
+  // With one update per rollout, old log-probs are the forward pass's own, unless a loss needs the whole mini-batch
+  // first.
   const bool needs_old =
       updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || run_.teacher != nullptr;
   if (learner::needs_old_entropy(loss_)) {
@@ -68,7 +68,7 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
     micro.old_logprobs = std::move(scores.logprobs);
     micro.old_entropy = std::move(scores.entropy);
   } else if (needs_old && recipe.rollout.bitwise && at_sampling_weights) {
-    micro.old_logprobs = micro.sampler_logprobs;  // the same bits
+    micro.old_logprobs = micro.sampler_logprobs;  // bit-identical
   } else if (needs_old) {
     const base::ScopedTimer timer(seconds[Phase::old_logprobs]);
     micro.old_logprobs = learner_.score(micro, sampled_from).logprobs;
@@ -87,7 +87,8 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
   }
 }
 
-/// A_t = reward_coef·A − coef·(log π_old − log π_T): a token loses value as the policy likes it more than the teacher.
+/// A_t = reward_coef·A − coef·(log π_old − log π_T): lowers the advantage of tokens likelier under the policy than
+/// under the teacher.
 void BatchBuilder::follow_teacher(types::MicroBatch& micro) const {
   const config::AlgorithmRecipe& algorithm = run_.recipe().algorithm;
   for (std::size_t t = 0; t < micro.advantages.size(); ++t) {

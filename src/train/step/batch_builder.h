@@ -8,22 +8,22 @@
 
 namespace qrl::train {
 
-/// Holds one mini-batch: this rank's micro-batches, denominators over all ranks.
+/// One mini-batch: this rank's micro-batches, and denominators over all ranks.
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
   std::vector<types::MicroBatch>
-      scored_only;  ///< advantage 0: counted in statistics of the whole mini-batch, not in the loss
+      scored_only;  ///< sequences with advantage 0: in statistics of the whole mini-batch, not in the loss
   types::GlobalCounts counts;
 };
 
 class BatchBuilder {
  public:
   /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if the learner has it. All
-  /// arguments must outlive it.
+  /// arguments must outlive the object.
   BatchBuilder(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner,
                learner::Learner* reference);
 
-  /// Returns the mini-batches with the old and reference log-probs that the recipe needs. `at_sampling_weights`: the
+  /// Returns the mini-batches, with old and reference log-probs if the recipe needs them. `at_sampling_weights`: the
   /// learner has the weights that sampled. Collective.
   std::vector<MiniBatch> build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds);
 

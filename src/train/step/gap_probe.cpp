@@ -18,12 +18,11 @@ namespace qrl::train {
 
 namespace {
 
-// Our choice: enough to see a broken publish, at most a hundredth of a step (bench step's gap_probe_share), mostly the
-// prompts' tokens, each computed once for all samples.
+// Chosen: enough to detect a broken publish, for at most a hundredth of a step (bench step's gap_probe_share).
 constexpr std::int64_t kProbePrompts = 2;
 constexpr std::int32_t kProbeSamples = 2;          // per prompt
 constexpr std::int32_t kProbeTokens = 16;          // per sample
-constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // neither training nor evaluation samples with it
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // sampling step of the probe, different from training and evaluation
 
 std::string short_number(double value) {
   std::array<char, 32> text{};

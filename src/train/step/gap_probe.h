@@ -1,4 +1,4 @@
-// Owns the check after each publish that sampler and learner still agree.
+// Owns the check, after each publish, that sampler and learner agree.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace qrl::train {
 
-/// Returns a few prompts for the probe, fixed by the seed on every rank and publish.
+/// Returns a few prompts for the probe, selected by the seed, equal on every rank and publish.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
-/// Samples a few tokens per request and scores them by the learner, at the weights last published. Returns
+/// Samples a few tokens per request and scores them with the learner, at the weights last published. Returns
 /// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}. The run's bits do not change.
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
                   const config::Recipe& recipe, const types::SamplingParams& sampling);

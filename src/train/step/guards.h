@@ -7,7 +7,7 @@
 
 namespace qrl::train {
 
-/// Ends the run (exit 3) after too many consecutive skipped updates; counts them in `state`.
+/// Counts consecutive skipped updates in `state`; after too many, ends the run (exit 3).
 void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
 
 }  // namespace qrl::train

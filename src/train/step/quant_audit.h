@@ -1,4 +1,4 @@
-// Owns the record of what sampler and learner read, and of each weight's quantization error.
+// Owns the record of which tensors sampler and learner read, and of each weight's quantization error.
 #pragma once
 
 #include <string>
@@ -10,15 +10,14 @@
 
 namespace qrl::train {
 
-/// Returns a line for embedding, each block's linear layers, and lm_head. It names the sampler's format and scales, the
+/// Returns a line each for embedding, every block's linear layers, and lm_head: the sampler's format and scales, the
 /// learner's tensors, and whether both share memory.
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler);
-/// Summarizes those lines: linear layers per format, and how many tensors share memory.
+/// Summarizes the audit: linear layers per format, and how many tensors share memory.
 std::string audit_summary(const std::vector<std::string>& audit);
 
-/// Returns a line per weight of linear layers and lm_head: format and errors against the masters. These are the
-/// largest, root mean square, signal-to-noise ratio and cosine. Collective if sharded; else empty on all ranks but the
-/// first.
+/// Returns a line per weight of linear layers and lm_head: its format and errors against the masters (largest, root
+/// mean square, signal-to-noise ratio, cosine). Collective if sharded; otherwise empty except on the first rank.
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
                                              dist::Collectives& world);
 

@@ -67,7 +67,7 @@ class GroupSampler {
   }
 
  private:
-  /// Returns this rank's next prompts: rank r has the r-th and every size-th from there.
+  /// Returns this rank's prompts among the next num_prompts: rank r takes the r-th and every size-th from it.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
     const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
@@ -103,7 +103,7 @@ class GroupSampler {
     counts_.verifier_errors += sums[1];
   }
 
-  /// Counts scores, also of omitted groups: kept ones alone do not show the policy's success.
+  /// Counts scores of all groups, because kept groups alone do not show the policy's success.
   void count_scores(std::span<const rollout::Rollout> batch) {
     double sum = 0, best = std::numeric_limits<double>::lowest();
     std::int64_t num_judged = 0;
@@ -127,7 +127,7 @@ class GroupSampler {
     counts_.best_group_score = counts_.batches == 0 ? best : std::max(counts_.best_group_score, best);
   }
 
-  /// Appends what the step trains on, in global prompt order.
+  /// Appends the groups that the step trains on, in global prompt order.
   void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
     const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
     std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
@@ -156,7 +156,7 @@ class GroupSampler {
   PromptOrder& order_;
   Sampler& sampler_;
   rollout::FlatGroups flat_groups_;
-  std::map<std::size_t, std::int32_t> times_sampled_;  ///< by prompt index
+  std::map<std::size_t, std::int32_t> times_sampled_;  ///< keyed by prompt index
   GenerationCounts counts_;
   StepGroups groups_;
 };

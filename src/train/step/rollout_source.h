@@ -13,10 +13,10 @@
 
 namespace qrl::train {
 
-/// Holds this rank's samples of a step, rollout.n per group, judged, shaped, with advantages.
+/// This rank's samples of a step, rollout.n per group, judged, shaped, with advantages.
 struct StepGroups {
   std::vector<rollout::Rollout> rollouts;
-  std::vector<std::int64_t> places;  ///< of each group over all ranks, in one process's order; ascending
+  std::vector<std::int64_t> places;  ///< global position of each group, as in one process; ascending
   std::int64_t num_groups = 0;       ///< over all ranks
 };
 
@@ -24,8 +24,8 @@ struct StepGroups {
 struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
   std::int64_t num_judged = 0;   ///< samples not dropped by a verifier
-  std::int64_t kept_groups = 0;  ///< also beyond what the step trains on
-  double score_sum = 0;          ///< of the samples' scores
+  std::int64_t kept_groups = 0;  ///< including groups beyond those that the step trains on
+  double score_sum = 0;          ///< sum of the samples' scores
   double best_group_score = 0;   ///< highest mean score of a group
 };
 
@@ -34,27 +34,28 @@ struct RolloutBatch {
   GenerationCounts counts;
   decoder::DecoderStats stats;  ///< of this rank's generation
   PhaseSeconds seconds;
-  std::int64_t policy_version = 0;  ///< of the weights of the first token, the same on every rank
-  std::int64_t prompts_drawn = 0;   ///< the data cursor for the step's checkpoint
+  std::int64_t policy_version = 0;  ///< policy version that sampled the first token, equal on every rank
+  std::int64_t prompts_drawn = 0;   ///< data cursor for the step's checkpoint
 };
 
-/// Produces a step's rollouts. Another source could sample asynchronously in its own thread:
-/// tests/train/late_source_test.cpp.
+/// Produces a step's rollouts. Another source could sample asynchronously in its own thread
+/// (tests/train/late_source_test.cpp).
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
-  /// Returns the groups of `step`, called once a step in order. Returns nothing, the source unchanged, if any rank got
-  /// a stop request. Collective.
+  /// Returns the groups of `step`; call it once per step, in order. Returns nothing and leaves the source unchanged if
+  /// any rank got a stop request. Collective.
   virtual std::optional<RolloutBatch> next(std::int64_t step) = 0;
-  /// Waits until nothing is being generated: weights may then be published.
+  /// Waits until no generation is running, so that weights may be published.
   virtual void drain() {}
 };
 
-/// Generates a step's groups on request from data.train_batch_size prompts, with the weights last published.
-/// algorithm.filter_groups samples data.gen_batch_size at a time until enough groups have different scores (DAPO's
-/// dynamic sampling), and drops any surplus. Neither the number of ranks nor earlier resumes change the kept groups.
-/// Samples are keyed by (seed, step, prompt, sample); a prompt sampled twice in a step has different samples. Throws a
-/// guard error if dynamic sampling finds too few groups (on_exhausted) or none, or the verifier failed too often.
+/// Generates a step's groups on request from data.train_batch_size prompts, with the weights last published. With
+/// algorithm.filter_groups (DAPO's dynamic sampling), samples data.gen_batch_size prompts at a time until enough groups
+/// have different scores, and drops the surplus. Neither the number of ranks nor earlier resumes change the kept
+/// groups. Samples are keyed by (seed, step, prompt, sample); a prompt sampled twice in a step gets different samples.
+/// Throws a guard error if dynamic sampling finds too few groups (on_exhausted) or none, or the verifier failed too
+/// often.
 class SamplingSource final : public RolloutSource {
  public:
   SamplingSource(const RunContext& run, Sampler& sampler, std::int64_t prompts_drawn);

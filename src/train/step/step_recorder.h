@@ -16,7 +16,7 @@ namespace qrl::train {
 
 class StepRecorder {
  public:
-  /// References must outlive it. `unfinished_row`: of state.step, if its evaluation is due.
+  /// References must outlive the object. `unfinished_row`: the row of state.step, if its evaluation is due.
   StepRecorder(const RunContext& run, const learner::LossOptions& loss, const RunState& state, MetricsFile& file,
                Metrics unfinished_row);
 
@@ -27,10 +27,10 @@ class StepRecorder {
   void add(Metrics metrics);
   /// Adds the rollouts' metrics and generation's speed. Collective.
   void add_rollouts(const RolloutBatch& batch);
-  /// Adds the updates' combined metrics, the learner's tokens a second and its share of the matmul ceiling (MFU). A
-  /// step without anything to learn has NaN. Collective.
+  /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU).
+  /// NaN in a step without tokens to learn from. Collective.
   void add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches, const PhaseSeconds& seconds);
-  /// `save_s`: the previous step's, since a row is written before its checkpoint.
+  /// `save_s`: the previous step's checkpoint time, because a row is written before its checkpoint.
   void end_step(double save_s);
 
   const Metrics& row() const { return row_; }
@@ -51,12 +51,12 @@ class StepRecorder {
   MetricsFile& file_;
   Metrics row_;
   Progress progress_;
-  Health health_;  ///< of the first rank's rows
+  Health health_;  ///< sees the first rank's rows
   report::Watcher watcher_;
-  std::vector<double> rewards_;  ///< of this start's steps
+  std::vector<double> rewards_;  ///< rewards of the steps since this start
   double held_out_;              ///< newest score of the first held-out set, or NaN
   std::vector<std::string> update_names_;
-  double learner_ceiling_ = 0;  ///< operations a second, measured after the first update
+  double learner_ceiling_ = 0;  ///< operations per second, measured after the first update
   double start_s_ = 0;
 };
 

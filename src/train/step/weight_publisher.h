@@ -8,28 +8,29 @@
 
 namespace qrl::train {
 
-/// Returns the standard deviation of noise on the sampler's gains after `steps_done` steps, as in QeRL's code. Stages
-/// are equal. The first has no noise, then it falls from `start` to `end` by one factor per stage.
+/// Returns the standard deviation of noise on the sampler's norm gains after `steps_done` steps, as in QeRL's code.
+/// Stages have equal length. The first has no noise; then the deviation falls from `start` to `end` by a constant
+/// factor per stage.
 double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps);
 
 class WeightPublisher {
  public:
-  /// All arguments must outlive it.
+  /// All arguments must outlive the object.
   WeightPublisher(const RunContext& run, const RunState& state, learner::Learner& learner, Sampler& sampler,
                   QuantizerState& quantizer);
 
-  /// Publishes first: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
+  /// Publishes for the first time: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
   void begin();
-  /// Publishes the present weights and calibrates the sampler for them, with the gains' noise of `steps_done`. Nothing
-  /// may be generated meanwhile. Collective.
+  /// Publishes the current weights, with the gain noise of `steps_done`, and calibrates the sampler. No generation may
+  /// be running. Collective.
   void publish(std::int64_t steps_done);
-  /// Keeps the next calibration's samples. Collective.
+  /// Keeps samples for the next calibration. Collective.
   void see(const StepGroups& groups);
-  /// Returns the last publish's quant/kv_saturated_fraction, if the CPU's sampler has calibrated fp8 keys and values,
-  /// and quant/gain_noise_std, if any.
+  /// Returns quant/kv_saturated_fraction of the last publish, if a sampler on the CPU has calibrated fp8 keys and
+  /// values. Also returns quant/gain_noise_std if there is noise.
   Metrics calibration() const;
-  /// Publishes weights alone for a learner that reads the sampler's tensors; fp8 scales of keys and values wait for
-  /// `publish`. Does nothing if the learner reads its masters.
+  /// Publishes weights for a learner that reads the sampler's tensors, without calibrating fp8 scales. No-op if the
+  /// learner reads its masters.
   void publish_for_learner();
   /// Measures the gap at the weights last published.
   Metrics probe();
