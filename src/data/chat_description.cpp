@@ -11,7 +11,6 @@ namespace qrl::data {
 
 namespace {
 
-/// Returns the text with the parts that came from data between « and ».
 std::string marked(const Text& text) {
   std::string shown;
   bool is_data = false;
@@ -27,7 +26,6 @@ std::string marked(const Text& text) {
   return base::readable(shown, 1000);
 }
 
-/// Reports whether the template shows tools, a call and the tool's answer.
 std::string describe_tools(const ChatTemplate& chat) {
   const auto json = [](const char* text) { return nlohmann::ordered_json::parse(text); };
   const Conversation conversation = read_conversation(
@@ -44,7 +42,6 @@ std::string describe_tools(const ChatTemplate& chat) {
   }
 }
 
-/// Reports whether a continued conversation begins with the unchanged prompt and answer, or where it first differs.
 std::string describe_extension(const ChatTemplate& chat) {
   const auto prompt = [&](const char* answer) {
     return run_template(chat, sample_turns(answer), {.opens_answer = true}).bytes();

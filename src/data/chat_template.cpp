@@ -17,10 +17,8 @@ namespace qrl::data {
 
 namespace {
 
-/// Lists all values of data.chat_template except auto.
 std::string list_of_names() { return base::joined(std::span(config::kChatTemplateNames).subspan(1), ", "); }
 
-/// Returns a member of tokenizer_config.json that is a text or a token; "" if there is none.
 std::string text_of(const nlohmann::json& config, const char* name) {
   const auto found = config.find(name);
   if (found == config.end()) return {};
@@ -48,7 +46,6 @@ std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Returns what the template writes of the sample prompt.
 std::string sample_prompt(const ChatTemplate& chat, const RenderOptions& options, bool has_system = false) {
   return run_template(chat, sample_turns("", has_system), options).bytes();
 }
@@ -82,7 +79,8 @@ ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) 
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (const std::string spelled = text_of(config, token); !spelled.empty()) chat.tokens.emplace_back(token, spelled);
   }
-  const std::string* file = tokenizer.file("chat_template.jinja");  // overrides the config's, as in transformers
+  const std::string* file = tokenizer.file("chat_template.jinja");  // takes precedence over the config's template, as
+                                                                    // in transformers
   const auto known = std::ranges::find(embedded_templates(), name, &EmbeddedTemplate::name);
   const std::string where = name != "auto"    ? "data.chat_template: " + name
                             : file != nullptr ? tokenizer.path_of("chat_template.jinja")

@@ -12,8 +12,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Returns the source of message i: 1 + 2 i; its tool calls have the next number. The definitions of tools have the
-/// source that follows the last message's.
+/// Returns the source of message i, 1 + 2 i; its tool calls have the next number. The tools' definitions have the
+/// source after the last message's.
 Source source_of_message(std::size_t i) { return static_cast<Source>(1 + 2 * i); }
 
 bool is_assistants(std::int64_t message, const Conversation& conversation) {
@@ -75,7 +75,7 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
 }
 
 /// Returns for each byte the index of the message that it teaches, by {% generation %}; −1: none. A block teaches the
-/// message that it contains, or without one the assistant's next message.
+/// message that it contains; an empty block, the assistant's next message.
 std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
   const std::vector<TextRun> runs = text.runs();
@@ -94,8 +94,8 @@ std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, co
   return learned;
 }
 
-/// Returns the same for a template without {% generation %}. An assistant's turn is learned from the end of its header
-/// through the end-of-turn token, which includes the template's text in between.
+/// Returns the message that each byte teaches, for a template without {% generation %}. An assistant's turn is learned
+/// from the end of its header through the end-of-turn token, including the template's text in between.
 std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conversation& conversation,
                                            const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
@@ -104,7 +104,7 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   };
   std::vector<TextRun> runs = text.runs();
   runs.push_back({text.size(), text.size(), 0});  // the end
-  std::size_t behind = 0;                         // where the last run of a message ended
+  std::size_t behind = 0;                         // end of the last run that belongs to a message
   std::int64_t open = -1;                         // the assistant's message of that run; -1: none
   for (const TextRun& run : runs) {
     if (run.source == 0 && run.begin < run.end) continue;
@@ -122,7 +122,6 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   return learned;
 }
 
-/// Returns the number of bytes that the tokens spell.
 std::size_t spelled_bytes(const Tokenizer& tokenizer, const std::vector<types::TokenId>& tokens) {
   std::size_t sum = 0;
   for (const types::TokenId token : tokens) sum += tokenizer.bytes_of(token, true).size();
@@ -192,7 +191,7 @@ std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where) {
   LabeledTokens labeled{encode_parts(tokenizer, parts), {}};
-  // The tokens spell the normal form (NFC) of each part, which may differ from its bytes.
+  // The tokens spell the normal form (NFC) of each part, whose length may differ.
   std::vector<std::size_t> ends;
   ends.reserve(parts.size());
   for (const RenderedPart& part : parts)

@@ -1,5 +1,4 @@
-// Owns rendering: the text that a chat template makes of a conversation, and which parts its assistant wrote. Knows
-// nothing of files and training.
+// Owns rendering: the text that a chat template makes of a conversation, and which parts of it the assistant wrote.
 #pragma once
 
 #include <memory>
@@ -18,7 +17,7 @@ namespace jinja {
 class Template;
 }
 
-/// Holds a compiled template and its properties.
+/// A compiled template and its properties.
 struct ChatTemplate {
   std::string name = "plain";                                    ///< for messages
   std::shared_ptr<const jinja::Template> jinja = {};             ///< null: plain, which renders only a prompt's text
@@ -35,7 +34,6 @@ struct RenderOptions {
   std::optional<bool> thinking = {};  ///< enable_thinking; nullopt: the template's default
 };
 
-/// Holds a part of the rendered text.
 struct RenderedPart {
   std::string text;
   bool parse_added_tokens = false;

@@ -18,7 +18,6 @@ class CsvReader {
  public:
   CsvReader(std::istream& in, const std::string& name) : bytes_(*in.rdbuf()), name_(name) {}
 
-  /// Skips blank lines. Returns false at the end.
   bool next(std::vector<std::string>& fields) {
     fields.clear();
     while (bytes_.sgetc() == '\n' || bytes_.sgetc() == '\r') get();
@@ -42,7 +41,6 @@ class CsvReader {
     QRL_REQUIRE(c != 0, where(line_), "CSV", "a NUL byte");
     return c;
   }
-  /// Returns the character that ends the field: ',', '\n' or the end.
   int read_field(int c, std::string& field) {
     if (c == '"') return read_quoted(field);
     while (c != ',' && c != '\n' && c != kEnd) {

@@ -26,7 +26,7 @@ struct Signature {
   std::string_view bytes;
   const char* name;
 };
-// UTF-32's marks come first, because they begin with those of UTF-16.
+// UTF-32's marks come first, because they begin with UTF-16's.
 const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
                                                   {"PAR1", "parquet: name it .parquet"},
                                                   {"ARROW1", "Arrow: convert it to JSONL first"},
@@ -44,19 +44,19 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-/// Names foreign formats, for which a parser's error would be less helpful.
+/// Throws for foreign formats by name, because a parser's error would help less.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
     QRL_REQUIRE(!first_line.starts_with(foreign.bytes), file, "JSONL", foreign.name);
   }
-  // UTF-16 without a mark has a NUL next to the first brace.
+  // UTF-16 without a mark has a NUL byte next to the first brace.
   const std::string_view start = first_line.substr(0, 2);
   QRL_REQUIRE(start != std::string_view("{\0", 2) && start != std::string_view("\0{", 2), file, "JSONL",
               "UTF-16: save it as UTF-8");
 }
 
-/// Names common lookalikes of JSONL, likewise.
+/// Throws for common lookalikes of JSONL, by name.
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
   const std::string expected = "JSONL: one object a line";
@@ -75,7 +75,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "name the file .csv if it is one");
 }
 
-/// std::getline with a limit. Returns false at the end of the file, throws for a longer line.
+/// Reads a line of limited length. Returns false at the end of the file.
 bool read_line(std::istream& in, std::string& line, const std::string& where) {
   line.clear();
   std::streambuf& buffer = *in.rdbuf();
@@ -87,7 +87,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
-/// Replaces lone surrogate escapes by that of U+FFFD, in place. Invalid JSON stays invalid.
+/// Replaces escapes of lone surrogates by U+FFFD's, in place. Invalid JSON stays invalid.
 void replace_lone_surrogates(std::string& line) {
   constexpr std::size_t kEscape_bytes = 6;  // \uXXXX
   const auto unit_at = [&line](std::size_t k) -> unsigned {
@@ -113,7 +113,7 @@ void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>
   rows.push_back(std::move(*row));
 }
 
-/// The command that creates a data file of the shipped recipes; "" for others.
+/// Returns the command that creates a data file of the shipped recipes; "" for others.
 std::string maker_of(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 4> kSets = {"gsm8k", "math", "dapo_math", "deepscaler"};
   const std::string set = file.parent_path().filename().string();

@@ -23,7 +23,7 @@ namespace qrl::data {
 
 inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 
-/// Treatment of a lone surrogate escape ("\\ud800", which Python writes and UTF-8 cannot hold).
+/// How to treat a lone surrogate escape ("\\ud800", which Python writes and UTF-8 cannot represent).
 enum class LoneSurrogate : bool {
   error,
   replaced,  ///< by U+FFFD
@@ -31,17 +31,16 @@ enum class LoneSurrogate : bool {
 
 class JsonLines {
  public:
-  /// `name` denotes the text in messages. `in` must outlive this.
+  /// `name` is used in messages. `in` must outlive this object.
   JsonLines(std::istream& in, std::string name, LoneSurrogate surrogate = LoneSurrogate::error)
       : in_(in), name_(std::move(name)), surrogate_(surrogate) {}
 
   /// Returns the next line that is not blank; nothing at the end. Throws an input error that names the line for invalid
   /// JSON and for the other faults of read_jsonl's text.
   std::optional<nlohmann::json> next();
-  /// NAME:LINE of the last row.
   std::string where() const { return name_ + ":" + std::to_string(line_); }
   std::int64_t line() const { return line_; }
-  /// Text of the last row, valid until the next is read.
+  /// Returns the last row's text, valid until the next row is read.
   std::string_view text() const;
 
  private:
@@ -58,7 +57,7 @@ struct FileRow {
   std::string where;            ///< FILE:LINE
   std::int64_t line = 0;
 
-  /// Keeps the members in the file's order.
+  /// Returns the members in the file's order.
   nlohmann::ordered_json ordered() const;
 };
 
@@ -75,7 +74,7 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {},
                                   std::int64_t* num_read = nullptr);
 
-/// Does the same from a stream. `name` denotes it in messages, `default_source` replaces the file's stem.
+/// Reads rows from a stream. `name` is used in messages, `default_source` replaces the file's stem.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {}, std::int64_t* num_read = nullptr);
 
@@ -84,7 +83,7 @@ std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, co
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 
-/// One line: number of rows, prompt sizes in bytes, rows of each data source.
+/// Returns one line: number of rows, prompt sizes in bytes, rows per data source.
 std::string describe_rows(const std::vector<PromptRow>& rows);
 
 }  // namespace qrl::data

@@ -4,7 +4,6 @@
 
 namespace qrl::data {
 
-/// Calls visit(begin, end, source) for each run inside [begin, end).
 template <class Visit>
 void Text::visit(std::size_t begin, std::size_t end, const Visit& visit) const {
   auto run = std::ranges::upper_bound(before_, begin, {}, &Before::end);

@@ -1,4 +1,4 @@
-// Owns a text that records the source of each byte. Knows nothing of templates and conversations.
+// Owns a text that records the source of each byte.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace qrl::data {
 
-/// Identifies the author of a byte by a number that the caller assigns; 0 is the template.
+/// The author of a byte: 0 is the template, other numbers are the caller's.
 using Source = std::uint32_t;
 /// Flags a source inside {% generation %}.
 inline constexpr Source kGenerated = Source{1} << 31;
 constexpr Source writer_of(Source source) noexcept { return source & ~kGenerated; }
 
-/// Describes the bytes [begin, end) of a text, which have one source.
+/// The bytes [begin, end) of a text, all from one source.
 struct TextRun {
   std::size_t begin = 0, end = 0;
   Source source = 0;
 };
 
-/// Holds bytes and their sources; every copied byte keeps its source.
+/// Bytes and their sources; a copied byte keeps its source.
 class Text {
  public:
   Text() = default;
@@ -29,7 +29,7 @@ class Text {
   const std::string& bytes() const noexcept { return bytes_; }
   std::size_t size() const noexcept { return bytes_.size(); }
   bool empty() const noexcept { return bytes_.empty(); }
-  /// Returns the memory of a copy.
+  /// Returns the memory that a copy takes.
   std::size_t cost_bytes() const noexcept { return bytes_.size() + before_.size() * sizeof(Before); }
   /// Returns the runs in order: no run is empty, and neighbors have different sources.
   std::vector<TextRun> runs() const;

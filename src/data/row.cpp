@@ -39,7 +39,6 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t") + 1 - first);
 }
 
-/// Returns "`a`, `b` or `c`".
 std::string named(const std::vector<std::string>& keys) {
   std::string text;
   for (std::size_t i = 0; i < keys.size(); ++i)
@@ -47,7 +46,6 @@ std::string named(const std::vector<std::string>& keys) {
   return text;
 }
 
-/// Splits at commas; returns `usual` for an empty setting.
 std::vector<std::string> names_in(std::string_view text, const char* setting, const std::vector<std::string>& usual) {
   if (text.empty()) return usual;
   std::vector<std::string> names;
@@ -60,7 +58,6 @@ std::vector<std::string> names_in(std::string_view text, const char* setting, co
   }
 }
 
-/// The one field that is present, and its name.
 std::pair<const json*, std::string> find_one(const json& row, const std::vector<std::string>& keys,
                                              const std::string& where, const char* setting) {
   std::pair<const json*, std::string> found;

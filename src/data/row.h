@@ -1,4 +1,4 @@
-// Owns the meaning of a row: which fields are prompt and gold, and whether the filter keeps it.
+// Owns the meaning of a data row: which fields are prompt and gold, and whether the filter keeps it.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ class RowReader {
   }
 
   /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text` is the
-  /// row's own JSON, which gives tools their order of members; "": sorted.
+  /// row's own JSON, from which tools get their order of members; "": sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
                                 std::string_view text = {}) const;
   /// Returns the filter's key, and whether the filter has conditions.
@@ -86,7 +86,7 @@ class RowReader {
     std::string field;
     Comparison comparison = Comparison::equal;
     std::string value;
-    std::optional<double> number;  ///< of the value, unless it is in quotation marks
+    std::optional<double> number;  ///< the value as a number, unless it is in quotation marks
   };
   Condition parse_condition(const std::string& text) const;
   bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where) const;

@@ -16,7 +16,8 @@ namespace qrl::data {
 
 struct TokenizerParts;
 
-/// A part of a text. Parts are tokenized as one text; they differ only in whether added tokens are recognized.
+/// A part of a text. All parts are tokenized as one text; added tokens are recognized only where parse_added_tokens is
+/// set.
 struct TextPart {
   std::string_view text;
   bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten plain characters
@@ -24,7 +25,7 @@ struct TextPart {
 
 /// Byte-level BPE of the families GPT-2, Qwen2/3, Llama 3 and Phi-2, and vocabularies without merges. Ids equal those
 /// of the tokenizers library for the same file. A setting of the file that is not implemented is refused by name on
-/// reading. Cheap to copy. Thread-safe.
+/// reading. Cheap to copy; thread-safe.
 class Tokenizer {
  public:
   /// Returns the quickstart's tokenizer: ids 0…255 are the bytes, then <|endoftext|> (256, special: end and padding),
@@ -32,7 +33,7 @@ class Tokenizer {
   static Tokenizer byte_level();
   /// Reads DIR/tokenizer.json and the end token: its name in DIR/tokenizer_config.json, else the first id in
   /// DIR/generation_config.json. If `dir` is a file, it is a tokenizer.json without an end token. Keeps the tokenizer's
-  /// files for `save`. Throws an input error with the reason for whatever it refuses.
+  /// files for `save`. Throws an input error with the reason if it refuses a file.
   static Tokenizer load(const std::filesystem::path& dir);
   /// Same, from the text of a tokenizer.json (`where` names it in errors) and the content of the end token, an added
   /// token ("": none).
@@ -41,8 +42,8 @@ class Tokenizer {
   /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters. Only
   /// added tokens of white space alone are recognized (Phi-2's runs of spaces).
   std::vector<types::TokenId> encode(std::string_view text) const;
-  /// Encodes our own text (templates, demonstrations). Added tokens are recognized, as in the tokenizers library with
-  /// add_special_tokens=False.
+  /// Encodes the program's own text (templates, demonstrations). Recognizes added tokens, like the tokenizers library
+  /// with add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
   /// Encodes several parts as one text. Bytes that are not UTF-8 become single-byte tokens. If the file requires NFC,
   /// each part is normalized, and decode returns the normalized text; otherwise it returns exactly the text. Bytes that
@@ -56,8 +57,8 @@ class Tokenizer {
   /// Logs a warning that names `where`; does nothing if `num_bytes` is 0.
   void warn_of_unencodable(const std::string& where, std::int64_t num_bytes) const;
 
-  /// Tokens that the file's post-processor puts before and after a text (Llama 3: <|begin_of_text|> before). encode
-  /// does not add them.
+  /// Returns the tokens that the file's post-processor puts before and after a text (Llama 3: <|begin_of_text|>
+  /// before). encode does not add them.
   const std::vector<types::TokenId>& prefix() const;
   const std::vector<types::TokenId>& suffix() const;
 
@@ -72,11 +73,11 @@ class Tokenizer {
   /// Returns the id of an added token by its spelling; −1: none.
   types::TokenId added_token_id(std::string_view text) const;
 
-  /// For `qrl-train check tokenizer`.
+  /// Returns the text of `qrl-train check tokenizer`.
   std::string describe() const;
-  /// Content of a file that came with the tokenizer ("tokenizer_config.json"); null if it had none.
+  /// Returns the content of a file stored with the tokenizer ("tokenizer_config.json"); null if there was none.
   const std::string* file(const std::string& name) const;
-  /// Path of that file in the loaded folder, for messages; it need not exist.
+  /// Returns the path of that file in the loaded folder, for messages; it need not exist.
   std::string path_of(const std::string& name) const;
   /// Writes the files as they were read.
   void save(const std::filesystem::path& dir) const;

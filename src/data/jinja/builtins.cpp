@@ -12,9 +12,8 @@ namespace qrl::data::jinja {
 
 namespace {
 
-__extension__ using Wide = __int128;  // holds the product of any two 64-bit integers
+__extension__ using Wide = __int128;  // any product of two 64-bit integers fits
 
-/// Bundles the arguments that a function of the table receives.
 struct Call {
   const std::string& name;
   const Value& value;
@@ -25,7 +24,7 @@ struct Call {
   const Text& text(std::size_t i) const { return text_of(argument(i), name); }
 };
 
-/// Spends the cost of a search, which in the worst case compares all of `part` at each byte of `whole`.
+/// Charges a search's worst case: all of `part` is compared at each byte of `whole`.
 void spend_search(const Text& whole, const Text& part, Budget& budget) {
   budget.spend(whole.cost_bytes() + whole.size() * (part.size() / 16));
 }
@@ -36,7 +35,6 @@ bool is_ascii(std::string_view text) {
 
 // ---- texts
 
-/// Implements trim, strip, lstrip and rstrip: removes white space or the given characters.
 Value stripped(const Call& call) {
   const Text text = printed(call.value, call.budget);
   const Value& set = call.argument(0);
@@ -55,7 +53,6 @@ Value stripped(const Call& call) {
   return text.part(begin, end - begin);
 }
 
-/// Splits a text at the first `most` separators; −1: at all of them.
 Values parts_of(const Text& text, const Text& separator, std::int64_t most, Budget& budget) {
   if (separator.empty()) fail("a search for nothing");
   spend_search(text, separator, budget);
@@ -74,7 +71,6 @@ Value split(const Call& call) {
   return make_list(parts_of(*call.value.text(), call.text(0), limit, call.budget));
 }
 
-/// Implements upper, lower and capitalize.
 Value with_case(const Call& call) {
   const Text text = printed(call.value, call.budget);
   const std::string& bytes = text.bytes();
@@ -118,7 +114,6 @@ Value with_default(const Call& call) {
   return is_there ? call.value : call.arguments.size() == 0 ? Value(Text()) : call.argument(0);
 }
 
-/// Implements startswith and endswith.
 bool has_end(const Call& call) {
   const std::string &whole = call.value.text()->bytes(), &end = call.text(0).bytes();
   return call.name == "startswith" ? whole.starts_with(end) : whole.ends_with(end);
@@ -134,7 +129,6 @@ std::int64_t length(const Call& call) {
   return std::ranges::count_if(text->bytes(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-/// Implements items and dictsort.
 Value pairs_of(const Call& call) {
   const bool is_sorted = call.name == "dictsort";
   if (call.value.is_undefined() && !is_sorted) return make_list({});
@@ -161,7 +155,6 @@ Value got(const Call& call) {
   return found != nullptr ? *found : call.arguments.size() == 2 ? call.argument(1) : Value(nullptr);
 }
 
-/// Implements map, select, reject, selectattr and rejectattr.
 Value chosen(const Call& call) {
   const Arguments& given = call.arguments;
   const bool is_map = call.name == "map", by_attribute = call.name.ends_with("attr");
@@ -227,21 +220,18 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
   return std::ranges::any_of(list.list()->items, [&](const Value& one) { return are_equal(one, part, budget); });
 }
 
-/// Appends the text of `right` to that of `left`, in place if no other value shares it.
 Value concatenated(Value left, const Value& right, Budget& budget) {
   if (left.own_text() == nullptr) left = printed(left, budget);
   print(right, *left.own_text(), budget);
   return left;
 }
 
-/// Applies an integer operation. Throws Unsupported for other types and for results beyond 64 bits.
 Value calculated(const Value& left, const Value& right, Wide (*operation)(Wide, Wide)) {
   const Wide result = operation(integer_of(left, "a calculation"), integer_of(right, "a calculation"));
   if (result != static_cast<std::int64_t>(result)) fail("a number of more than 64 bits");
   return static_cast<std::int64_t>(result);
 }
 
-/// Divides and rounds down, like Python.
 Wide quotient(Wide a, Wide b) {
   if (b == 0) fail("a division by 0");
   return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
@@ -261,8 +251,8 @@ std::function<Value(Value, const Value&, Budget&)> integers(Wide (*operation)(Wi
   return [operation](const Value& left, const Value& right, Budget&) { return calculated(left, right, operation); };
 }
 
-/// Describes builtins that share a function: their names, uses and parameter names ("*": the function checks its
-/// arguments itself).
+/// One row of the table: names of builtins that share a function, their uses and parameter names ("*": the function
+/// checks its arguments itself).
 struct Row {
   std::string_view names;
   Use uses;

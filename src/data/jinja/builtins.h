@@ -7,11 +7,11 @@
 
 namespace qrl::data::jinja {
 
-/// Orders operators by precedence: a higher rank binds tighter.
+/// Precedence of an operator: a higher rank binds tighter.
 using Rank = int;
 inline constexpr Rank kOr = 0, kAnd = 1, kNot = 2, kCompared = 3, kAdded = 4, kJoined = 5, kMultiplied = 6, kUnary = 7;
 
-/// Describes a binary operator. `or` and `and` have no function, because they may skip the right operand.
+/// A binary operator. `or` and `and` have no function, because they may skip the right operand.
 struct Operator {
   std::string_view sign;
   Rank rank;
@@ -19,7 +19,7 @@ struct Operator {
 };
 const std::vector<Operator>& operators();
 
-/// Tells how a template uses a name: `x | name`, `x is name`, `text.name()`, `object.name()` or `name()`.
+/// How a template uses a name: `x | name`, `x is name`, `text.name()`, `object.name()` or `name()`.
 using Use = unsigned;
 inline constexpr Use kFilter = 1, kTest = 2, kOfText = 4, kOfObject = 8, kFunction = 16;
 

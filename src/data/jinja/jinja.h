@@ -1,5 +1,5 @@
-// Owns the subset of Jinja that chat templates use, rendered as transformers renders it. Everything outside the subset
-// is an error, never ignored. Knows no model's template.
+// Owns the subset of Jinja that chat templates use, rendered like transformers. Everything outside the subset is an
+// error.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ class Template {
   /// only when render() evaluates them.
   explicit Template(const std::string& text);
 
-  /// Renders the template with these variables; all others are undefined. Throws Unsupported. By our choice
-  /// `strftime_now is defined` is false, and a call uses the fixed date 26 Jul 2024, so that renders repeat.
+  /// Renders the template with these variables; all others are undefined. Throws Unsupported. `strftime_now is defined`
+  /// is false, and a call uses the fixed date 26 Jul 2024, so that renders are reproducible.
   Text render(const std::vector<std::pair<std::string_view, Value>>& variables) const;
 
   /// Returns whether the template contains {% generation %}.

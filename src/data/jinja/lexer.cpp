@@ -12,7 +12,7 @@ namespace qrl::data::jinja {
 
 namespace {
 
-constexpr std::size_t kMaxTagTokens = 256;  // together with the limits on nesting, bounds every recursion
+constexpr std::size_t kMaxTagTokens = 256;  // with the limits on nesting, bounds every recursion
 
 using base::is_digit;
 using base::is_space;
@@ -65,7 +65,6 @@ class Lexer {
     else tag(kind);
   }
 
-  /// Implements lstrip_blocks: removes spaces before a tag that is the first on its line.
   void strip_line_start(std::string& text) const {
     std::size_t end = text.size();
     while (end > 0 && text[end - 1] != '\n' && is_space(text[end - 1])) --end;
@@ -101,7 +100,6 @@ class Lexer {
     }
   }
 
-  /// Skips white space after a tag: all of it after "-", and one line end after a block (trim_blocks).
   void behind(char control, bool is_block) {
     is_line_start_ = control != '-' && control != '+' && is_block && rest().starts_with('\n');
     if (control == '-') skip_space();

@@ -9,12 +9,13 @@
 
 namespace qrl::data::jinja {
 
-/// Holds the state of a render, or of a macro's call in it.
+/// State of a render, or of a macro's call within it.
 struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
   Budget& budget;
   std::vector<std::pair<int, Value>> names = {};  ///< of all open scopes
-  std::vector<std::size_t> scopes = {0};          ///< index of each one's first name; the first scope is the template's
+  std::vector<std::size_t> scopes = {0};          ///< index of each scope's first name; the first scope is the
+                                                  ///< template's
   int num_macros = 0;                             ///< calls in progress
   Source mark = 0;                                ///< kGenerated inside {% generation %}
   Leave leave = Leave::no;                        ///< set by break (loop) and continue (turn)
@@ -36,7 +37,6 @@ struct Run {
     budget.spend(64);
     print(value, out, budget, mark);
   }
-  /// Calls body() and afterwards drops the names that it set.
   template <class Body>
   void in_scope(const Body& body) {
     scopes.push_back(names.size());
@@ -54,7 +54,7 @@ struct Macro {
   struct Parameter {
     std::string name;
     int id;
-    Expression otherwise;  ///< the default; null: none
+    Expression otherwise;  ///< the default value; null: none
   };
   std::vector<Parameter> parameters;
   Statement body;
@@ -64,9 +64,10 @@ namespace {
 
 constexpr int kMaxDepth = 40;                               // of nested expressions and statements
 constexpr int kMaxMacros = 30;                              // calls in progress
-constexpr std::size_t kWork_bytes = std::size_t{64} << 20;  // bytes of all texts that a render makes, and 64 a step
+constexpr std::size_t kWork_bytes = std::size_t{64} << 20;  // budget: bytes of all texts that a render makes, plus 64 a
+                                                            // step
 
-/// Returns what the macro writes. It sees its parameters and the template's own names, none of other open scopes.
+/// Returns what the macro writes. The macro sees its parameters and the template's own names, not other open scopes.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
@@ -106,7 +107,6 @@ Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budge
   return text;
 }
 
-/// Compiles the tokens of a template to a function that renders it.
 class Parser {
  public:
   explicit Parser(const std::string& text) : tokens_(words_of(text)) {}
@@ -121,7 +121,6 @@ class Parser {
 
  private:
   const Token& token(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  /// Returns whether this sign or name is there.
   bool is(std::string_view word, std::size_t ahead = 0) const {
     const auto& [kind, text] = token(ahead);
     return (kind == TokenKind::sign || kind == TokenKind::name) && text == word;
@@ -134,9 +133,7 @@ class Parser {
     if (token().kind != TokenKind::name) fail("no name where one belongs");
     return tokens_[at_++].text;
   }
-  /// Returns the id of a variable.
   int id_of(const std::string& name) { return names.try_emplace(name, std::ssize(names)).first->second; }
-  /// Calls read() one nesting level deeper. Throws Unsupported beyond kMaxDepth.
   template <class Read>
   auto deeper(const Read& read) {
     if (++depth_ > kMaxDepth) fail("a template nested too deeply");
@@ -144,7 +141,6 @@ class Parser {
     --depth_;
     return result;
   }
-  /// Returns the first word of the tag that begins here; "" if none does.
   std::string tag_name() const { return is("{%") && token(1).kind == TokenKind::name ? token(1).text : ""; }
   bool take_tag(std::string_view name) { return tag_name() == name && is("%}", 2) ? (at_ += 3, true) : false; }
   void expect_tag(const std::string& name) {
@@ -315,7 +311,6 @@ class Parser {
     });
   }
 
-  /// Reads an operator of this rank; null if the next token is none.
   const Operator* take_operator(Rank rank) {
     for (const Operator& one : operators()) {
       if (one.rank != rank) continue;
@@ -327,7 +322,6 @@ class Parser {
     return nullptr;
   }
 
-  /// Parses operators of this rank; their operands have higher ranks.
   Expression ranked(Rank rank) {
     if (rank == kUnary) return unary();
     if (rank == kNot && take("not"))
@@ -402,11 +396,9 @@ class Parser {
     };
   }
 
-  /// Holds an item between brackets. The key is an object's key or an argument's name.
   struct Item {
     Expression key, value;
   };
-  /// Parses all items up to the closing bracket.
   std::vector<Item> items(std::string_view end) {
     std::vector<Item> all;
     while (!take(end)) {
@@ -421,7 +413,6 @@ class Parser {
     }
     return all;
   }
-  /// Returns a function that evaluates the items.
   static std::function<Arguments(Run&)> evaluated(std::vector<Item> all) {
     return [all = std::move(all)](Run& run) {
       run.budget.spend(64 * all.size());
@@ -437,7 +428,6 @@ class Parser {
   static Expression list(std::vector<Item> all) {
     return [given = evaluated(std::move(all))](Run& run) { return make_list(given(run).positional); };
   }
-  /// Parses the rest of a parenthesis: one value, or a list of several values.
   Expression tuple() {
     std::vector<Item> all = items(")");
     const bool is_value = all.size() == 1 && tokens_[at_ - 2].text != ",";
@@ -493,7 +483,6 @@ class Parser {
     };
   }
 
-  /// Returns whether an argument without parentheses follows a test.
   bool begins_argument() const {
     const Token& now = token();
     constexpr std::array<std::string_view, 5> kOthers = {"else", "or", "and", "if", "is"};

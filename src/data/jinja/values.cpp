@@ -13,7 +13,7 @@ namespace {
 
 std::string_view name_of(const std::pair<Text, Value>& member) { return member.first.bytes(); }
 
-/// Returns the nesting depth of a list or object after this member is added. Throws Unsupported like Object::set.
+/// Returns the nesting depth of a list or object after adding this member. Throws Unsupported if too deep.
 int depth_with(const Value& member, int depth) {
   constexpr int kMaxValueDepth = 100;
   if (member.loop() != nullptr || member.names() != nullptr) fail("a loop or namespace as a member");
@@ -174,7 +174,6 @@ class Writer {
     out_.add({&mark, 1}, 0);
   }
 
-  /// Returns the character, escaped for a string in these quotation marks.
   std::string escaped(char c, char mark) const {
     constexpr std::string_view kEscaped = "\n\r\t\b\f", kNames = "nrtbf";
     if (c == '\\' || c == mark) return {'\\', c};

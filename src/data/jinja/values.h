@@ -1,4 +1,4 @@
-// Owns the values of Jinja: texts with the source of each byte, numbers, lists and objects. Knows no template.
+// Owns the values of Jinja: texts with the source of each byte, numbers, lists and objects.
 #pragma once
 
 #include <concepts>
@@ -29,14 +29,14 @@ struct Namespace;
 struct Loop;
 struct Macro;
 
-/// Lists the types of a value. A method is named but not called.
+/// Types of a value; `method` is a method that is named but not called.
 enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, list, object, names, loop, macro, method };
 
 /// Holds any value; copies are cheap. Shared values are immutable, except namespaces.
 class Value {
  public:
   Value() = default;                                   ///< undefined
-  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< of a kind that holds nothing
+  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< of a kind without content
   Value(std::nullptr_t) noexcept : kind_(Kind::none) {}
   Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), number_{.integer = flag} {}
   Value(std::int64_t integer) noexcept : kind_(Kind::integer), number_{.integer = integer} {}
@@ -51,7 +51,7 @@ class Value {
   bool is_number() const noexcept { return kind_ >= Kind::flag && kind_ <= Kind::real; }
   /// Returns a number, or 1 or 0 for a boolean.
   double real() const noexcept { return kind_ == Kind::real ? number_.real : static_cast<double>(number_.integer); }
-  /// Each of these returns the held value, or null if it has another type.
+  /// Each returns the value, or null if it has another type.
   const std::int64_t* integer() const noexcept { return kind_ == Kind::integer ? &number_.integer : nullptr; }
   const Text* text() const noexcept { return held<Text>(Kind::text); }
   const List* list() const noexcept { return held<List>(Kind::list); }

@@ -1,4 +1,4 @@
-// Owns the added tokens, which a tokenizer finds in a text before it splits the text into pieces.
+// Owns the added tokens, which are found in a text before it is split into pieces.
 #pragma once
 
 #include <array>
@@ -26,16 +26,16 @@ struct TextRange {
   std::size_t end = 0;
 };
 
-/// Finds added tokens of one kind, searched before or after normalization, like the tokenizers library. The leftmost
+/// Finds added tokens that are searched before (or after) normalization, like the tokenizers library. The leftmost
 /// match wins, then the longest. A match that single_word rejects still hides the text that it covers.
 class AddedTokens {
  public:
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Splits `text`, valid UTF-8 or not, in order into ranges of plain text (id −1) and tokens. `trusted` lists the
-  /// ordered, disjoint ranges where all tokens are recognized. Elsewhere only tokens of white space alone are, which
-  /// control nothing (Phi-2's indents).
+  /// Splits `text`, valid UTF-8 or not, in order into ranges of plain text (id −1) and tokens. In `trusted`, ordered
+  /// disjoint ranges, all added tokens are recognized. Elsewhere only tokens of white space are (Phi-2's indents),
+  /// which control nothing.
   struct Part {
     TextRange range;
     types::TokenId id = -1;
@@ -46,7 +46,8 @@ class AddedTokens {
   const AddedToken* match(std::string_view text, std::size_t at, std::size_t trusted_end) const;
 
   std::vector<AddedToken> tokens_;                   ///< sorted by first byte, then longest first
-  std::array<std::size_t, 257> first_of_byte_ = {};  ///< index into tokens_ of the first token with that byte
+  std::array<std::size_t, 257> first_of_byte_ = {};  ///< index into tokens_ of the first token that begins with each
+                                                     ///< byte
 };
 
 }  // namespace qrl::data

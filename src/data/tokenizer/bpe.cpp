@@ -11,15 +11,15 @@ using types::TokenId;
 
 namespace {
 
-/// Pieces up to this many bytes find their best pair by a linear scan, which beats a heap while all fits in one or two
-/// cache lines.
+/// Up to this length, the best pair is found by a linear scan, which is faster than a heap within one or two cache
+/// lines.
 constexpr std::size_t kShort_bytes = 48;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
-/// Fibonacci hashing: the high half of the product is well mixed.
+/// Fibonacci hashing, which mixes the high half of the product well.
 std::size_t hash_of(std::uint64_t pair) {
   return static_cast<std::size_t>(((pair ^ (pair >> 29)) * 0x9e3779b97f4a7c15ULL) >> 32);
 }
@@ -102,7 +102,6 @@ void Bpe::encode(std::string_view piece, std::vector<TokenId>& ids) const {
   else merge_long(piece, ids);
 }
 
-/// Returns the number of tokens, at most one per byte.
 std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tokens) const {
   std::size_t size = 0;
   bool after_unknown = false;
@@ -164,7 +163,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
     const Candidate best = queue.top();
     queue.pop();
     Symbol& left = symbols[best.at];
-    // Skips a pair that has changed: one of the two was merged (token −1) or has grown.
+    // Skips an outdated pair: a token was merged away (−1) or has grown.
     if (left.token < 0 || left.after == kNone || rank_of(left.token, symbols[left.after].token) != best.rank) continue;
     Symbol& right = symbols[left.after];
     left.token = merged_[best.rank];

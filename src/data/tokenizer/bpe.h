@@ -13,7 +13,7 @@
 
 namespace qrl::data {
 
-/// Two neighbors that become one token. Lists of merges are ordered by rank, lowest first.
+/// Two adjacent tokens that become one. Lists of merges are ordered by rank, lowest first.
 struct Merge {
   types::TokenId left = 0;
   types::TokenId right = 0;
@@ -24,23 +24,23 @@ struct Merge {
 /// merged first, the leftmost on ties, until no pair is left.
 class Bpe {
  public:
-  /// Replacement of a byte without a token.
+  /// What replaces a byte that has no token.
   struct Unknown {
     types::TokenId id = -1;     ///< -1: dropped, which makes its neighbors adjacent
-    bool fuse_repeats = false;  ///< consecutive ones give `id` once
+    bool fuse_repeats = false;  ///< consecutive such bytes give `id` once
   };
 
-  /// `vocab`: bytes by id, empty for tokens that no text becomes; each single byte at most once. A pair that occurs
-  /// twice has the later rank, as in the tokenizers library. `ignore_merges`: a piece that is a token becomes it,
-  /// whatever the merges give (Llama 3).
+  /// `vocab`: each id's bytes, empty for tokens that text cannot become; each single byte at most once. A pair that
+  /// occurs twice has the later rank, as in the tokenizers library. `ignore_merges`: a piece that equals a token
+  /// becomes that token without merges (Llama 3).
   Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown);
 
   /// Appends the ids of one piece of any bytes, in O(n log n) time.
   void encode(std::string_view piece, std::vector<types::TokenId>& ids) const;
-  /// Whether a token has this byte alone.
+  /// Returns whether a token consists of this byte alone.
   bool has_byte(unsigned char byte) const { return has_byte_[byte]; }
   bool has_all_bytes() const { return has_byte_.all(); }
-  /// Id of a byte without a token; -1: dropped.
+  /// Returns the id for a byte without a token; −1: dropped.
   types::TokenId unknown() const { return unknown_.id; }
 
  private:

@@ -40,7 +40,7 @@ class TokenizerReader {
     only_keys(root_, "",
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                "decoder", "model"});
-    // `truncation` and `padding` are left over from calls before saving; transformers ignores them on loading.
+    // Ignores `truncation` and `padding`, which are left over from calls before saving, like transformers.
     QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
     const json& model = read_model();
     read_normalizer(field(root_, "normalizer"));
@@ -92,7 +92,7 @@ class TokenizerReader {
     QRL_REQUIRE(part.is_object(), where_, "an object `" + name + "`", part.type_name());
     return text_of(part, "type");
   }
-  /// The members of a Sequence, or the part itself; null gives an empty list.
+  /// Returns the members of a Sequence, or the part itself; null gives an empty list.
   std::vector<json> sequence(const json& part, const std::string& name, const char* members) const {
     if (part.is_null()) return {};
     if (type_of(part, name) != "Sequence") return {part};
@@ -173,7 +173,7 @@ class TokenizerReader {
     const std::string text = text_of(pattern, is_regex ? "Regex" : "String");
     const std::string behavior = text_of(step, "behavior");
     const bool invert = flag_of(step, "invert");
-    // Matches are pieces in both: "Isolated" keeps the text between them, inverted "Removed" drops it.
+    // Matches are pieces in both cases: "Isolated" also keeps the text between, inverted "Removed" drops it.
     const bool isolated = behavior == "Isolated" && !invert;
     if (!isolated && !(behavior == "Removed" && invert))
       refuse(where_, "Split with behavior " + base::quoted(behavior) + (invert ? " inverted" : ""));
@@ -253,9 +253,9 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// An added token has the id of its vocabulary entry, or the next id after the vocabulary. The tokenizers library
-  /// ignores the file's id. So do we for vocabulary entries; otherwise a different id would select another row of the
-  /// model's embedding and is an error.
+  /// Returns an added token's id: that of its vocabulary entry, else the next id after the vocabulary. Like the
+  /// tokenizers library, ignores the file's id for vocabulary entries. For others, a different id would select another
+  /// embedding row, so it is an error.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;
@@ -283,14 +283,15 @@ class TokenizerReader {
     std::bitset<256> has_byte;
     for (std::size_t id = 0; id < vocab_.size(); ++id) {
       auto spelled = bytes_of_spelling(vocab_[id]);
-      // User text must never become an added token. A single byte's own token that is not special controls nothing.
+      // User text must never become an added token, except a token of a single byte that is not special, which controls
+      // nothing.
       const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
       QRL_REQUIRE(!spelled || spelled->size() != 1 || !result_.is_special[id], where_,
                   "special added tokens that are no single byte of the vocabulary", base::quoted(vocab_[id]));
       if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
-      // Entries outside of the byte alphabet are reached by no text; they decode to their spelling.
+      // No text becomes an entry outside of the byte alphabet; it decodes to its spelling.
       is_unreachable_[id] = !spelled || spelled->empty();
       result_.id_to_bytes[id] = is_unreachable_[id] ? std::string(vocab_[id]) : std::move(*spelled);
     }
@@ -323,7 +324,7 @@ class TokenizerReader {
         (num_missing_bytes_ == 0 ? std::string()
                                  : ", no token for " + std::to_string(num_missing_bytes_) + " of 256 bytes");
   }
-  /// `unk_token`, or nothing without one.
+  /// Returns `unk_token`, or nothing without one.
   Bpe::Unknown unknown_of(const json& model) const {
     if (num_missing_bytes_ == 0 || field(model, "unk_token").is_null()) return {};
     const std::string token = text_of(model, "unk_token");
@@ -331,7 +332,7 @@ class TokenizerReader {
     QRL_REQUIRE(found != ids_.end(), where_, "model.unk_token to be a token of model.vocab", base::quoted(token));
     return {found->second, flag_of(model, "fuse_unk")};
   }
-  /// A merge is two strings, or before tokenizers 0.20 one with a space between.
+  /// Reads a merge: two strings, or (before tokenizers 0.20) one with a space between.
   std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
     if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string())
       return {entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>()};
@@ -354,7 +355,7 @@ class TokenizerReader {
   std::vector<std::string_view> vocab_;  ///< by id, as spelled in the file, which holds the text
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;        ///< by id; after set_bytes, only tokens that no text may become
+  std::vector<bool> is_added_;        ///< by id; after set_bytes: tokens that text must not become
   std::vector<bool> is_unreachable_;  ///< by id: not spelled in the byte-level alphabet
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;

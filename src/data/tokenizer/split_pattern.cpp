@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kMaxPattern_bytes = 10'000;
 /// White_Space as in Oniguruma's \s; PCRE2's own \s adds U+180E.
 constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
-/// Categories for which the two engines' tables agree except for newer characters. C and Cn are excluded, because newer
-/// characters belong to them in old tables.
+/// Categories for which both engines' tables agree, except for newer characters. C and Cn are excluded, because old
+/// tables count newer characters in them.
 constexpr std::array<std::string_view, 35> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
@@ -35,7 +35,7 @@ std::string code_point(std::uint32_t code) {
   return "\\x{" + digits + "}";
 }
 
-/// A category's PCRE2 table plus characters that it may not know.
+/// Returns a class: PCRE2's category plus characters that PCRE2 may not know.
 std::string category_class(std::string_view category) {
   std::string inside = "\\p{" + std::string(category) + "}";
   for (const NewerCharacters& newer : newer_characters()) {
@@ -73,7 +73,6 @@ class Translator {
   }
   bool next_is(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
 
-  /// Moves at_ past a \p{…} and returns its category.
   std::string_view category() {
     const std::size_t close = pattern_.find('}', at_);
     const bool braced = pattern_.substr(at_ + 2).starts_with('{') && close != std::string_view::npos;

@@ -1,4 +1,4 @@
-// Owns a pre-tokenizer's pattern: where it splits a text.
+// Owns a pre-tokenizer's pattern, which splits a text into pieces.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace qrl::data {
 
-/// A regular expression of tokenizer.json. The tokenizers library runs it in Oniguruma, we in PCRE2 (UTF, UCP, JIT).
-/// Only syntax that means the same in both is accepted:
+/// A regular expression of tokenizer.json. The tokenizers library runs it in Oniguruma, this program in PCRE2 (UTF,
+/// UCP, JIT). Only syntax that means the same in both is accepted:
 /// - literals and escaped punctuation, \r \n \t, \s \S \d \D, \p{…} and \P{…} of general categories;
 /// - classes without nested classes, \S, \D or \P;
 /// - groups (plain, (?:, (?i:), look-ahead and look-behind, alternatives, greedy, lazy and possessive repeats.

@@ -13,7 +13,6 @@ using types::TokenId;
 
 namespace {
 
-/// Bytes of the longest valid UTF-8 prefix.
 std::size_t valid_bytes(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -25,7 +24,6 @@ std::size_t valid_bytes(std::string_view text) {
   return at;
 }
 
-/// State of one call of encode.
 class Encoding {
  public:
   explicit Encoding(const TokenizerParts& parts) : parts_(parts) {}
@@ -92,8 +90,8 @@ class Encoding {
     }
   }
 
-  /// Applies split steps from `step` on, then merges. Matches follow Oniguruma's order: an empty match counts unless it
-  /// is at the end of the previous match.
+  /// Applies split steps from `step` on, then merges. Matches follow Oniguruma: an empty match counts unless it is at
+  /// the end of the previous match.
   void cut(std::string_view text, std::size_t step) {
     if (step == parts_.steps.size()) return parts_.bpe->encode(text, ids_);
     const SplitStep& split = parts_.steps[step];
@@ -117,7 +115,6 @@ class Encoding {
   std::vector<TokenId> ids_;
 };
 
-/// Bytes of a UTF-8 character that begins with `lead`; 0 if none does.
 std::size_t character_bytes(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }
@@ -199,7 +196,7 @@ std::string StreamDecoder::push(TokenId token) {
   for (const char byte : tokenizer_.bytes_of(token, spell_special_)) {
     pending_ += byte;
     if (!begins_character(pending_)) {
-      // As usual for UTF-8: one U+FFFD for the incomplete character, then this byte starts anew.
+      // As usual for UTF-8, writes one U+FFFD for the incomplete character; this byte then begins a new one.
       const bool had_beginning = pending_.size() > 1;
       pending_.assign(1, byte);
       whole += kReplacement;

@@ -22,7 +22,8 @@ const icu::Normalizer2& nfc() {
   return *instance;
 }
 
-/// Same, for characters of Unicode 9, whose tables the tokenizers library uses. Newer ones stay unchanged and in place.
+/// Returns NFC for characters of Unicode 9, whose tables the tokenizers library uses. Newer characters stay unchanged
+/// and in place.
 const icu::Normalizer2& nfc_of_unicode_9() {
   static const icu::UnicodeSet known = [] {
     UErrorCode error = U_ZERO_ERROR;
@@ -37,7 +38,6 @@ const icu::Normalizer2& nfc_of_unicode_9() {
 
 icu::StringPiece piece_of(std::string_view text) { return {text.data(), static_cast<int32_t>(text.size())}; }
 
-/// Maximum bytes of a range to normalize, because ICU counts in 32 bits.
 constexpr std::size_t kMaxText_bytes = std::size_t{1} << 30;
 
 /// Returns whether all characters are below U+0300, by their lead bytes. Such text is its own normal form.
@@ -51,7 +51,6 @@ bool is_word(UChar32 c) {
          u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL) != 0;
 }
 
-/// Moves `at` past the character.
 UChar32 next(std::string_view text, std::size_t& at) {
   const char* bytes = text.data() + at;
   int32_t moved = 0;
@@ -61,7 +60,6 @@ UChar32 next(std::string_view text, std::size_t& at) {
   return c;
 }
 
-/// Moves `at` to the first byte of the character before it.
 UChar32 previous(std::string_view text, std::size_t& at) {
   do --at;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U);
