@@ -1,4 +1,4 @@
-// Owns the interface between a tick's plan and what computes it.
+// Owns the interface between a planned tick and the backend that computes it.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +26,24 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// Sets the weights, of a checked model; `snapshot` must outlive this or the next load.
+  /// Sets the weights of a checked model. `snapshot` must outlive this object, or the next load.
   virtual void load(const model::Snapshot& snapshot) = 0;
   /// Throws an internal error for formats other than fp8, or a wrong number of scales.
   virtual void set_kv_scales(KvScales scales) = 0;
-  /// Calibrates the scales (kv_calibration.h) for the present weights. A device rounds keys and values to bf16 first,
-  /// and uses one tick's rows.
+  /// Calibrates the scales (kv_calibration.h) for the current weights. A device first rounds keys and values to bf16,
+  /// and uses the rows of one tick.
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< version −1: none
 
-  /// Prepares for ticks after an idle time: allocates KV memory and makes the snapshot's weights current. Drops a tick
+  /// Prepares for ticks after an idle time: allocates KV memory, makes the snapshot's weights current, and drops a tick
   /// left in flight by an error. Snapshot and scales must not change until the last tick. Returns the number of pages:
   /// kv_pages, on a GPU possibly fewer, but enough for one longest sequence.
   virtual std::int64_t begin() = 0;
   /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may have tokens that are
   /// pending_token. Callers use 0 while any request has top-k or top-p (ops::SampleParams::cuts).
   virtual int num_ticks_ahead() const { return 0; }
-  /// Starts a tick: copies pages, stores keys and values, and samples plan.sample_rows. Reads the plan before it
-  /// returns. `samples` has one element per sample row, valid until `finish`.
+  /// Starts a tick: copies pages, stores keys and values, and samples plan.sample_rows. The plan may change after it
+  /// returns. `samples` has one element per sample row, and must stay valid until `finish`.
   virtual void start(const Plan& plan, std::span<ops::SampledToken> samples) = 0;
   /// Waits for the oldest tick in flight and its samples. Throws an internal error if a row of logits cannot be
   /// sampled.

@@ -17,9 +17,9 @@ namespace qrl::decoder {
 
 class Backend;
 
-/// Samples with continuous batching over one model; one thread calls.
+/// Samples with continuous batching from one model. Only one thread may call.
 ///
-/// `submit` queues a request at any time, `tick` computes a tick for all, `take_finished` returns finished ones. A
+/// `submit` queues a request at any time, `tick` advances all requests, `take_finished` returns the finished ones. A
 /// request's bits do not depend on other requests or timing; on a GPU this needs row_only_sums.
 class Decoder final : public types::TextSource {
  public:
@@ -29,16 +29,16 @@ class Decoder final : public types::TextSource {
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
-  /// Sets the snapshot to read in place, which must live until the next load. The first tick after an idle time takes
-  /// its version, so publishing in between needs no load. Throws an internal error for another model, an unpublished
-  /// snapshot, or an unfinished request.
+  /// Sets the snapshot, which is read in place and must live until the next load. The first tick after an idle time
+  /// takes its version, so publishing while idle needs no load. Throws an internal error for another model, an
+  /// unpublished snapshot, or an unfinished request.
   void load(const model::Snapshot& snapshot);
 
-  /// Calibrates fp8 keys and values for the snapshot's present version, after every publish, with equal sequences on
-  /// every rank (kv_calibration.h). Does nothing for other formats.
+  /// Calibrates fp8 keys and values for the snapshot's current version. Call it after every publish, with equal
+  /// sequences on every rank (kv_calibration.h). No-op for other formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
 
-  /// Sets scales made for `scales.version`; throws an internal error for other formats.
+  /// Sets scales that were made for `scales.version`; throws an internal error for formats without scales.
   void set_kv_scales(KvScales scales);
   /// version −1: none
   const KvScales& kv_scales() const;
@@ -47,11 +47,11 @@ class Decoder final : public types::TextSource {
   /// fits max_model_len or the page pool. Calling before `load`, or stop strings without bytes_of, are internal errors.
   RequestId submit(Request request);
 
-  /// Computes a tick; a GPU may compute it while the next is planned. Returns false if all requests have finished.
+  /// Runs a tick; a GPU computes it while the next one is planned. Returns false if all requests have finished.
   ///
   /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Missing fp8
-  /// scales, scales of another version, and logits that cannot be sampled are internal errors as well. Any error, also
-  /// of before_tick, abandons all requests not taken by take_finished.
+  /// scales, scales of another version, and logits that cannot be sampled are internal errors as well. Any error,
+  /// including before_tick's, abandons all requests that take_finished has not returned.
   bool tick();
 
   /// Returns requests finished since the last call, in the order in which they finished.
@@ -65,7 +65,7 @@ class Decoder final : public types::TextSource {
   /// Frees the KV memory until the next tick. Throws an internal error for an unfinished request.
   void release_kv();
 
-  /// Returns a GPU's weights, which may be published into (model/snapshot.h, DeviceWriter); null on the CPU.
+  /// Returns a GPU's weights, for publishing into them (model/snapshot.h, DeviceWriter); null on the CPU.
   model::DeviceWeights* device_weights();
 
   bool reads(const model::Snapshot& snapshot) const;

@@ -18,15 +18,15 @@ struct DecoderOptions {
   std::int64_t max_num_batched_tokens = 2048;  ///< rows per tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;
   std::int64_t kv_pages = 0;  ///< pages in the pool; enough for one longest sequence
-  /// GPU only. 0: allocate kv_pages or throw. Else as many pages as fit into this share of its memory, other uses
-  /// included.
+  /// GPU only. 0: allocate kv_pages or throw. Otherwise: as many pages as fit into this share of the GPU's memory,
+  /// other uses included.
   double gpu_memory_utilization = 0;
-  bool enforce_eager = false;      ///< GPU only: no CUDA graphs; same samples
+  bool enforce_eager = false;      ///< GPU only: launches without CUDA graphs; same samples
   bool row_only_sums = false;      ///< GPU only, see cuda/engine/decode_engine.h; the CPU always sums this way
   std::int64_t max_model_len = 0;  ///< prompt and response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// Vocabulary tokens whose logits are computed at once (for 32 rows), a multiple of 256. Top-k and top-p use whole
-  /// rows. Changes no sample. The default fits in a core's cache.
+  /// Number of vocabulary tokens whose logits are computed at once (for 32 rows), a multiple of 256; the default fits
+  /// in a core's cache. Top-k and top-p use whole rows. Changes no sample.
   std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;         ///< among a group's samples
   std::function<void()> before_tick;  ///< may throw, which abandons all requests; the decoder stays usable
@@ -38,7 +38,7 @@ struct DecoderOptions {
 struct DecoderStats {
   std::int64_t ticks = 0;
   std::int64_t prefill_tokens = 0;      ///< prompt rows computed, and rows recomputed after a preemption
-  std::int64_t decode_tokens = 0;       ///< rows of newest sampled tokens, except after an end token
+  std::int64_t decode_tokens = 0;       ///< rows of newly sampled tokens, except after an end token
   std::int64_t decode_only_tokens = 0;  ///< decode_tokens of ticks without prefill, timed by decode_s
   std::int64_t samples_finished = 0;
   std::int64_t preemptions = 0;
@@ -48,7 +48,7 @@ struct DecoderStats {
   double decode_s = 0;   ///< ticks with decode rows only
   std::int64_t decode_ticks = 0;
   std::int64_t decode_graph_ticks = 0;  ///< launched as CUDA graphs
-  double decode_waited_s = 0;           ///< of decode_s, waiting for a device
+  double decode_waited_s = 0;           ///< part of decode_s spent waiting for a device
 };
 
 }  // namespace qrl::decoder

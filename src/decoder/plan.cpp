@@ -6,14 +6,15 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Rows at which one thread is as fast as two together. With fewer, reading weights dominates, which a team does once.
+/// Rows at which one thread is as fast as two together. With fewer rows, reading weights dominates, and a team reads
+/// them only once.
 constexpr std::int64_t kMinRowsPerThread = 16;
 
-/// The busiest thread's load over its fair share, beyond which a team with barriers is faster.
+/// The largest load of a thread relative to its fair share; beyond it, a team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// Cost of attention's multiply-add over a low-bit matmul's: bf16 operands or two int8 terms, and softmax (fp32 pages:
-/// more).
+/// Cost of attention's multiply-add relative to a low-bit matmul's: bf16 operands or two int8 terms, and softmax (fp32
+/// pages: more).
 constexpr double kAttentionSlowdown = 4;
 
 }  // namespace
@@ -54,7 +55,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
   for (Sequence* sequence : chosen) {
-    // Cuts if this sequence's middle exceeds the part's share.
+    // Ends the part if the middle of this sequence is past the part's share.
     const double sequence_cost = cost(*sequence);
     if (part_cost > 0 && static_cast<double>(parts.size() + 1) * fair_cost < cost_so_far + sequence_cost / 2) {
       end_of_part();

@@ -13,24 +13,24 @@
 
 namespace qrl::decoder {
 
-/// Holds whole sequences for one team, as ranges of the plan's arrays.
+/// Whole sequences for one team, as ranges of the plan's arrays.
 struct PlanPart {
   base::Range rows, samples, copies;
 };
 
-/// Bounds weights that mostly fit in a core's own cache.
+/// Size up to which weights mostly stay in a core's own cache.
 inline constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
 
-/// Holds one tick: the N concatenated rows of the chosen sequences. Reused, so that a steady tick allocates nothing.
+/// One tick: the N concatenated rows of the chosen sequences. Reused, so that a steady tick allocates nothing.
 class Plan {
  public:
   explicit Plan(const model::ModelConfig& config);
 
-  /// Fills the arrays for the chosen sequences, which must not change until the tick ends. Gives each thread one part
-  /// if all parts have enough rows: then no thread waits. Otherwise all threads share one part.
+  /// Fills the arrays for the chosen sequences, which must not change until the tick ends. Gives each thread its own
+  /// part if all parts have enough rows, so that no thread waits. Otherwise all threads share one part.
   ///
-  /// With weights that stay cached, one thread computes each part, even a single one. A tick's hundreds of barriers
-  /// would cost more than a team saves, most on a busy machine.
+  /// With weights that stay cached, each part runs on one thread, because a tick's hundreds of barriers cost more than
+  /// a team saves.
   void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
   bool each_alone = false;  ///< one thread computes each part
@@ -45,8 +45,8 @@ class Plan {
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
-  /// Runs body(team, part, index of the part) for one team member. With each_alone, it computes its own parts as a team
-  /// of one; else all share the only part.
+  /// Runs body(team, part, index of the part) for one team member. With each_alone, runs the member's own parts as a
+  /// team of one; otherwise all members run the only part.
   template <class Body>
   void share_out(base::Team& all, const Body& body) const {
     if (!each_alone) return body(all, parts.front(), std::size_t{0});
@@ -58,7 +58,7 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  double position_cost_;  // of attending to one more position, in matmul rows
+  double position_cost_;  // cost of attending to one more position, in matmul rows
 };
 
 }  // namespace qrl::decoder

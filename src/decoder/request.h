@@ -11,8 +11,8 @@ namespace qrl::decoder {
 /// Identifies a decoder's request: 0, 1, … by submission.
 using RequestId = std::int64_t;
 
-/// Samples one prompt, with all that determines the tokens. To continue a sample, append its first tokens to the prompt
-/// and give their number as `first_position`: the other tokens then are the same.
+/// Requests samples of one prompt. To continue a sample, append its first tokens to the prompt and give their number as
+/// `first_position`: the remaining tokens are then equal.
 struct Request {
   std::uint64_t prompt_id = 0;
   std::vector<types::TokenId> prompt_tokens;

@@ -1,4 +1,4 @@
-// Owns the choice of a tick's sequences and their pages. Uses no tensors.
+// Owns the choice of a tick's sequences and their pages. Does not use tensors.
 #pragma once
 
 #include <cstdint>
@@ -33,32 +33,33 @@ namespace qrl::decoder {
 /// ticks run in order.
 class Scheduler {
  public:
-  /// `options`, `pool` and `stats` must outlive this. Updates preemptions, shared_prompt_tokens and peak_kv_pages.
+  /// `options`, `pool` and `stats` must outlive this object. Updates preemptions, shared_prompt_tokens and
+  /// peak_kv_pages.
   Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues all samples of `request`, whose full-length sequences fit the pool as checked by the caller.
+  /// Queues all samples of `request`. The caller has checked that its longest sequences fit the pool.
   void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
   bool any_cuts() const { return num_cutting_ > 0; }
 
-  /// Chooses the next tick's sequences, and sets their num_rows, pages and copy, within max_num_batched_tokens rows.
-  /// Returns none if all wait for the tick in flight. Valid until the next call.
+  /// Chooses the next tick's sequences and sets their num_rows, pages and copy, within max_num_batched_tokens rows.
+  /// Empty if all wait for the tick in flight. Valid until the next call.
   std::span<Sequence* const> choose();
 
-  /// Marks the chosen tick as started: its rows count as cached, sampling sequences get a pending token. The caller
-  /// later appends it and decrements num_in_flight.
+  /// Marks the chosen tick as started: its rows count as cached, and sampling sequences get a pending token. The caller
+  /// later appends the token and decrements num_in_flight.
   void advance();
 
-  /// Frees finished sequences' pages; pass each once.
+  /// Frees the pages of finished sequences. Pass each sequence once.
   void retire(std::span<Sequence* const> finished);
 
-  /// Returns requests finished since the last call, by their end, without rows in flight.
+  /// Returns requests finished since the last call, in the order in which they ended, without rows in flight.
   std::vector<FinishedRequest> take_finished();
 
-  /// Drops all requests; the caller recreates the pool with their pages.
+  /// Drops all requests. The caller recreates the pool, which frees their pages.
   void abandon();
 
  private:

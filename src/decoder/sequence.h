@@ -1,4 +1,4 @@
-// Owns the state of a sample and its group (one request); the scheduler changes it, the plan reads it.
+// Owns the state of a sample and of its group (one request). The scheduler changes it, and the plan reads it.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace qrl::decoder {
 
-/// Returns a plan's negative placeholder for the output_idx-th token of the previous tick, still in flight.
+/// Returns a negative placeholder for the output_idx-th token of the previous tick, which is still in flight.
 constexpr types::TokenId pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// Tells whether a group's prompt KV can be shared.
+/// Whether a group's prompt KV can be shared.
 enum class PrefixState : std::uint8_t {
   absent,   ///< not computed; the next sample to start computes it
   filling,  ///< the leader is computing it; others wait
@@ -25,7 +25,7 @@ enum class PrefixState : std::uint8_t {
 
 struct Group;
 
-/// Holds a sample: its tokens are the prompt and the sampled ones, the first num_cached with KV.
+/// A sample. Its tokens are the prompt and the sampled tokens; the first num_cached have KV.
 struct Sequence {
   Group* group = nullptr;
   std::int32_t sample_idx = 0;
@@ -37,16 +37,16 @@ struct Sequence {
   PageCopy copy;                ///< made before this tick's forward pass; num_slots 0: none
   bool leads = false;           ///< computes the group's prefix
   bool finished = false;
-  // Counts unknown tokens of a tick in flight.
+  // Number of unknown tokens, in a tick in flight.
   std::int32_t num_in_flight = 0;
-  std::int32_t in_flight_output = 0;  ///< the newest one's index in its tick's samples
+  std::int32_t in_flight_output = 0;  ///< index of the newest unknown token in its tick's samples
 
   std::int64_t num_prompt_tokens() const;
   std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion.tokens.size()) + num_in_flight; }
   std::int64_t num_tokens() const { return num_prompt_tokens() + num_sampled(); }
-  /// Returns whether no token is left to sample; the last may be in flight.
+  /// Returns whether no token is left to sample; the last token may be in flight.
   bool all_sampled() const;
-  /// Counts tokens without KV: 1 while decoding, more after a start or preemption.
+  /// Returns the number of tokens without KV: 1 while decoding, more after a start or preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
   /// Returns whether this tick computes the newest token, for the next one's logits.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
@@ -54,17 +54,18 @@ struct Sequence {
   types::TokenId token(std::int64_t position) const;
 };
 
-/// Holds one request's samples, which point to it: its address is stable.
+/// One request's samples, which point to it, so its address must not change.
 struct Group {
   RequestId id = 0;
   Request request;
   ops::SampleParams sample_params;
   base::RandomField field{0, base::RandomPurpose::sampling};  ///< seeded by request.key.seed
   std::vector<Sequence> sequences;
-  /// Prompt tokens with shared KV: all but the last, which each sample computes for its logits. 0: no sharing.
+  /// Number of prompt tokens with shared KV: all but the last, which each sample computes for its logits. 0: no
+  /// sharing.
   std::int64_t num_prefix_tokens = 0;
   PrefixState prefix = PrefixState::absent;
-  std::vector<PageId> prefix_pages;  ///< while `ready`; the last one up to the prefix's end
+  std::vector<PageId> prefix_pages;  ///< while `ready`; the last page is filled up to the prefix's end
   std::int64_t num_running = 0;
   std::int64_t num_unfinished = 0;
 };
@@ -80,8 +81,8 @@ inline types::TokenId Sequence::token(std::int64_t position) const {
   return idx < completion.tokens.size() ? completion.tokens[idx] : pending_token(in_flight_output);
 }
 
-/// Returns the uniform number in [0, 1) for the next token, by seed, step, prompt, sample and position alone, on every
-/// backend.
+/// Returns the uniform number in [0, 1) for the next token. It depends on seed, step, prompt, sample and position
+/// alone, on every backend.
 double sampling_uniform(const Sequence& sequence);
 
 }  // namespace qrl::decoder

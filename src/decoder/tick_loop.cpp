@@ -99,7 +99,7 @@ void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
   scheduler_.retire(finished_);
 }
 
-/// Appends samples to their sequences; returns the number dropped for ended ones.
+/// Appends samples to their sequences. Returns how many were dropped because their sequence had ended.
 std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
   std::int64_t num_dropped = 0;
   finished_.clear();

@@ -17,21 +17,21 @@
 
 namespace qrl::decoder {
 
-/// Returns whether `bytes`, the next token's text, complete a stop string. Updates `tail`, the previous text's end,
-/// empty at first. Stop strings are not empty.
+/// Returns whether `bytes`, the next token's text, complete a stop string. Updates `tail`, the end of the previous
+/// text, empty at first. Stop strings must not be empty.
 bool completes_stop_string(std::span<const std::string> stop_strings, std::string_view bytes, std::string& tail);
 
-/// Runs a scheduler's ticks, planning one while a device computes the previous one.
+/// Runs a scheduler's ticks; plans each tick while a device computes the previous one.
 class TickLoop {
  public:
-  /// `config` and `options` must outlive this.
+  /// `config` and `options` must outlive this object.
   TickLoop(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   TickLoop(const TickLoop&) = delete;
   TickLoop& operator=(const TickLoop&) = delete;
 
   /// `request` must be checked.
   RequestId submit(Request request);
-  /// Does Decoder::tick with `snapshot`'s weights, loaded in the backend.
+  /// Implements Decoder::tick with `snapshot`'s weights, which are loaded in the backend.
   bool tick(const model::Snapshot& snapshot);
   std::vector<FinishedRequest> take_finished() { return scheduler_.take_finished(); }
 
@@ -47,7 +47,7 @@ class TickLoop {
     explicit StartedTick(const model::ModelConfig& config) : plan(config) {}
     Plan plan;
     std::vector<ops::SampledToken> samples;  // one per sample row of the plan
-    std::int64_t num_graphs = 0;             // 1: launched as a CUDA graph
+    std::int64_t num_graphs = 0;             // 1 if launched as a CUDA graph
   };
 
   void begin(const model::Snapshot& snapshot);
@@ -69,8 +69,8 @@ class TickLoop {
   std::array<StartedTick, 2> ticks_;  // used alternately
   std::int64_t num_started_ = 0;      // total
   int num_under_way_ = 0;             // started and not finished
-  std::vector<Sequence*> finished_;   // by the latest tick
-  double counted_s_ = 0;              // end of the time that is attributed to ticks,
+  std::vector<Sequence*> finished_;   // sequences that the latest tick finished
+  double counted_s_ = 0;              // end of the time already attributed to ticks,
   double counted_waited_s_ = 0;       // and the device wait until then
 };
 

@@ -10,7 +10,7 @@
 
 namespace qrl::decoder {
 
-/// Returns the largest |input| per channel after each block's two norms over the sequences. The number of threads
+/// Runs the sequences and returns the largest |input| per channel after each block's two norms. The number of threads
 /// changes no bit. Throws like forced_logits, and an input error for no sequences.
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);

@@ -40,7 +40,7 @@ class CpuBackend final : public Backend {
   void release_kv() override { kv_.release(); }
 
  private:
-  /// Returns how many of a row's logits exist at once, unless a row has top-k or top-p.
+  /// Returns how many of a row's logits are computed at once, if no row has top-k or top-p.
   std::int64_t tile_tokens() const { return std::min(vocab_size_, logit_tile_tokens_); }
   void sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
               std::span<ops::SampledToken> samples) const;
@@ -48,7 +48,7 @@ class CpuBackend final : public Backend {
   std::int64_t vocab_size_, logit_tile_tokens_, max_rows_, max_positions_, num_pages_;
   KvCache kv_;
   std::optional<Transformer> transformer_;
-  std::vector<Transformer::Workspace> workspaces_;  // one per thread; a team of all uses the first
+  std::vector<Transformer::Workspace> workspaces_;  // one per thread; a team of all threads uses the first
 };
 
 bool cuts(const Sequence* sequence) { return sequence->group->sample_params.cuts(); }
@@ -76,7 +76,7 @@ void CpuBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
 
 void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
                         std::span<ops::SampledToken> samples) const {
-  std::exception_ptr error;  // rethrown when no member waits at a barrier
+  std::exception_ptr error;  // rethrown when no team member waits at a barrier
   const auto try_row = [&](const auto& body) {
     try {
       body();

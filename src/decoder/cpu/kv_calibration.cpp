@@ -14,9 +14,8 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Reorders the values.
 float percentile_of(std::vector<float>& values, double percentile) {
-  // Few values exceed a percentile near 100: most cost one comparison.
+  // Few values exceed a percentile near 100, so most values cost one comparison.
   const std::int64_t num_above = num_above_percentile(static_cast<std::int64_t>(values.size()), percentile);
   std::partial_sort(values.begin(), values.begin() + num_above + 1, values.end(), std::greater<>{});
   return values[static_cast<std::size_t>(num_above)];
@@ -26,7 +25,7 @@ std::int64_t beyond(const std::vector<float>& sizes, float scale) {
   return std::count_if(sizes.begin(), sizes.end(), [&](float size) { return size > scale * quant::kFp8Max; });
 }
 
-/// Computes query scales by layer and kv head, over all elements of the queries that read its keys.
+/// Returns a query scale per layer and kv head, over all queries that read the head's keys.
 std::vector<float> query_scales(const ObservedQueries& queries, const ops::HeadShape& heads, std::int64_t version,
                                 const KvCalibration& options) {
   const std::int64_t num_layers = queries.q_LNQ.shape()[0], num_rows = queries.q_LNQ.shape()[1];

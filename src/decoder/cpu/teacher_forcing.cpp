@@ -20,7 +20,6 @@ void check(const model::ModelConfig& config, std::span<const types::TokenId> tok
   }
 }
 
-/// Calls chunk(team, first position, its rows) after each chunk.
 template <class Chunk>
 void run_forced(const Transformer& transformer, std::span<const types::TokenId> tokens, const KvCache& kv,
                 const ForcedLayout& layout, std::span<const PageId> pages, Transformer::Workspace& scratch,

@@ -75,7 +75,7 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       sampled_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
       summaries(kLogitRows) {
   if (!snapshot.lora().enabled()) return;
-  constexpr std::size_t kMostModules = 3;  // per matrix: q, k and v
+  constexpr std::size_t kMostModules = 3;  // modules of the largest matrix: q, k and v
   products = model::AdapterProducts(adapter_format(snapshot), kBlockRows, kMostModules, snapshot.lora().rank);
 }
 
@@ -130,7 +130,7 @@ void Transformer::linear(base::Team& team, QuantizedActivations& x, const ops::P
   const ops::Activations& own = x.for_layer(weight);
   if (adapter.empty()) return ops::linear(team, own, weight, rows, accumulate, y);
   const ops::Activations* plain = x.beside(weight, adapter);
-  // A is small: members split its rows, not columns, so that rounding products needs no barrier.
+  // A is small, so members split its rows instead of its columns. Rounding A·x then needs no barrier.
   const Range share = team.slice(rows.size());
   model::multiply_by_a(adapter, plain != nullptr ? *plain : own, {rows.begin + share.begin, rows.begin + share.end},
                        scratch.products);

@@ -19,40 +19,40 @@
 
 namespace qrl::decoder {
 
-/// Holds the largest |input| per channel after norms, for Workspace::observed.
+/// The largest |input| per channel after norms, for Workspace::observed.
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
-  /// Accumulates rows of a matrix's input; one team member at a time calls it.
+  /// Accumulates rows of a matrix's input. Only one team member at a time may call it.
   static void note(const ops::Activations& input, base::Range rows, std::vector<float>& amax_D);
   /// by layer; empty for a matrix that reads no norm
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
-/// Holds queries of all rows of a plan, for Workspace::queries.
+/// The queries of all rows of a plan, for Workspace::queries.
 struct ObservedQueries {
   ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
-  /// Stores rows of a block of `qkv`; `first` is the plan's index of its first row. One team member at a time calls it.
+  /// Stores rows of a block of `qkv`. `first`: the plan's index of the block's first row. Only one team member at a
+  /// time may call it.
   void note(std::int64_t layer_idx, std::int64_t first, base::Range rows, const float* qkv);
   base::Buffer q_LNQ;          ///< fp32 [num_hidden_layers, N, H·E]
   std::int64_t row_width = 0;  ///< of qkv
 };
 
-/// Holds a sequence's residual stream after the embedding and each layer, for Workspace::outputs.
+/// A sequence's residual stream after the embedding and after each layer, for Workspace::outputs.
 struct LayerOutputs {
   LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens);
-  /// Stores rows of D values at their positions. `stage`: 0 for the embedding, else the layer's index + 1. One member
-  /// at a time calls it.
+  /// Stores rows of D values at their positions. `stage`: 0 for the embedding, else the layer's index + 1. Only one
+  /// team member at a time may call it.
   void note(std::int64_t stage, std::span<const std::int32_t> positions, const float* x_ND);
   base::Buffer x_LTD;  ///< fp32 [num_hidden_layers + 1, T, D]
 };
 
-/// Computes the decoder-only transformer of model/config.h as a flat list of ops. Functions are SPMD (ops/linear.h):
-/// all members call with equal arguments and their team's workspace. A row's bits depend on its sequence's tokens
-/// alone.
+/// Computes the decoder-only transformer of model/config.h. Functions are SPMD (ops/linear.h): all members call with
+/// equal arguments and their team's workspace. A row's bits depend on its sequence's tokens alone.
 class Transformer {
  public:
-  /// Holds quantized inputs of linear layers, or bf16 for exempt layers. An adapter reads the same rows if their values
-  /// are its own, else `plain`.
+  /// Quantized inputs of linear layers, or bf16 inputs of exempt layers. An adapter reads these rows if they are
+  /// unquantized, else `plain`.
   struct QuantizedActivations {
     QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);
@@ -62,7 +62,7 @@ class Transformer {
     ops::Activations plain;           ///< in the adapters' format; empty without them
   };
 
-  /// Holds one team's scratch. Rows pass a layer in blocks, whose intermediate values stay in the cache.
+  /// One team's scratch memory. Rows pass a layer in blocks, so that intermediate values stay in the cache.
   struct Workspace {
     Workspace(const model::Snapshot& snapshot);
     QuantizedActivations normed, attended, gated;
@@ -81,7 +81,8 @@ class Transformer {
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kLogitRows = 32;
 
-  /// Reads `snapshot` in place, which must outlive this. max_rows: per plan. Positions must be below max_positions.
+  /// Reads `snapshot` in place; it must outlive this object. max_rows: limit per plan. Positions must be below
+  /// max_positions.
   Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions);
 
   const model::Snapshot& snapshot() const { return snapshot_; }
@@ -92,14 +93,14 @@ class Transformer {
 
   /// Norms and quantizes up to kLogitRows rows for lm_head. Begins and ends with a barrier.
   void choose_rows(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
-  /// Computes logits of the chosen rows for tokens from a multiple of ops::kPanelColumns: fp32 [num_rows,
-  /// tokens.size()], in the workspace until its next use. Begins and ends with a barrier.
+  /// Computes logits of the chosen rows for `tokens`, which begin at a multiple of ops::kPanelColumns. Returns fp32
+  /// [num_rows, tokens.size()] in the workspace, valid until its next use. Begins and ends with a barrier.
   const float* logits(base::Team& team, std::int64_t num_rows, base::Range tokens, Workspace& scratch) const;
   /// Computes one chosen row's logits on the calling thread into `to`.
   void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;
 
  private:
-  /// Holds up to kBlockRows rows of a plan in one layer.
+  /// Up to kBlockRows rows of a plan in one layer.
   struct LayerRows {
     std::int64_t layer_idx;
     base::Range rows;  ///< in the workspace, from 0
@@ -111,10 +112,10 @@ class Transformer {
     ObservedQueries* queries;
     std::int64_t first_row;  ///< in the plan
   };
-  /// Adds the branch to the residual stream. Ends with a barrier.
+  /// Adds attention's output to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Computes y = x · Wᵀ plus the adapter's part; `accumulate` adds this to y. Sums base and adapter first, like the
-  /// learner.
+  /// Computes y = x · Wᵀ plus the adapter's output; with `accumulate`, adds it to y. Base and adapter are summed first,
+  /// like in the learner.
   static void linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
                      const model::MatrixAdapter& adapter, base::Range rows, Workspace& scratch, bool accumulate,
                      float* y);

@@ -103,9 +103,8 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     return {masters_.matrix(input.matrix), input.num_rows, input.quantized};
   }
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
-  /// Uploads the snapshot's weights unless the device has this version.
   void upload_unless_there();
-  void upload_weights(bool has_base);  ///< `has_base`: the device has the base's matrices
+  void upload_weights(bool has_base);  ///< `has_base`: whether the device has the base's matrices
   void upload_adapters();
   void sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples);
 
@@ -129,13 +128,12 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     std::vector<double> uniforms;
     std::vector<float> temperatures;
   };
-  Samples whole_rows_;  ///< with top-k or top-p, drawn by the CPU
-  /// Holds a tick's other samples and their destination.
+  Samples whole_rows_;  ///< rows with top-k or top-p, sampled on the CPU
   struct StartedSamples {
     Samples on_device;
     std::span<ops::SampledToken> samples;
   };
-  StartedSamples started_[2];  ///< of even and odd ticks
+  StartedSamples started_[2];  ///< for even and odd ticks
   std::int64_t num_started_ = 0, num_finished_ = 0;
   std::vector<cuda::SampledToken> sampled_;
   std::vector<float> logits_;
@@ -330,7 +328,7 @@ void DeviceBackend::finish() {
   }
 }
 
-/// Runs with no other tick in flight: the engine's hidden states are this tick's.
+/// Requires that no other tick is in flight, because the engine's hidden states must be this tick's.
 void DeviceBackend::sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (logits_.empty()) {
     base::log_info("top-k and top-p: tokens are sampled on the CPU, from logits that the device sends");

@@ -1,4 +1,4 @@
-// Owns the GPU backend: converts snapshots, plans and samples for cuda/engine/decode_engine.h.
+// Owns the GPU backend, which converts snapshots, plans and samples for cuda/engine/decode_engine.h.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model:
 /// Returns the GPU bytes that KV pages leave free.
 std::int64_t kept_back_bytes();
 
-/// Makes a backend on an engine made with engine_options of the same arguments. `begin` uploads weights once per
-/// version. The CPU samples requests with top-k or top-p from whole rows of logits.
+/// Makes a backend on an engine with engine_options of the same arguments. `begin` uploads weights once per version.
+/// Requests with top-k or top-p are sampled on the CPU, from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
 

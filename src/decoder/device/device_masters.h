@@ -1,4 +1,4 @@
-// Owns the map from the model's tensors to the engine's weights.
+// Owns the mapping from the model's tensors to the engine's weights.
 #pragma once
 
 #include <map>
@@ -16,11 +16,11 @@ class DeviceMasters {
  public:
   explicit DeviceMasters(const model::ModelConfig& config);
 
-  /// Returns WeightStore::rewrite's arguments for these tensors; `names[i]` becomes the i-th one's. A tied embedding
-  /// also gives lm_head's.
+  /// Returns WeightStore::rewrite's arguments for these tensors, and sets names[i] to the i-th tensor's name. A tied
+  /// embedding also gives lm_head's argument.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
-  /// Returns WeightStore::rewrite_adapters' argument for this A or B (model/adapter.h), without values, rank and scale;
-  /// null for other names.
+  /// Returns WeightStore::rewrite_adapters' argument for this A or B (model/adapter.h), without values, rank and scale.
+  /// Null for other names.
   const cuda::AdapterMaster* adapter(const std::string& weight) const;
   /// Returns WeightStore::dequantize's arguments.
   std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;

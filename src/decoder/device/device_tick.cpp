@@ -9,7 +9,7 @@ cuda::Tick DeviceTick::fill(const Plan& plan) {
   first_page_N_.clear();
   page_ids_.clear();
   copies_.clear();
-  // A sequence's contiguous rows share a page table, most of it needed by the largest position.
+  // Consecutive rows of a sequence share a page table, whose length follows from the largest position.
   const std::size_t num_rows = plan.tokens_N.size();
   for (std::size_t first = 0; first < num_rows;) {
     std::size_t end = first + 1;

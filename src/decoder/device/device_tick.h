@@ -9,7 +9,7 @@
 
 namespace qrl::decoder {
 
-/// Kept between ticks to reuse memory.
+/// Keep it between ticks, so that memory is reused.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}

@@ -15,7 +15,7 @@ struct TickLimits {
 };
 
 /// Splits the rows, in order, into the fullest ticks within the limits. Pages count from 0. A continuation reads its
-/// prefix's full pages and a copy of its partly filled last one, made in its first tick.
+/// prefix's full pages, and a copy of the prefix's partly filled last page, made in its first tick.
 class PackedTicks {
  public:
   /// `rows` must outlive this.

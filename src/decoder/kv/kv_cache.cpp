@@ -25,7 +25,7 @@ void KvCache::allocate() {
     for (base::Buffer* side : {&layer.keys, &layer.values})
       *side = base::Buffer(base::DType::u8, {num_pages_, page_bytes}, &arena);
   }
-  layers_ = std::move(layers);  // at once: an allocation may fail midway
+  layers_ = std::move(layers);  // assigned at the end, because an allocation may fail midway
 }
 
 std::int64_t KvCache::num_bytes() const {

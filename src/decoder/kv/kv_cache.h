@@ -29,7 +29,7 @@ class KvCache {
   std::int64_t num_bytes() const;  ///< 0 while not allocated
   /// Throws an internal error without fp8_e4m3 scales.
   ops::KvPages layer(std::int64_t layer_idx) const;
-  /// Holds a layer's fp32 [K] scales: e4m3 queries', and their products with the key scales. Null: queries stay bf16.
+  /// A layer's fp32 [K] scales of e4m3 queries, and their products with the key scales. Null: queries stay bf16.
   struct QueryScales {
     const float *of_queries = nullptr, *of_scores = nullptr;
   };
@@ -39,7 +39,7 @@ class KvCache {
   void set_scales(KvScales scales);
   const KvScales& scales() const { return scales_; }  ///< version −1: none
 
-  /// Copies in all layers, SPMD (ops/linear.h), to distinct targets.
+  /// Copies pages in all layers to distinct targets; SPMD (ops/linear.h).
   void copy(base::Team& team, std::span<const PageCopy> copies) const;
 
  private:

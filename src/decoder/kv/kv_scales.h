@@ -6,7 +6,7 @@
 
 namespace qrl::decoder {
 
-/// Holds one policy version's fp32 scales, which divide keys and values before rounding to e4m3.
+/// The fp32 scales of one policy version, by which keys and values are divided before rounding to e4m3.
 struct KvScales {
   std::int64_t version = -1;
   std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
@@ -20,7 +20,7 @@ struct KvCalibration {
   bool queries = false;      ///< also scales of queries; CPU only
 };
 
-/// Returns how many of `count` values exceed their percentile by nearest rank. percentile: (0, 100].
+/// Returns how many of `count` values exceed their nearest-rank percentile. percentile: (0, 100].
 std::int64_t num_above_percentile(std::int64_t count, double percentile);
 /// Returns the scale of a percentile of |values|: percentile · margin / 448, or 1 if that is 0.
 float kv_scale(float percentile, const KvCalibration& options);

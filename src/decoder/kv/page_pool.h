@@ -8,14 +8,14 @@ namespace qrl::decoder {
 
 using PageId = std::int32_t;
 
-/// Copies the first num_slots slots in every layer.
+/// A copy of the first num_slots slots of a page, in every layer.
 struct PageCopy {
   PageId from = 0;
   PageId to = 0;
   std::int64_t num_slots = 0;
 };
 
-/// Counts references to pages 0 … num_pages − 1; 0 is free.
+/// Counts references to pages 0 … num_pages − 1; a page without references is free.
 class PagePool {
  public:
   explicit PagePool(std::int64_t num_pages);
@@ -33,7 +33,7 @@ class PagePool {
   std::int32_t num_refs(PageId page) const { return num_refs_.at(static_cast<std::size_t>(page)); }
 
  private:
-  std::vector<PageId> free_;  // a stack: the last freed page is likeliest in a cache
+  std::vector<PageId> free_;  // a stack, because the page freed last is likeliest in a cache
   std::vector<std::int32_t> num_refs_;
 };
 
