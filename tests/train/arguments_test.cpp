@@ -126,12 +126,12 @@ TEST_CASE("data and profile overwrite nothing, and a profile is of int8 weights"
   const std::string out = (dir / "tasks.jsonl").string();
   REQUIRE(test::run_command(test::kProgram + "data countdown --size 3 --out " + out).exit_code == 0);
   const std::string before = test::read_file(out);
-  refuses("data countdown --size 4 --out " + out, "a file that is not there yet");
+  refuses("data countdown --size 4 --out " + out, "the name of a new file");
   CHECK(test::read_file(out) == before);
   const std::string profile = "profile " + test::kTiny + " --set sft.steps=0 --out " + (dir / "p.safetensors").string();
   refuses(profile + " --set quant.rollout.weights=fp8_e4m3", "int8 with qrl-train profile");
   REQUIRE(test::run_command(test::kProgram + profile).exit_code == 0);
-  refuses(profile, "a file that is not there yet");
+  refuses(profile, "the name of a new file");
 }
 
 TEST_CASE("check takes a model's folder, and says what it looked for") {
