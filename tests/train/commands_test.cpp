@@ -73,7 +73,7 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   command_refuses(out + " --logits " + (dir / "none/l").string(),
                   (dir / "none/l").string() + ": expected a file in a folder");
   command_refuses(out + " --logits " + (dir / "file").string(),
-                  (dir / "file").string() + ": expected a file that is not there");
+                  (dir / "file").string() + ": expected the name of a new file");
   CHECK(test::read_file(dir / "file") == "mine");
   CHECK_FALSE(fs::exists(dir / "hf"));
 }
