@@ -1,7 +1,6 @@
 #include "learner/objective/list.h"
 
 #include "learner/objective/corrections.h"
-#include "learner/objective/kl.h"
 
 namespace qrl::learner {
 
@@ -29,10 +28,6 @@ const PolicyLoss* find_policy_loss(const config::Choices& losses, std::string_vi
 
 const Correction* find_correction(const config::Choices& corrections, std::string_view word) {
   return static_cast<const Correction*>(corrections.find(word));
-}
-
-const KlEstimator* find_kl_estimator(const config::Choices& estimators, std::string_view word) {
-  return static_cast<const KlEstimator*>(estimators.find(word));
 }
 
 std::vector<config::Limit> limits_of_correction(std::string_view own_cap, bool one_bound) {
