@@ -71,10 +71,12 @@ std::vector<fs::path> list_checkpoints(const fs::path& dir) {
   for (const auto& entry : fs::directory_iterator(dir)) {
     if (!age_of(entry.path())) continue;
     const std::optional<std::string> other = other_name(entry.path());
-    if (!other) found.push_back(entry.path());
-    else
+    if (other) {
       base::log_once(entry.path().string(),
                      state::shown(entry.path()) + " is a copy of " + *other + ", by what is in it: it is left alone");
+    } else {
+      found.push_back(entry.path());
+    }
   }
   std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
   return found;
