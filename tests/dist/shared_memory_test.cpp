@@ -26,6 +26,13 @@ TEST_CASE("messages longer than the shared memory arrive whole and in order, in 
   SharedMessages first(memory, 0), second(memory, 1);
   const std::string one = pattern(3 * memory.ring_bytes() + 5, 'a'), two = pattern(7, 'b'), back = pattern(1000, 'c');
   std::string got_one(one.size(), '\0'), got_two(two.size(), '\0'), got_back(back.size(), '\0');
+  // The first message leaves the ring's ends at byte 7, so that a long message wraps within each part.
+  std::string got_early(two.size(), '\0');
+  first.begin_send(sent(two), 1);
+  second.begin_receive(place(got_early), 0);
+  CHECK(first.poll() == Moved::all);
+  CHECK(second.poll() == Moved::all);
+  CHECK(got_early == two);
   first.begin_send(sent(one), 1);
   first.begin_send({}, 1);
   first.begin_send(sent(two), 1);
