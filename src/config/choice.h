@@ -77,7 +77,7 @@ struct Limit {
   std::string_view reason;               ///< reason and advice
 };
 
-/// Maps another trainer's key name to ours (config/keys/neighbors.h).
+/// Maps another trainer's key name to ours (config/keys/other_trainers.h).
 struct Neighbor {
   std::string_view name;  ///< as the other trainer writes it, without dashes; may be a full dotted name or
                           ///< a section.* for all of its keys

@@ -83,10 +83,10 @@ void plan_gpu(RunOutline& outline, const PlanRequest& request, dist::Collectives
   }
   const AutoSettings recorded = recorded_settings(loaded.recipe, world);
   const bool is_resumed = recorded != AutoSettings{};
-  decide_auto(recorded, outline.model, request.num_ranks, gpu.bytes, loaded);
-  outline.gpu_plan = describe_gpu_plan(loaded.recipe, outline.model, request.num_ranks, gpu.bytes) +
-                     (gpu.is_here ? "" : " of an example: a run chooses by its own GPU") +
-                     (is_resumed && !outline.chosen_keys.empty() ? ", as the checkpoint has it" : "");
+  outline.gpu_plan = decide_auto(recorded, outline.model, request.num_ranks, gpu.bytes, loaded);
+  if (outline.gpu_plan.empty())
+    outline.gpu_plan = describe_gpu_plan(loaded.recipe, outline.model, request.num_ranks, gpu.bytes);
+  if (!gpu.is_here) outline.gpu_plan += "; this is an example, a run chooses by its own GPU";
   if (gpu.is_here) require_gpu_memory(loaded.recipe, outline.model, request.num_ranks, gpu.bytes, is_resumed);
 }
 

@@ -178,8 +178,7 @@ std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& mod
   const bool is_taken = taken != AutoSettings{};
   set_auto(is_taken ? taken : choose_settings(loaded.recipe, model, num_ranks, gpu_bytes),
            is_taken ? "auto, from the checkpoint" : "auto", loaded);
-  return "GPU plan    " + describe_gpu_plan(loaded.recipe, model, num_ranks, gpu_bytes) +
-         (is_taken ? ", as the checkpoint has it" : "");
+  return describe_gpu_plan(loaded.recipe, model, num_ranks, gpu_bytes) + (is_taken ? ", as the checkpoint has it" : "");
 }
 
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
