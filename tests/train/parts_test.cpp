@@ -164,10 +164,10 @@ TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are
   file.append(1, {{"x", 0.5}});
   const std::int64_t kept = file.sync();
   file.append(2, {{"x", std::nan("")}});
-  CHECK(train::read_metric(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}});
+  CHECK(train::read_score(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}});
   train::MetricsFile resumed(dir / "m.jsonl", kept);
   resumed.append(2, {{"x", 0.7}});
-  CHECK(train::read_metric(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}, {2, 0.7}});
+  CHECK(train::read_score(dir / "m.jsonl", "x") == std::vector<std::pair<std::int64_t, double>>{{1, 0.5}, {2, 0.7}});
   CHECK_THROWS_AS(train::MetricsFile(dir / "m.jsonl", 10'000), base::Error);
 }
 

@@ -101,15 +101,6 @@ void MetricsFile::append_changes(std::int64_t step, const std::vector<config::Ke
 
 std::int64_t MetricsFile::sync() { return file_.empty() ? 0 : Descriptor(file_, O_RDWR).sync(); }
 
-std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name) {
-  std::vector<std::pair<std::int64_t, double>> values;
-  for (const report::Row& row : report::read_rows(file).rows) {
-    const double value = report::value_of(row.metrics, name);
-    if (std::isfinite(value)) values.emplace_back(row.step, value);
-  }
-  return values;
-}
-
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name) {
   std::vector<std::pair<std::int64_t, double>> values;
   state::require_no_special_file(file);

@@ -37,11 +37,8 @@ class MetricsFile {
   report::EventsFile events_;
 };
 
-/// Returns a metric's rows as (step, value), in file order.
-std::vector<std::pair<std::int64_t, double>> read_metric(const std::filesystem::path& file, const std::string& name);
-
-/// Returns a score's rows since the last change of scoring (append_changes: eval.*, data.val_files), which are
-/// comparable.
+/// Returns a score's rows as (step, value), in file order, since the last change of scoring (append_changes: eval.*,
+/// data.val_files): rows before that change cannot be compared.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
