@@ -9,17 +9,17 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "cuda/attention/attention.h"
+#include "cuda/attention/kv.h"
 #include "cuda/engine/device_engine.h"
 #include "cuda/gemm/gemms.h"
+#include "cuda/gemm/streamed_gemm.h"
+#include "cuda/quantize/rows.h"
 #include "cuda/runtime/runtime.h"
+#include "cuda/sample/sample.h"
 #include "ops/linear.h"
 #include "support/catch.h"
 #if defined(QRL_CUDA_EMULATED)
-#include "cuda/attention/attention.h"
-#include "cuda/attention/kv.h"
-#include "cuda/gemm/streamed_gemm.h"
-#include "cuda/quantize/rows.h"
-#include "cuda/sample/sample.h"
 #include "emulation.h"
 #endif
 
