@@ -1,13 +1,13 @@
 // Computes attention over paged keys and values. A block takes one tile of the plan and one kv head at a time.
 //
-// Estimates for 64 rows at 2,048 positions, 8 kv heads of 128 in e4m3:
-// - A layer has 268 MB of keys and values, 80 µs at an H100's 3.35 TB/s.
-// - fp32 fma would take 64 µs on all lanes for 32 query heads (2.1 G multiply-adds), without dequantization.
-// - The tensor cores take 20 µs at a third of their rate.
+// Estimates for 64 rows at 2,048 positions, 8 kv heads of 128 in e4m3, per layer on an H100:
+// - 268 MB of keys and values take 80 µs at 3.35 TB/s.
+// - fp32 fma on all lanes would take 64 µs for 32 query heads, without dequantization. Tensor cores take 20 µs at a
+//   third of their rate.
+// - All instructions take 23 µs on all schedulers; bf16 operands would double that.
 //
-// Keys and values go from device memory to registers, not through shared memory. Each lane's 16-byte loads give,
-// dequantized, an mma fragment; this fixes the order of sums. All instructions take 23 µs on all schedulers; bf16
-// operands would double that. Shared memory holds only the queries.
+// Keys and values go from device memory to registers, not through shared memory, which holds only the queries. Each
+// lane's 16-byte loads give, dequantized, an mma fragment; this fixes the order of sums.
 //
 // int8 values are multiplied unconverted, by queries and weights of two terms each: as many mma instructions as bf16,
 // each of twice the depth.
@@ -20,7 +20,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// A block's work. Indices have 32 bits where possible: 64 bits take twice the instructions and registers.
+/// A block's work. Indices have 32 bits where possible, which halves instructions and registers.
 struct Block {
   AttentionTile tile;
   int kv_head, num_queries;
@@ -53,8 +53,8 @@ QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memo
   }
 }
 
-/// Writes the queries to shared memory as mma fragments, with the scales of their scores. Each warp converts every
-/// kWarps-th query. Fragments past the last query are left uninitialized and never used.
+/// Writes the queries to shared memory as mma fragments, with their scores' scales. Each warp converts every kWarps-th
+/// query. Fragments past the last query stay uninitialized, unused.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
@@ -66,7 +66,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
     const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
     float inverse = 1, unit = 1;
     if constexpr (Elements::kScalesQueries) {
-      std::uint32_t largest = 0;  // float bits as an integer, which orders NaN above all numbers
+      std::uint32_t largest = 0;  // float bits, which order NaN above all numbers
       for (int e = lane_idx(); e < width; e += 32)
         largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
       largest = warp_max(largest);

@@ -6,7 +6,7 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are rounded
-/// like the CPU's (ops/paged_attention.h), except for e4m3:
+/// like the CPU's (ops/paged_attention.h), except in e4m3:
 /// - bf16: queries, and weights before they are summed, are rounded to bf16. Products are exact, sums fp32 in the
 ///   tensor core's order and rounding.
 /// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below
@@ -15,9 +15,9 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 ///   values' scales, scaled by the largest of a warp's 64 positions to 16 bits, are 256·high + low of uint8 terms. Sums
 ///   are exact in int32.
 ///
-/// Scales, scores, softmax and its denominator are fp32, in chunks of kAttentionChunk. A chunk's weights are exp(score
-/// − its largest); the sums of its four warps are added in pairs. Segments of kSegmentChunks chunks are joined in
-/// order, then the segments, in fp32.
+/// Scales, scores, softmax and its denominator are fp32. A chunk of kAttentionChunk positions has weights exp(score −
+/// its largest); the sums of its four warps are added in pairs. The kSegmentChunks chunks of a segment are joined in
+/// order in fp32, then the segments.
 ///
 /// No bit depends on the plan, the page order or the tick's other rows, except that a NaN value in bf16 or e4m3 makes
 /// all rows of a tile NaN (0 · NaN).

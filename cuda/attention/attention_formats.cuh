@@ -1,5 +1,4 @@
-// Owns how each KV format is multiplied with queries and softmax weights on the tensor cores: a lane's elements,
-// dequantization, operands.
+// Owns how each KV format is multiplied with queries and softmax weights on tensor cores.
 #pragma once
 
 #include "cuda/runtime/portable.h"
@@ -14,7 +13,7 @@ struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Formats whose queries and weights are one 16-bit float term. Products are exact; sums are fp32, in the tensor core's
+/// Formats whose queries and weights are one 16-bit float term. Products are exact, sums fp32 in the tensor core's
 /// order and rounding.
 struct FloatElements {
   using Sum = float;
@@ -36,7 +35,7 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   QRL_DEVICE static void quantize_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
     terms[0] = bf16x2_of(values[0], values[1]);
   }
-  /// Rounds two weights to bf16 in place, and packs them as an operand word.
+  /// Rounds two weights to bf16 in place, and packs them.
   QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
     const std::uint32_t pair = bf16x2_of(first, second);
     first = float_of(pair << 16);
@@ -70,14 +69,14 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
 };
 
 /// Converts elements to fp16, exactly. Queries and weights are fp16, with 3 bits more than bf16. A query is first
-/// scaled by a power of two, so that its largest number is in [2^14, 2^15). Numbers that fp16 rounds to fewer than 11
-/// bits are then below 2^-28 of the largest.
+/// scaled by a power of two, so that its largest number is in [2^14, 2^15). Only numbers below 2^-28 of the largest
+/// then keep fewer than 11 bits.
 template <>
 struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Returns the query's scale; 0 if the largest is NaN or infinite, so that this number becomes NaN and all others 0.
+  /// Returns the query's scale; 0 if the largest is NaN or infinite: this number becomes NaN and all others 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }
@@ -121,17 +120,15 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 };
 
-/// Splits operands into two 8-bit terms, like the CPU kernels. A query, scaled by its largest magnitude to 15 bits, is
-/// 254·high + low of int8 terms. Weights times the values' scales, scaled by the largest of a warp's chunk to 16 bits,
-/// are 256·high + low of uint8 terms. All sums are exact in int32.
+/// Splits operands into two 8-bit terms, like the CPU kernels; attention.h describes them. All sums are exact in int32.
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;
   static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
-  /// Returns the factor that quantizes numbers up to `largest` to integers up to `limit`. Returns 0 if `largest` is
-  /// tiny, infinite or NaN.
+  /// Returns the factor that scales numbers up to `largest` to integers up to `limit`; 0 if `largest` is tiny, infinite
+  /// or NaN.
   QRL_DEVICE static float inverse(float limit, float largest) {
     return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? limit / largest : 0.0F;
   }
@@ -187,7 +184,7 @@ struct KvElements<quant::KvFormat::int8> {
       to[2 * step + 1] = pick_bytes(first, second, 0x7632);
     }
   }
-  /// Adds both terms to int32 sums, without overflow: 64 positions add at most 64 · 127 · 65,535.
+  /// Adds both terms to int32 sums. They cannot overflow: 64 positions add at most 64 · 127 · 65,535.
   QRL_DEVICE static void multiply_weights(std::int32_t (&context)[4], const std::uint32_t (&values)[4],
                                           const std::uint32_t (&weights)[2][2]) {
     std::int32_t high[4] = {};

@@ -13,7 +13,7 @@ QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::in
   if (task.context_bf16 == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
   else task.context_bf16[row * task.bf16_stride + at] = bf16_of(value);
 }
-/// Zeroes the padding after the last head, up to the stride of bf16 rows, as thread `thread` of `count`.
+/// Zeroes the padding after the last head of a bf16 row, as thread `thread` of `count`.
 QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
   if (task.context_bf16 == nullptr || head != task.num_heads - 1) return;
   const std::int64_t width = task.num_heads * task.pages.head_dim;
@@ -26,11 +26,11 @@ struct ChunkOf {
   int query;
   std::int64_t row, head;
   int chunk;
-  bool sees, is_last;  // sees: the query attends to part of the chunk; is_last: it is the row's last chunk
+  bool sees, is_last;  // sees: the query attends to part of the chunk; is_last: the row ends with it
 };
 
 /// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins the segment with the
-/// earlier ones, whose sum is in the row's context memory. One warp calls it, each lane with its own elements.
+/// earlier ones, whose sum is in the row's context memory. Runs in one warp; a lane has its own elements.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {
@@ -70,7 +70,6 @@ QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTile
 
 constexpr int kJoinWarps = 8, kJoinThreads = 32 * kJoinWarps;
 
-/// Returns the scale of a head's values: 1 except for e4m3.
 QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   if (task.pages.format != KvFormat::fp8_e4m3) return 1.0F;
   const auto heads_of_kv = static_cast<unsigned>(task.num_heads) / static_cast<unsigned>(task.pages.at.num_kv_heads);

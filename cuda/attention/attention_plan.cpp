@@ -7,16 +7,16 @@ namespace qrl::cuda {
 
 namespace {
 
-// Blocks that keep an H100 busy: 132 multiprocessors with some four blocks each.
+// Blocks that keep an H100 busy: some four for each of 132 multiprocessors.
 //
-// Rows of decoding sequences are split into up to nearly four waves, so that the last wave is a small part.
+// Rows of decoding sequences are split into up to nearly four waves, so that the last wave is a small part. For a
+// prompt's tiles one wave suffices.
 //
-// 256 rows with 8 kv heads are not split: that would take 121 us instead of 114 (measured). For a prompt's tiles one
-// wave suffices.
+// 256 rows with 8 kv heads are not split: that would take 121 us instead of 114 (measured).
 constexpr std::int64_t kWave = 4 * 132;
 constexpr std::int64_t kEnoughForRows = 256 * 8, kEnoughForPrompts = kWave;
 static_assert(kEnoughForRows > 3 * kWave);
-// Warps that keep an H100 busy joining, each with one head: 16 per multiprocessor.
+// Warps, each joining one head, that keep an H100 busy: 16 per multiprocessor.
 constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
 std::int64_t num_chunks(const AttentionRows& rows, std::int32_t row) {
@@ -40,8 +40,8 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials) {
   const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
-  // An unsplit row is in one tile. Each tile of a split row has its own partial. A split row is listed twice: for the
-  // chunks that it shares, and for its other chunks.
+  // Counts an unsplit row once. A split row is listed twice, for its shared chunks and for the others, and each of its
+  // tiles has its own partial.
   AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
   const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
   room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));
@@ -92,7 +92,7 @@ void AttentionPlanner::find_groups(const AttentionRows& rows) {
   }
 }
 
-/// Reserves partials for every chunk of these rows. Returns false and reserves none if they do not fit.
+/// Reserves partials for every chunk of these rows, or none if they do not fit. Returns whether they fit.
 bool AttentionPlanner::reserve_partials(const AttentionRows& rows, std::span<const std::int32_t> of) {
   std::int64_t wanted = 0;
   for (const std::int32_t row : of) wanted += num_chunks(rows, row);
@@ -117,13 +117,11 @@ void AttentionPlanner::add_tile(const AttentionRows& rows, std::span<const std::
   }
 }
 
-/// Adds tiles for rows of one sequence, in order.
 void AttentionPlanner::add_alone(const AttentionRows& rows, std::span<const std::int32_t> of, bool each_apart) {
   const std::int64_t chunks = num_chunks(rows, of.back());
   add_tile(rows, of, 0, chunks, each_apart && chunks > 1 && reserve_partials(rows, of));
 }
 
-/// Adds tiles for rows of several sequences that share their first chunks.
 void AttentionPlanner::add_group(const AttentionRows& rows, std::span<const std::int32_t> of, std::int64_t num_shared,
                                  bool each_apart) {
   if (of.size() == 1 || !reserve_partials(rows, of)) {
@@ -154,7 +152,7 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   for (const Group& group : groups_) {
     std::span<const std::int32_t> left =
         std::span(singles_).subspan(static_cast<std::size_t>(group.first), static_cast<std::size_t>(group.count));
-    // Splits the group into tiles of equal size instead of full tiles and a small rest.
+    // Makes tiles of equal size instead of full tiles and a small rest.
     const std::size_t num_parts = (left.size() + tile_rows - 1) / tile_rows;
     const std::size_t part = (left.size() + num_parts - 1) / num_parts;
     for (; !left.empty(); left = left.subspan(std::min(part, left.size())))

@@ -11,7 +11,7 @@
 namespace qrl::cuda {
 
 /// Positions per chunk, counted from position 0. A chunk's scores share one maximum. Chunks of a segment are joined in
-/// order, then segments in order, so bits do not depend on the number of warps.
+/// order, then segments, so bits do not depend on the number of warps.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
@@ -21,7 +21,7 @@ constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ?
 
 /// Positions that a block's warps process per round. A chunk takes rounds over its keys, then over its values.
 inline constexpr int kRoundPositions = 64;
-/// Returns the number of blocks that share a multiprocessor without spilling registers.
+/// Returns the blocks that share a multiprocessor without spilling registers.
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
@@ -40,32 +40,32 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns how many chunk results get memory: those of num_rows rows, up to 64 MiB. Further rows are not split.
+/// Returns the number of chunk results with memory: those of num_rows rows, up to 64 MiB. Further rows are not split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
 /// A block's work, repeated for each kv head (× heads_tiles): rows[first_row …) of the plan over chunks [first_chunk,
-/// end_chunk). These rows have the same pages in that range. page_ids[first_page] is the sequence's first page.
+/// end_chunk). Their pages in that range are the same. page_ids[first_page] is the sequence's first page.
 struct AttentionTile {
   std::int32_t first_row = 0, num_rows = 0, first_page = 0, first_chunk = 0, end_chunk = 0;
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// The tiles of a tick. An unsplit row is in one tile, which joins its chunks; its partials_N is −1. A split row's
-/// chunk results go to partials partials_N[row] + chunk, which a second kernel joins. Neither splitting nor a tile's
-/// other rows change bits.
+/// A tick's tiles. One tile joins all chunks of an unsplit row, whose partials_N is −1. A split row's chunk results go
+/// to partials partials_N[row] + chunk, which a second kernel joins. Neither splitting nor a tile's other rows change
+/// bits.
 struct AttentionPlan {
-  std::vector<AttentionTile> tiles;  ///< tiles of at most kSmallQueries first; within each kind, the longest first
+  std::vector<AttentionTile> tiles;  ///< tiles of at most kSmallQueries first, each kind longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// Whether split rows are few and long: each warp then joins one segment of a row's head, otherwise all segments.
+  /// Whether split rows are few and long: a warp then joins one segment of a row's head, otherwise all of them.
   bool joins_segments = false;
 };
 
 struct AttentionCounts {
-  std::int32_t num_small = 0, num_large = 0;  ///< small tiles, and the others
+  std::int32_t num_small = 0, num_large = 0;  ///< small tiles, and others
   std::int32_t num_split = 0;
 };
 inline AttentionCounts counts_of(const AttentionPlan& plan) {
@@ -88,14 +88,13 @@ struct AttentionRows {
   std::int64_t page_size = 0;
 };
 
-/// Plans the attention of ticks; reuses its memory from tick to tick.
+/// Plans the attention of ticks; reuses its memory.
 ///
 /// Consecutive rows of one sequence (a prompt's chunk) form tiles of tile_rows() rows. Single rows of sequences whose
-/// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles. All pages of a shared
-/// chunk must be the same.
+/// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles.
 class AttentionPlanner {
  public:
-  /// max_partials: number of chunk results that have memory. Further rows are neither split nor shared.
+  /// max_partials: chunk results with memory. Further rows are neither split nor shared.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
   /// Plans a tick. The result is valid until the next call. The caller checks that all positions have pages.

@@ -1,5 +1,4 @@
-// Owns the arguments of attention: a tick's plan, pages, queries and contexts. Pointers are device memory, nothing is
-// owned.
+// Owns the arguments of attention: a tick's plan, pages, queries and contexts. Pointers are unowned device memory.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A plan of attention_plan.h for the rows of `where`, and the number of blocks per launch. Blocks loop if there are
-/// more tiles. A kind with tiles needs at least one block; this is not checked.
+/// A plan of attention_plan.h for the rows of `where`, and the number of blocks per launch. Blocks loop over further
+/// tiles. A kind with tiles needs at least one block; this is not checked.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
@@ -18,7 +17,7 @@ struct AttentionWork {
   const std::int32_t* split_rows;
   std::int64_t small_blocks, large_blocks;
   std::int64_t split_blocks;  ///< at least num_split
-  bool joins_segments;        ///< of the plan
+  bool joins_segments;
 };
 
 struct AttentionTask {
@@ -29,8 +28,8 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Contexts [*, H·E]: fp32, or bf16 rows for a GEMM, padded with zeros up to the stride. With bf16, the fp32 memory is
-  // overwritten with undefined values.
+  // Contexts [*, H·E]: fp32, or bf16 rows for a GEMM, zero-padded up to the stride. bf16 leaves undefined values in the
+  // fp32 memory.
   float* context;
   std::uint16_t* context_bf16 = nullptr;
   std::int64_t bf16_stride = 0;

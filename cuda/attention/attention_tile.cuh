@@ -12,7 +12,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 using quant::KvFormat;
-/// Positions that a warp takes at once. Steps alternate between warps, so that short chunks use all warps.
+/// Positions that a warp takes at once. Warps alternate, so that short chunks use all.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
@@ -39,7 +39,7 @@ struct Share {
 struct Stats {
   float largest = -INFINITY, sum = 0;
 };
-/// Factors that rescale the contexts of both sides when they are joined.
+/// The factors by which join() scales the two contexts that it combines: earlier positions' and the added ones'.
 struct Factors {
   float before, added;
 };
@@ -50,7 +50,7 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
   return by;
 }
 
-/// A block's shared memory. kTiles: number of tiles of eight query vectors; scores are computed for sixteen at a time.
+/// A block's shared memory. kTiles: tiles of eight query vectors; scores are computed for sixteen at a time.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
@@ -59,14 +59,13 @@ struct Shared {
   std::int64_t bytes_at[kAttentionChunk];                            // of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
   float context[2][kQueries][kDim + 2];                              // of the chunk's contexts, per pair of warps
-  float joined[kQueries][kDim + 2];                                  // contexts of the segment's chunks so far
+  float joined[kQueries][kDim + 2];                                  // of the segment's chunks so far
   Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats alternates between chunks
-  Stats total_stats[2][kQueries];                                    // of the earlier segments, alternating between
-                                                                     // chunks
+  Stats total_stats[2][kQueries];                                    // of earlier segments; alternates likewise
   float weight_units[kWarps][kQueries];                              // int8 only
   float score_scales[kQueries];
-  std::int32_t row[kQueries], head[kQueries];  // the row and the head of each query
-  std::int32_t last_position[kQueries];        // the last position that the query attends to; −1: no query
+  std::int32_t row[kQueries], head[kQueries];
+  std::int32_t last_position[kQueries];  // the query attends up to it; −1: no query
 };
 
 /// A lane's part of a block's kTiles · 8 query vectors.
@@ -77,18 +76,18 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Vectors of keys or values that a lane has in flight, in registers.
+  // A lane's vectors of keys or values in flight, in registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
   const KvPages& pages;
   Memory& shared;
   int g, t, warp;
-  int num_tiles;  // tiles with at least one query
+  int num_tiles;
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
-  /// Prefetches to L2 what the warp reads in a round of the chunk, keys before values.
+  /// Prefetches the warp's reads of a round to L2, keys before values.
   QRL_DEVICE void prefetch_round(int round, int count) const {
     constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
@@ -179,7 +178,7 @@ struct TileOfQueries {
     }
   }
 
-  /// Computes the largest score of queries 8n + g in the warp.
+  /// Computes the warp's largest score of queries 8n + g.
   QRL_DEVICE void largest_of(const float (&score)[kSteps][kTiles][2][2], float (&largest)[kTiles]) const {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
@@ -235,7 +234,7 @@ struct TileOfQueries {
   /// Multiplies weights by the values' scales. Writes each query's unit to shared memory.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
-    std::uint32_t most[kTiles];  // float bits as integers, which order NaN above all numbers
+    std::uint32_t most[kTiles];  // float bits, which order NaN above all numbers
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       sum[n] = 0;
@@ -328,7 +327,7 @@ struct TileOfQueries {
     }
   }
 
-  /// Calls body(place, value) for the warp's fp32 contexts in one half of a vector. `place`: index in the array of the
+  /// Calls body(place, value) for the warp's fp32 contexts in one half of a vector. `place` indexes the array of the
   /// warp's pair.
   template <int kHalf, class Body>
   QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
@@ -352,8 +351,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Sums the warps' contexts of a chunk into shared memory in fp32: context[0] has warps 0 and 1, context[1] has 2 and
-  /// 3. Readers add both. Each warp of a pair writes one half and adds to the other.
+  /// Sums the warps' contexts of a chunk into shared memory in fp32: warps 0 and 1 into context[0], 2 and 3 into
+  /// context[1]. Readers add both. Each warp of a pair writes one half and adds to the other.
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

@@ -63,10 +63,10 @@ struct HeadStore {
   }
 };
 
-/// Heads per warp of rope_kernel, whose loads then overlap.
+/// Heads per warp of rope_kernel; their loads overlap.
 constexpr int kWarpHeads = 2;
 
-/// Processes one row and kWarpHeads heads per warp. kPairs: pairs per lane and head.
+/// Takes one row and kWarpHeads heads per warp. kPairs: pairs per lane and head.
 template <KvFormat kFormat, int kPairs>
 QRL_KERNEL_OF(kThreads, kPairs <= 2 ? 10 : 8)
 void rope_kernel(RopeTask task) {

@@ -1,5 +1,4 @@
-// Contracts of the kernels that store, copy and measure keys and values in pages. Pointers are device memory, nothing
-// is owned.
+// Contracts of the kernels that store, copy and measure keys and values in pages. Pointers are unowned device memory.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,6 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Keys and values of one layer.
 struct KvPages {
   quant::KvFormat format;
   KvLayout at;
@@ -17,8 +15,7 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8 only
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
-  /// Returns the index of a position's slot, by the page_ids of its sequence. Divides in 32 bits, because 64 take twice
-  /// as long.
+  /// Returns the index of a position's slot, by its sequence's page_ids. Divides in 32 bits; 64 take twice as long.
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
     const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
     return at.slot(page_ids[from / page_size], kv_head, from % page_size);

@@ -1,4 +1,3 @@
-// Measures percentiles of the keys and values of a layer's heads, for fp8 scales.
 #include "cuda/attention/kv.h"
 #include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
@@ -14,7 +13,7 @@ struct alignas(16) Vector {
   std::uint16_t bits[kVector];
 };
 
-/// Returns, to every thread, how many values of a head's slots exceed `magnitude`.
+/// Returns to every thread the number of a head's values above `magnitude`.
 QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector* quantized, std::uint32_t magnitude,
                                      std::uint32_t* exchange) {
   const std::int64_t per_head = task.at.page_size * task.at.padded_dim / kVector;
@@ -37,8 +36,8 @@ QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector*
   return total;
 }
 
-/// Finds a head's percentile by bisection, one block per kv head and side. The bits of |bf16| are ordered like the
-/// values, so 15 counts suffice.
+/// Finds a head's percentile by bisection, one block per kv head and side. Bits of |bf16| are ordered like the values,
+/// so 15 counts suffice.
 QRL_KERNEL void kv_percentile_kernel(KvPercentileTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<std::uint32_t*>(shared_memory());

@@ -1,5 +1,5 @@
-// Owns the operands of benchmarks: quantized normal random values. Uniform random bits contain infinities and NaN in
-// bf16, which take less power and would make the device look faster.
+// Owns the operands of benchmarks: quantized normal random values. Uniform random bits would make the device look
+// faster: their infinities and NaN in bf16 take less power.
 #pragma once
 
 #include <vector>
@@ -8,18 +8,17 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Number of distinct values, a prime, so that a matrix's rows begin at different values.
+/// Number of distinct values, a prime: a matrix's rows begin at different values.
 inline constexpr std::int64_t kNormalPeriod = 100'003;
 
-/// Returns the scale under which quantized values have deviation 1; 1 for elements without a scale. Values above 2.7
-/// (e4m3: 5) are then clamped.
+/// Returns the scale that gives quantized values deviation 1; 1 for elements without a scale. Values above 2.7 (e4m3:
+/// 5) are clamped.
 float unit_scale(quant::Element element);
 
 /// Fills memory with normal random values of mean 0 and deviation `sigma` under unit_scale(element), generated on the
 /// host from `seed`. Rounds to nearest even and clamps; int4 has two values per byte.
 void fill_normal(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes, void* to,
                  const Stream& stream);
-/// Allocates memory and fills it with fill_normal.
 Memory normal_memory(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes,
                      const Stream& stream);
 
@@ -29,7 +28,7 @@ void fill_floats(float value, std::int64_t count, float* to, const Stream& strea
 void fill_pages(const KvPages& pages, std::int64_t num_pages, const Stream& stream);
 quant::Element element_of(quant::KvFormat format);
 
-/// Returns page ids first … first + count − 1, shuffled.
+/// Returns shuffled page ids first … first + count − 1.
 std::vector<std::int32_t> shuffled_pages(std::int64_t first, std::int64_t count);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,4 +1,4 @@
-// Owns the entry to GPU benchmarks of GEMMs, attention and ticks, and of the memory and tensor-core limits.
+// Owns the entry to GPU benchmarks of GEMMs, attention and ticks, and of memory and tensor-core limits.
 // bench/no_cuda.cpp implements it without CUDA.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace qrl::cuda {
 
-/// Device memory from which operands are read in sequence, larger than all caches.
+/// Device memory whose operands are read in sequence; larger than all caches.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
-/// A matrix [out, in] of a decoder's layer, and the batch sizes to multiply by it.
+/// A layer's matrix [out, in], and the batch sizes to multiply by it.
 struct GemmSpeedTask {
   quant::Format format = quant::Format::bf16;  ///< all but f32
   std::int64_t out = 0, in = 0;
   std::vector<std::int64_t> num_rows;
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< memory filled with copies of the matrix
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< filled with copies of the matrix
 };
 struct GemmSpeeds {
-  double read_bytes_per_s = 0;  ///< rate of a kernel that reads memory once: the limit
+  double read_bytes_per_s = 0;  ///< a kernel's that reads memory once: the limit
   std::vector<double> gemm_s;   ///< one per entry of num_rows
 };
 
@@ -32,7 +32,7 @@ struct AttentionSpeedTask {
   quant::KvFormat format = quant::KvFormat::bf16;  ///< all but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
-  std::int64_t shared_positions = 0;          ///< leading positions that all sequences share, in whole pages
+  std::int64_t shared_positions = 0;          ///< leading ones that all sequences share, in whole pages
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least the sequences' pages
 };
 struct AttentionSpeed {
@@ -51,7 +51,7 @@ struct TickSpeedTask {
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
   double tick_s = 0;  ///< 0: the pages do not fit in memory
-  double host_s = 0;  ///< the part of tick_s in which the host does not wait for the device
+  double host_s = 0;  ///< the part of tick_s without waits for the device
 };
 struct TickSpeeds {
   double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
@@ -62,7 +62,7 @@ struct TickSpeeds {
 
 namespace QRL_CUDA_TARGET {
 
-/// Times the engine's GEMMs with bf16 results, on normal random values, as a CUDA graph: the best of five rounds by the
+/// Times the engine's GEMMs with bf16 results on normal random values, as a CUDA graph: the best of five rounds by the
 /// host's clock. Throws the errors of make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 

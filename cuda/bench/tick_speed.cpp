@@ -60,7 +60,6 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   return base::now_s() - start_s;
 }
 
-/// Sequences of one length, each with its own shuffled pages.
 class Sequences {
  public:
   Sequences(const TickSpeedTask& task, std::int64_t context, std::int64_t num_pages)
@@ -119,7 +118,7 @@ class Sequences {
       for (std::size_t i = 0; i < rows; ++i)
         QRL_INVARIANT(sampled[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
-    start();  // launched without a graph; the tokens do not matter
+    start();  // without a graph; the tokens do not matter
     for (std::size_t i = 0; i < rows; ++i) tokens[i] = pending_token(static_cast<std::int32_t>(i));
     tick();  // records the graph
     for (int round = 0; round < kTickRounds; ++round) {

@@ -1,4 +1,4 @@
-// Owns a tick's pass through the blocks: the activations' memory and the order of kernels.
+// Owns a tick's pass through the blocks: activations' memory and kernels' order.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct QuantizedMemory {
 
 inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
-/// Rows of the residual stream, fp32 [*, width], and the branch that is not added yet.
+/// Rows of the residual stream, fp32 [*, width], and the branch not yet added to them.
 struct ResidualRows {
   float* x = nullptr;
   GemmRows branch{};
@@ -47,7 +47,7 @@ class Blocks {
   // Begin a tick with embed or resume, then call store and attend for each block in order.
   void embed(const TickArrays& arrays, const std::int32_t* sampled,
              const Stream& stream);  ///< sampled: tokens of the previous tick
-  /// Begins with the residual stream after some block, fp32 [rows, width].
+  /// Begins a tick from the residual stream after some block, fp32 [rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
@@ -60,8 +60,8 @@ class Blocks {
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  /// Returns where a kernel that quantizes rows for this matrix also stores them in bf16, as input of the matrix's
-  /// adapter. Null without an adapter, or if the rows are bf16.
+  /// Returns the memory for a bf16 copy of rows quantized for this matrix, the input of its adapter. Null without an
+  /// adapter, or if the rows are bf16.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
   /// Computes y = x · Wᵀ. An adapter adds B · (A · x), with A · x rounded to bf16 in `products`.
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
@@ -75,8 +75,8 @@ class Blocks {
   QuantizedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // of attention
   std::int64_t max_rows_;
-  Memory wide_rows_;                                       // one matrix's rows in bf16, for its adapter
-  model::Block<std::monostate, Memory> adapter_products_;  // the padding, which GEMMs read, is zero
+  Memory wide_rows_;                                       // a matrix's rows in bf16, for its adapter
+  model::Block<std::monostate, Memory> adapter_products_;  // zero-padded, because GEMMs read the padding
   GemmRows branch_{};
 };
 

@@ -63,16 +63,16 @@ struct EngineOptions {
   std::int64_t max_positions = 0;  ///< per sequence
   std::int64_t num_pages = 0;
   /// 0: allocate num_pages or fail. Otherwise: allocate at most num_pages, so that all processes together use at most
-  /// this share of the device's memory.
+  /// this share of device memory.
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// Whether GEMM results stay fp32, as on the CPU, which is slower; otherwise bf16.
+  /// Whether GEMM results stay fp32, as on the CPU (slower), instead of bf16.
   bool f32_gemms = false;
   /// Whether a row's bits depend on no other row of the tick. No library then computes fp32 sums (gemm_plan.h,
   /// choose_gemm), which is slower for many rows.
   bool row_only_sums = false;
-  /// Whether ticks that sample for every row are CUDA graphs, from the second of a shape on. Bits do not change.
+  /// Whether ticks that sample for every row become CUDA graphs, from a shape's second tick on. Bits do not change.
   bool graphs = true;
 };
 
@@ -84,12 +84,12 @@ struct SlotCopy {
 /// Returns the token value that refers to the output_idx-th sample of the previous tick, which may still be running.
 constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// One tick's rows, concatenated. A row sees positions 0 … its own, in the pages page_ids[first_page_N[row]] …. A token
-/// is an id or pending_token().
+/// A tick's rows, concatenated. A row sees positions 0 … its own, in pages page_ids[first_page_N[row]] …. A token is an
+/// id or pending_token().
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
-  std::span<const SlotCopy> copies;  ///< made before the forward pass of any row; targets are distinct
+  std::span<const SlotCopy> copies;  ///< made before any row's forward pass; targets are distinct
 };
 
 /// The samples of a tick, by ops/sample.h's inverse CDF without top-k and top-p.
@@ -105,11 +105,11 @@ struct SampledToken {
 
 struct EngineStats {
   std::int64_t num_graphs = 0, graph_ticks = 0;  ///< graphs recorded, and launched
-  double waited_s = 0;                           ///< time that the caller waited for the device
+  double waited_s = 0;                           ///< time the caller waited for the device
 };
 
-/// Runs a decoder's ticks. Only one thread may call it. Checks inputs before any launch. A failed CUDA call is an
-/// internal error that names the call.
+/// Runs a decoder's ticks, called by one thread only. Checks inputs before any launch. A failed CUDA call is an
+/// internal error that names it.
 class DecodeEngine {
  public:
   DecodeEngine() = default;
@@ -126,17 +126,16 @@ class DecodeEngine {
   /// Sets the scales of fp8_e4m3 keys and values, fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
   /// Allocates the pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input error
-  /// if memory is too small: for num_pages, or, if fewer are allowed, for one sequence of max_positions.
+  /// if memory is too small for num_pages, or, if fewer are allowed, for one sequence of max_positions.
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
-  /// Starts a tick: runs all layers, stores keys and values, and samples. Arguments may be reused after it returns. At
-  /// most two ticks may be unfinished.
+  /// Starts a tick: runs all layers, stores keys and values, and samples. Arguments may be reused afterwards. At most
+  /// two ticks may be unfinished.
   virtual void start(const Tick& tick, const SampleRows& samples) = 0;
-  /// Blocks until the oldest unfinished tick has sampled; returns at once if there is none. `sampled` has one element
-  /// per sample.
+  /// Blocks until the oldest unfinished tick, if any, has sampled. `sampled` has one element per sample.
   virtual void finish(std::span<SampledToken> sampled) = 0;
-  /// Starts and finishes a tick while no other runs; `logits` can then be called for its rows.
+  /// Starts and finishes a tick while no other runs; `logits` then accepts its rows.
   void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {
     start(tick, samples);
     finish(sampled);

@@ -60,7 +60,7 @@ class DeviceEngine final : public DecodeEngine {
 
  private:
   struct Turn {
-    std::int64_t num_samples = 0;       // requested by the caller
+    std::int64_t num_samples = 0;
     std::int64_t num_rows_sampled = 0;  // includes padding rows
     Event done;
   };
@@ -103,7 +103,7 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
                 std::to_string(samples.uniforms.size()) + " and " + std::to_string(samples.temperatures.size()));
   state_.synchronize_callers_stream();
   Turn& turn = turns_[num_started_ % 2];
-  turn.done.wait();  // if the tick before the previous one has no samples, no call has waited for it
+  turn.done.wait();  // without samples, no call has waited for the tick before the previous one
   state_.in_flight = true;
   const TickArrays arrays = state_.tick.send(tick, samples, state_.stream);
   if (!tick.copies.empty()) {
@@ -147,8 +147,8 @@ void DeviceEngine::run_all(const TickArrays& arrays) {
   }
 }
 
-/// Launches a tick's kernels singly the first time that its shape occurs, because that loads kernels and plans
-/// cuBLASLt's GEMMs, which a capture forbids. Records a graph the second time and launches it from then on.
+/// Launches a tick's kernels singly at the first tick of a shape, because that loads kernels and plans cuBLASLt's
+/// GEMMs, which a capture forbids. Records a graph at the second, and launches it from then on.
 void DeviceEngine::launch_graph(const TickArrays& arrays) {
   const auto launch = [&] {
     run_all(arrays);

@@ -22,7 +22,7 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
                 "KV percentiles", std::to_string(wanted) + " places of each and no copies",
                 std::to_string(keys_LK.size()) + " and " + std::to_string(tick.copies.size()));
   const KvLayout at = engine_.kv.layout(KvFormat::bf16);
-  PageMemory memory;  // zero in slots where nothing is stored
+  PageMemory memory;  // zero in unused slots
   Memory found;
   with_memory({kUtilization, "a layer's keys and values to calibrate on", kLowerIt}, [&] {
     memory = PageMemory(KvFormat::bf16, at, num_pages, 1);
@@ -47,8 +47,7 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// Loops over layers, then over ticks. Only one layer's keys and values exist at a time, and only one tick's
-/// activations.
+/// Loops over layers, then over ticks: only one layer's keys and values exist at a time, and one tick's activations.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(
@@ -59,7 +58,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   for (const Tick& tick : ticks) engine_.check(tick, num_pages);
   enter_device(engine_.device);
   engine_.drain();
-  Stream(stream.handle).wait();  // waits, because its work may still use memory that this call writes
+  Stream(stream.handle).wait();  // its work may still use memory that this call writes
   with_memory({"rollout.bitwise", "a layer's keys and values of a micro-batch",
                "lower rollout.gpu_memory_utilization or actor.max_tokens_per_micro_batch"},
               [&] {

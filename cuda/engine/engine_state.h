@@ -1,4 +1,4 @@
-// Owns what an engine's parts (ticks, weights, sequences) share: device memory, the stream, and work in flight.
+// Owns what an engine's parts (ticks, weights, sequences) share: device memory, the stream, work in flight.
 #pragma once
 
 #include <deque>
@@ -22,15 +22,15 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
-  /// Checks that a tick's rows, positions, pages, copies and tokens fit this engine's limits. num_sampled_before:
-  /// number of the previous tick's samples, to which tokens may refer.
+  /// Checks that a tick's rows, positions, pages, copies and tokens fit this engine's limits. num_sampled_before: the
+  /// previous tick's samples, to which tokens may refer.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
   /// Throws an internal error that names `where` and the memory found, unless `at` points into the device's memory.
-  /// Call it before a kernel reads `at`, so that the device stays usable: one query without synchronization.
+  /// Call it before a kernel reads `at`, so that the device stays usable. Makes one query, without synchronization.
   void require_on_device(const void* at, const char* where) const;
   void wait();
-  /// Calls work(stream) with the caller's stream, ordered after the engine's own work. Waits for another caller's
-  /// stream first, because all share the GEMMs' workspaces.
+  /// Calls work(stream) with the caller's stream, ordered after the engine's work. Waits for another caller's stream
+  /// first, because all share the GEMMs' workspaces.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);
@@ -54,10 +54,10 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;            ///< empty graph: the shape was launched once and is not recorded yet
-  std::int64_t num_rows = 0;                    ///< of the last tick
-  bool in_flight = false;                       ///< the device may still be running
-  std::optional<CallersStream> callers_stream;  ///< the stream whose work may still be running
+  std::map<TickShape, Graph> graphs;  ///< empty: launched once, not recorded yet
+  std::int64_t num_rows = 0;          ///< of the last tick
+  bool in_flight = false;
+  std::optional<CallersStream> callers_stream;  ///< its work may still be running
   EngineStats stats;
 };
 
@@ -96,7 +96,7 @@ class DeviceSequenceScorer final : public SequenceScorer {
 
  private:
   EngineState& engine_;
-  std::deque<TickMemory> forward_ticks_;  // for `forward`, which sends all of its ticks to the device first
+  std::deque<TickMemory> forward_ticks_;  // for `forward`, which uploads all its ticks first
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

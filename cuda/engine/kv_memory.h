@@ -12,13 +12,13 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Keys and values of some layers, initialized to zero: attention weighs slots past a sequence's end by 0, which NaN
-/// would survive, and percentiles need empty slots to be smallest. One allocation per array for all layers, because the
-/// device rounds up each allocation.
+/// would survive, and percentiles need empty slots to be smallest. One allocation per array serves all layers, because
+/// the device rounds each up.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
   static std::size_t page_bytes(quant::KvFormat format, const KvLayout& at);
-  /// Returns an upper bound of the bytes by which the device rounds up all arrays.
+  /// Returns an upper bound of the bytes that the device adds to all arrays by rounding up.
   static std::size_t rounding_bytes(quant::KvFormat format);
   bool empty() const { return keys.empty(); }
   std::int64_t layer_slots = 0;

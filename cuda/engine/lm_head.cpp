@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Limit on rows and logits computed at once: 16 MiB, which stay in L2.
+/// Rows and logits computed at once: at most 16 MiB, which stay in L2.
 constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
 /// Columns of a tile with row_only_sums. Fixed, because a GEMM's number of outputs determines its splits, and so a
@@ -75,7 +75,8 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
-  // Independent of the number of rows, so that scores have the bits of sampling.
+  // Whether later kernels read the tile's logits or recompute them depends on the vocabulary alone: scores get the bits
+  // of sampling.
   const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),

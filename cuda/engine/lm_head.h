@@ -17,7 +17,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Limit on rows with whole logits, for top-k and top-p.
 inline constexpr std::int64_t kWholeRows = 32;
 
-/// Computes samples, scores and logits in the order of the given stream.
+/// Computes samples, scores and logits in stream order.
 class LmHead {
  public:
   /// Allocates memory for up to max_rows samples at once. `weights` and `gemms` must outlive the object.
@@ -26,7 +26,7 @@ class LmHead {
   /// Samples a token for each of the tick's arrays.shape.samples.
   void sample(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
   const std::int32_t* sampled_tokens() const { return sampled_.as<std::int32_t>(); }
-  /// Copies the tokens of the last `sample` call to pinned memory `turn`, 0 or 1.
+  /// Copies the last `sample` call's tokens to pinned memory `turn`, 0 or 1.
   void send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream);
   /// Reads num_rows tokens from pinned memory `turn`, after send_sampled's copy has ended.
   void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;

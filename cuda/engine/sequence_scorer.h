@@ -19,9 +19,9 @@ struct TokenScore {
   float logprob = 0, entropy = 0;
 };
 
-/// Runs passes with the kernels of a tick; with row_only_sums, bits equal those of sampling ticks. Weights must be
-/// uploaded first. Each call blocks until done. Calls with a caller's stream begin after that stream's work. Any thread
-/// may call, one at a time.
+/// Runs passes with a tick's kernels; with row_only_sums, bits equal those of sampling ticks. Weights must be uploaded
+/// first. Each call begins after the work of a caller's stream, if given, and blocks until done. Any thread may call,
+/// one at a time.
 class SequenceScorer {
  public:
   SequenceScorer() = default;
@@ -30,22 +30,22 @@ class SequenceScorer {
   virtual ~SequenceScorer() = default;
 
   /// Runs all positions of some sequences through all layers. Only one layer's keys and values exist at a time, in
-  /// separate pages [0, num_pages), which the next call reuses.
+  /// separate pages [0, num_pages) that the next call reuses.
   ///
-  /// `ticks`: the sequences' rows in order, each tick within the limits; a tick's copies run after its keys and values
-  /// are stored. after_layer[i] receives the residual stream after layer i, fp32 [rows of all ticks, width] on the
+  /// `ticks`: the sequences' rows in order, each tick within the limits. A tick's copies run after it has stored keys
+  /// and values. after_layer[i] receives the residual stream after layer i, fp32 [rows of all ticks, width] on the
   /// engine's device. Entries may be the same memory.
   virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
                        CallersStream stream) = 0;
-  /// Computes log-probs and entropies of tokens from x, fp32 [*, width], the residual stream after the last layer:
-  /// final norm, then lm_head. Log-probs have the bits of sampling. Entropies are summed over blocks in fp64.
+  /// Computes log-probs and entropies of tokens from x, fp32 [*, width], the residual stream after the last layer.
+  /// Log-probs have the bits of sampling. Entropies are summed over blocks in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
-  /// Runs a tick with all positions of its sequences and no copies, and measures keys and values for fp8 scales. Uses
+  /// Runs a tick with all positions of its sequences, without copies, and measures keys and values for fp8 scales. Uses
   /// separate bf16 pages and frees them.
   ///
   /// Returns for each layer and kv head, fp32 [layers, kv heads], the least number that at most num_above of |keys| (or
-  /// |values|), rounded to bf16, exceed. NaN if a value is not finite.
+  /// |values|), rounded to bf16, exceed; NaN if a value is not finite.
   virtual void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                               std::span<float> values_LK) = 0;
 };

@@ -12,13 +12,12 @@
 
 namespace qrl::cuda {
 
-/// Numbers of elements that a tick sends to the device. tiles (five integers each), tile_rows and split_rows are
-/// attention_plan.h's.
+/// The element counts of a tick's upload. tiles (five integers each), tile_rows and split_rows are attention_plan.h's.
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
-/// Byte offsets of a tick's arrays in one upload. Page ids and copies come last, so that other offsets do not depend on
-/// their counts.
+/// Byte offsets of a tick's arrays in one upload. Page ids and copies come last, so that their counts move no other
+/// offset.
 struct TickLayout {
   std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
                partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
@@ -50,12 +49,11 @@ inline TickLayout tick_layout(const TickCounts& counts) {
 
 namespace QRL_CUDA_TARGET {
 
-/// The launch arguments of a tick. Ticks of the same shape differ only in the contents of memory, so that one graph
-/// serves all.
+/// A tick's launch arguments. Ticks of one shape differ only in the contents of memory, so one graph serves all.
 struct TickShape {
   std::int64_t rows = 0, samples = 0;
   std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< of attention
-  bool joins_segments = false;                                        ///< same as in AttentionWork
+  bool joins_segments = false;
   friend auto operator<=>(const TickShape&, const TickShape&) = default;
 };
 
@@ -78,8 +76,7 @@ class TickMemory {
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a checked tick to the device, in stream order. The stream must have finished reading the tick before the
-  /// previous one.
+  /// Copies a checked tick to the device, in stream order. The stream must have read the tick before the previous one.
   ///
   /// A tick that samples for every row is padded to padded_rows, so that few shapes occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);
@@ -92,7 +89,7 @@ class TickMemory {
   AttentionShape attention_;
   std::int64_t max_positions_, page_size_, max_rows_, max_partials_;
   AttentionPlanner planner_;
-  Memory host_[2];  // alternate, because the device may still read the previous tick's
+  Memory host_[2];  // the device may still read the previous tick's
   std::size_t turn_ = 0;
   Memory device_;
 };

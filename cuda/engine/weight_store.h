@@ -17,31 +17,30 @@ namespace qrl::cuda {
 struct HostMatrix {
   quant::Format format = quant::Format::bf16;
   std::int64_t out = 0, in = 0;
-  const void* panels = nullptr;   ///< null: only allocates, and WeightStore::rewrite fills
+  const void* panels = nullptr;   ///< null: allocates only; WeightStore::rewrite fills
   const void* scales = nullptr;   ///< fp32, or bf16 for int4; null: none
-  std::int64_t scale_stride = 0;  ///< distance between the scales of consecutive groups of 128 inputs
+  std::int64_t scale_stride = 0;  ///< between consecutive groups of 128 inputs
   const float* bias = nullptr;    ///< fp32 [out]; null: none
 };
 
 /// A block's weights in CPU memory: matrices, and fp32 gains (null if the model lacks one).
 using HostLayer = model::Block<const float*, HostMatrix>;
-/// A model's weights in CPU memory, read only by WeightStore::upload.
+/// A model's weights in CPU memory; WeightStore::upload alone reads them.
 struct HostWeights {
-  const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: same as in HostMatrix::panels
+  const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as HostMatrix::panels
   const float* final_norm_D = nullptr;          ///< fp32
   const float* rope_table = nullptr;            ///< fp32 [max_positions, E]: cosines, then sines
   std::vector<HostLayer> layers;
   HostMatrix lm_head;  ///< bf16 or int8
 };
 
-/// Names of the weights outside the blocks.
 inline constexpr std::string_view kEmbedding = "embed_tokens", kFinalNorm = "norm", kLmHead = "lm_head";
 
 /// Names a matrix (fused as in model::Block), its bias, or a norm's gain.
 struct WeightId {
-  std::string_view name;   ///< a constant above, or a name of model/block.h such as "qkv". Not copied: pass a literal
+  std::string_view name;   ///< a constant above or a literal of model/block.h such as "qkv"; not copied
   std::int64_t layer = 0;  ///< for a block's weight
-  bool is_bias = false;    ///< the bias of that matrix
+  bool is_bias = false;    ///< that matrix's bias
 };
 
 /// A trained tensor: fp32, row-major, on the engine's device. It corresponds to some rows of an engine's matrix, or
@@ -50,20 +49,20 @@ struct Master {
   const float* values = nullptr;
   WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
-  // Calibrated figures that replace computed ones (ops/linear.h, FixedScales); CPU memory, or null.
-  const float* factors = nullptr;     ///< of a matrix: factors of its inputs; of a norm: divisors
+  // Calibrated figures instead of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
+  const float* factors = nullptr;     ///< of a matrix's inputs; of a norm: divisors
   const float* row_scales = nullptr;  ///< [count], int8 matrices only
 };
 
 /// A or B of a module's adapter in a block's matrix (model/adapter.h): fp32, row-major, [rank, in] or [module's
 /// outputs, rank]. The engine stores bf16.
 struct AdapterMaster {
-  const float* values = nullptr;  ///< on the engine's device, or on the host
+  const float* values = nullptr;  ///< on the engine's device or the host
   bool on_host = false;
   WeightId matrix;
   std::size_t module = 0;  ///< index in the matrix's list in model/block.h
   bool is_b = false;
-  std::int64_t rank = 0;  ///< equal for all adapters of an engine
+  std::int64_t rank = 0;  ///< the same for all adapters of an engine
   float scale = 1;        ///< multiplied into every value first
 };
 
@@ -83,7 +82,7 @@ struct Table {
 
 struct MatmulRoom {
   std::int64_t quantized_bytes = 0;  ///< for quantized x and its scales, 256-byte aligned
-  std::int64_t y_columns = 0;        ///< columns of y in memory: outputs, padded
+  std::int64_t y_columns = 0;        ///< outputs, padded
   bool y_is_f32 = false;             ///< false: bf16
 };
 
@@ -107,19 +106,19 @@ class WeightStore {
   /// Rewrites some weights in place from complete masters, with the bits of an upload quantized on the CPU. Blocks
   /// until done. Weights must be uploaded first. Returns the index of a master with NaN or infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
-  /// Rewrites adapters in place, like `rewrite`. Adapters that were never written are zero. A matrix's first call
-  /// allocates memory and drops recorded ticks, so it must precede allocate_kv.
+  /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. A matrix's first call allocates
+  /// memory and drops recorded ticks, so it must precede allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
-  // For a learner on the same device, after an upload. Each call returns at once. Its work is ordered at the end of the
+  // For a learner on the same device, after an upload. Each call returns at once. Its work is ordered after the
   // caller's stream, and between the engine's earlier and later work. Any thread may call, one at a time.
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
   virtual Table table(std::string_view name) const = 0;  ///< kEmbedding, or a bf16 kLmHead
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
-  /// Runs the GEMM of a tick of num_rows rows on x, fp32 [num_rows, in] dense. Writes input.quantized = quantize(x),
-  /// and y = x̂ · Ŵᵀ without bias or adapter, in a tick's precision. With null y, only quantizes.
+  /// Runs the GEMM of a tick of num_rows rows on x, fp32 [num_rows, in] dense, in a tick's precision. Writes
+  /// input.quantized = quantize(x), and y = x̂ · Ŵᵀ without bias or adapter. With null y, only quantizes.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
   /// Dequantizes rows that `matmul` quantized: value · scale in fp32, bf16 unless to_f32, dense [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;

@@ -46,10 +46,10 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
               "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
   const MatrixLayout at = matrix_layout(host.format, out, in);
   if (matrix.quantized.empty()) {
-    // Padding must be zero, because GEMMs read it and nothing writes it.
+    // GEMMs read the padding and nothing writes it: it must be zero.
     Memory quantized = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
-    matrix.quantized = std::move(quantized);  // assigned after both allocations succeeded
+    matrix.quantized = std::move(quantized);  // after both allocations succeeded
     matrix.view = {host.format, at, matrix.quantized.as<std::uint8_t>(),
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
   }
@@ -141,7 +141,7 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
   return found;
 }
 
-/// Copies host floats to `memory`, shared by all masters in stream order. Returns the device address; null for null.
+/// Copies host floats in stream order to `memory`, which all masters share. Returns the device address; null for null.
 const float* Weights::bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return nullptr;
   const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);
@@ -223,7 +223,7 @@ void Weights::rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_fi
                        b = matrix_layout(quant::Format::bf16, matrix.out(), all);
     Memory a_values = Memory::zeroed(static_cast<std::size_t>(a.num_bytes()));
     adapter->b_values = Memory::zeroed(static_cast<std::size_t>(b.num_bytes()));
-    adapter->a_values = std::move(a_values);  // assigned after both allocations succeeded
+    adapter->a_values = std::move(a_values);  // after both allocations succeeded
     adapter->a = {quant::Format::bf16, a, adapter->a_values.as<std::uint8_t>(), nullptr};
     adapter->b = {quant::Format::bf16, b, adapter->b_values.as<std::uint8_t>(), nullptr};
     ++num_adapted_;

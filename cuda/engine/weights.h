@@ -37,7 +37,6 @@ class Weights {
   /// Checks shapes and formats, allocates the first time, and copies. Blocks until done.
   void upload(const HostWeights& host, const Stream& stream);
 
-  /// Implement the functions of WeightStore, in stream order.
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
   std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
@@ -76,7 +75,7 @@ class Weights {
   std::vector<LayerMemory> layers_;
   MatrixMemory lm_head_;
   Memory staging_;                                         // panels of one matrix
-  std::vector<std::vector<float>> wide_scales_;            // of an int4 upload, until they are copied
+  std::vector<std::vector<float>> wide_scales_;            // of an int4 upload, until copied
   Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
   std::int64_t adapter_rank_ = 0, num_adapted_ = 0;
   Memory from_host_;  // of adapters' masters

@@ -9,7 +9,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A GEMM of fp8_block128, with copies of x.scales and w.scales in cuBLASLt's order.
+/// A GEMM of fp8_block128, with x.scales and w.scales copied in cuBLASLt's order.
 struct BlockScaledTask {
   GemmTask gemm;          ///< num_rows: a multiple of kBlockScaledMultiple
   const float* x_scales;  ///< [width / 128, num_rows]

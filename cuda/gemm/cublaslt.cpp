@@ -14,7 +14,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // the size that NVIDIA recommends for Hopper
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // NVIDIA's advice for Hopper
 
 #define QRL_CUBLASLT_FUNCTIONS(DO)         \
   DO(cublasLtCreate)                       \
@@ -111,7 +111,7 @@ struct CublasLt::State {
   }
 };
 
-/// Describes the matrices to the library, which is column-major: yᵀ [out, rows] = W · xᵀ, with W transposed.
+/// Describes the matrices to the library in column-major order: yᵀ [out, rows] = W · xᵀ, with W transposed.
 void CublasLt::State::describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const {
   const MatrixLayout& at = task.w.at;
   const auto u64 = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -137,7 +137,7 @@ const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
   return plan;
 }
 
-/// Returns the plan of a shape with this task's scales; the plan's `refusal` tells if the library cannot.
+/// Returns the plan of a shape with this task's scales; its `refusal` tells if the library cannot.
 const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kind, const GemmTask& task,
                                                    const Scales& scales) {
   const auto [found, is_new] = of_kind.try_emplace(shape_of(task));
@@ -163,7 +163,7 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
-  // Sums of a split K are added in fp32. Without this mask, the library may add bf16 partial sums.
+  // Adds sums of a split K in fp32; otherwise the library may add bf16 partial sums.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                      &reductions, sizeof reductions),

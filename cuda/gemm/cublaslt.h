@@ -20,7 +20,6 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  /// Computes a bf16 GEMM.
   void multiply(const GemmTask& task, const Stream& stream);
   /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums 128 inputs with some 13 fractional bits;
   /// these sums are added in fp32.
@@ -28,7 +27,7 @@ class CublasLt {
   /// Returns why the library refuses such a GEMM on this device; empty if it accepts.
   std::string refusal_of(const BlockScaledTask& task);
   /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. Scales: one per row of x, one per output of W.
-  /// Sums as in the block-scaled GEMM, added in fp32 at intervals that the library chooses.
+  /// Sums as in the block-scaled GEMM, added in fp32 at the library's intervals.
   void multiply_row_scaled(const GemmTask& task, const Stream& stream);
   std::string row_scaled_refusal(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"

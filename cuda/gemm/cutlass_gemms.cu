@@ -79,7 +79,7 @@ struct CutlassGemm {
   }
 };
 
-/// Runs a tile of cutlass_tile_rows: 64 rows by one warp group, or 128 by two cooperating groups. Blocks of a cluster
+/// Runs a tile of cutlass_tile_rows: 64 rows by one warp group, or 128 by two cooperating groups. A cluster's blocks
 /// share a tile of outputs, whose weights are multicast.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {

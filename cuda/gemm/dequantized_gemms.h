@@ -15,7 +15,7 @@ class DequantizedGemms {
  public:
   using Bf16Gemm = std::function<void(const GemmTask&)>;
 
-  /// rows_at_once: limit on the rows of quantized activations to dequantize at once.
+  /// rows_at_once: the most rows of quantized activations to dequantize at once.
   explicit DequantizedGemms(std::int64_t rows_at_once = kDequantizedRowsAtOnce) : rows_at_once_(rows_at_once) {}
 
   /// Allocates the memory of a tick's GEMMs with `w`, unless it is large enough.
@@ -25,8 +25,8 @@ class DequantizedGemms {
   std::int64_t num_bytes() const { return static_cast<std::int64_t>(weights_.num_bytes() + rows_.num_bytes()); }
 
   /// Computes an int4 or fp8_block128 GEMM with multiply_bf16, on operands dequantized and rounded to bf16. The
-  /// relative error is at most 2⁻⁹ per weight and, for fp8_block128, per activation. Besides fp32 rounding of sums,
-  /// results differ by at most 2⁻⁹ · Σ |x · w|, or (2⁻⁸ + 2⁻¹⁸) · Σ |x · w| for fp8_block128.
+  /// relative error is at most 2⁻⁹ per weight and, for fp8_block128, per activation. Results differ by at most 2⁻⁹ · Σ
+  /// |x · w| besides rounding of fp32 sums; for fp8_block128 by (2⁻⁸ + 2⁻¹⁸) · Σ |x · w|.
   void multiply(const GemmTask& task, const Bf16Gemm& multiply_bf16, const Stream& stream);
 
  private:

@@ -1,4 +1,4 @@
-// Owns the arguments of every GEMM kernel. Pointers are device memory, nothing is owned.
+// Owns the arguments of every GEMM kernel. Pointers are unowned device memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for rows 0 … num_rows − 1; bf16, or fp32 if y_is_f32. Products of
+/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for num_rows rows; bf16, or fp32 if y_is_f32. Products of
 /// dequantized values are exact, sums fp32 (int8: exact int32). Scales of 128 inputs apply chunk by chunk in fp32. With
 /// adds_to_y (bf16 weights only), adds the fp32 sum to y before rounding.
 struct GemmTask {

@@ -61,11 +61,11 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
 /// How streamed_gemm tiles a GEMM. All plans give the same bits.
 struct StreamPlan {
   StreamTile tile{};
-  bool splits_apart = false;  ///< true: one block per split, sums added in memory; false: each block sums all splits
+  bool splits_apart = false;  ///< true: a block per split, sums added in memory; false: a block sums all
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
-/// Memory for the sums of separate splits, and the number of counters for their tiles.
+/// Memory for the sums of separate splits, and the counters for their tiles.
 inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kStreamCounters = 4096;
 
@@ -87,8 +87,8 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
 }
 
 /// Plans a streamed GEMM. Takes the smallest tile for all rows, or the largest that fits shared memory. Separates
-/// splits while there are fewer tiles than multiprocessors, or than half of them with several tiles of rows (measured
-/// on an H100).
+/// splits while tiles are fewer than multiprocessors, or than half of them with several tiles of rows (measured on an
+/// H100).
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -103,23 +103,23 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 
 /// Returns the number of rows from which GEMMs of a format dequantize their operands to bf16; 0: never.
 ///
-/// Measured on an H100 for a layer of 8B at 128 rows: int4 takes 326 us streamed, 305 dequantized (140 of them the
-/// dequantization). block128 takes 257 us streamed there and 565 at 256 rows; its dequantization takes 190.
+/// Measured on an H100 for a layer of 8B: int4 at 128 rows takes 326 us streamed, 305 dequantized (140 of them the
+/// dequantization). block128 streamed takes 257 us at 128 rows and 565 at 256; its dequantization takes 190.
 inline std::int64_t dequantized_rows(quant::Format format) {
   return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
 }
-/// Limit on the rows of quantized activations that are dequantized at once, to bound their memory.
+/// Rows of quantized activations dequantized at once, to bound their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 
 /// A GEMM's kernels, chosen by choose_gemm:
 ///
 /// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and token run on CUTLASS for more than 16 rows
 /// (fewer leave its tiles mostly empty), fp8 with a bf16 result only. Everything else is streamed. The two kernels'
-/// e4m3 sums differ in the last bits, so a row has other bits in a batch of more than kStreamedFp8Rows rows.
+/// e4m3 sums differ in the last bits: a row has other bits in a batch of more than kStreamedFp8Rows rows.
 ///
-/// With row_only_sums a row's bits must not depend on other rows, which no library guarantees for fp32 sums, so CUTLASS
-/// runs only int8. Its int32 sums are exact, and both kernels convert a sum alike. The sum and the product of the two
-/// scales are rounded to fp32 once each, and multiplied in fp32 without fusing.
+/// With row_only_sums a row's bits must not depend on other rows. No library guarantees that for fp32 sums, so CUTLASS
+/// runs only int8, with exact int32 sums. Both kernels convert a sum alike: the sum and the product of the two scales
+/// are each rounded to fp32 once, and multiplied in fp32 without fusing.
 ///
 /// int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 for cuBLASLt from dequantized_rows(format)
 /// rows on; the streamed kernel dequantizes once per 64 rows.
@@ -153,8 +153,8 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
   return GemmKernel::streamed;
 }
 
-/// Returns the rows of CUTLASS's tile of 128 outputs: 64 while tiles of 128 rows would leave multiprocessors idle. Not
-/// chosen by timing, because fp32 sums of the two may differ.
+/// Returns the rows of CUTLASS's tile of 128 outputs: 64 while tiles of 128 rows would leave multiprocessors idle.
+/// Timing does not choose, because the two tiles' fp32 sums may differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
@@ -171,10 +171,10 @@ struct GemmChoice {
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// Beyond these rows GEMMs are not timed, because the rule suffices.
+/// GEMMs of more rows are not timed; the rule suffices.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// Returns the ways to compute a GEMM, all with the same bits; the rule's (choose_gemm, plan_stream) is first. Then
+/// Returns the ways to compute a GEMM, all with the same bits. The first is the rule's (choose_gemm, plan_stream); then
 /// every tile at least half full, with splits separate or not, and CUTLASS for int8.
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {

@@ -10,7 +10,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Measures the device's seconds for the work of `launch`, with cold caches. May call `launch` any number of times.
+/// Measures the device's seconds for the work of `launch`, with cold caches. May call `launch` repeatedly.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
 /// Picks the fastest way once per format, matrix shape and padded number of rows, by timing the first such GEMM, which
@@ -21,8 +21,8 @@ class GemmSweep {
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// Returns the way to compute this GEMM. If it is not picked yet, calls make(choice) to time it, in stream order; not
-  /// allowed during a graph capture.
+  /// Returns the way to compute this GEMM. If none is picked yet, times make(choice) in stream order, which a graph
+  /// capture forbids.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -4,15 +4,13 @@
 // Estimates for an H100 and a layer of 4096 x 14336 in int4 (29 MB, 9 us):
 // - In flight (Little's law at 0.7 us): 2.3 MB are needed, 18 KiB per multiprocessor. The kernel has 48 KiB (three
 //   stages of 8 KiB in each of two blocks, up to 16 rows) or 32 KiB (two stages of 16 KiB).
-// - Instruction budget: 128 lanes issue per cycle, so at most 8.6 instructions per byte of int4, 4.3 per weight.
-// - Up to 8 rows, the kernel takes some 3.9 instructions per weight.
-// - At 64 rows one warp has 32 outputs, to reuse dequantized weights and x.
-// - The GEMMs are 107 and 214 TFLOP/s at 1 and 16 rows, but 857 at 64, above mma.sync's 600: the tensor cores are the
-//   limit from some 45 rows on.
-// - Each tile of outputs reads x from L2. Beyond 64 rows L2 would be the limit.
+// - Instructions: 128 lanes issue per cycle, which allows 4.3 per weight. Up to 8 rows, the kernel takes some 3.9.
+// - Arithmetic: 1, 16 and 64 rows need 107, 214 and 857 TFLOP/s. mma.sync has 600, so tensor cores are the limit from
+//   some 45 rows on. At 64 rows a warp has 32 outputs, to reuse dequantized weights and x.
+// - L2: each tile of outputs reads x from it, which would be the limit beyond 64 rows.
 //
-// The inputs of a chunk of 128 may be multiplied in any order that x and W share, so a lane takes those of its 16-byte
-// loads of the weights. This needs no shuffle or transposition.
+// The inputs of a chunk of 128 may be multiplied in any order that x and W share. A lane takes those of its 16-byte
+// loads of the weights, which needs no shuffle or transposition.
 #include <string>
 #include <type_traits>
 
@@ -77,8 +75,8 @@ QRL_DEVICE bool adds(const GemmTask& task) {
   return C::w_element == Element::bf16 && task.adds_to_y;
 }
 
-// Returns where lane t of four reads a row's vector of x in iteration `turn`. The four vectors read together are
-// adjacent; those of two rows are in different banks.
+// Returns where lane t of four reads a row's vector of x in iteration `turn`. The four lanes' vectors are adjacent;
+// those of two rows are in different banks.
 template <class C>
 QRL_DEVICE unsigned x_vector_at(unsigned row, unsigned turn, unsigned t) {
   return row * 4 * C::kXVectors + 4 * (turn ^ row % 2) + t;
@@ -114,7 +112,7 @@ QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t 
   }
 }
 
-/// Dequantizes one output's weights for vector `t` of x in the part; int4 for int8 activations gives 16 times the
+/// Dequantizes one output's weights for vector `t` of x in the part; for int8 activations, int4 gives 16 times the
 /// weights.
 template <class C>
 QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
@@ -153,7 +151,7 @@ struct Streamed {
   using Sum = typename C::Sum;
   using Total = typename C::Total;
 
-  /// A lane's sums for its warp's tiles, [16 outputs][8 rows] each. Of four numbers, the first two belong to one output
+  /// A lane's sums for its warp's tiles, [16 outputs][8 rows] each. The first two of four numbers belong to one output
   /// and two rows.
   template <class T>
   struct Lane {
@@ -181,7 +179,7 @@ struct Streamed {
     }
   };
 
-  /// A thread's position: its tile, its warp's outputs, and the half of each step that its warp computes.
+  /// A thread's position: its tile, its warp's outputs, and its warp's half of each step.
   struct Place {
     std::int64_t first_row, first_output, warp_output;
     int output_warp, half, q, t;  // q, t: lane / 4, lane % 4
@@ -203,13 +201,13 @@ struct Streamed {
   /// adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns the byte offset in a stage of vector j of an output. Only this lane writes and reads it.
+  /// Returns the byte offset in a stage of vector j of an output, which only this lane accesses.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
   /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, up to `end`. Address constants come
-  /// first, because with few rows addresses are a third of all instructions.
+  /// first: with few rows, addresses are a third of all instructions.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -338,7 +336,7 @@ struct Streamed {
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_weights(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
     }
-    wait_for_kernel_before();  // the previous kernel wrote x; no kernel writes weights right before a GEMM
+    wait_for_kernel_before();  // the previous kernel wrote x, but no weights
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < num_steps) load_rows(task, at, stages + step * kBytes.stage(), begin + 2 * step, end);
@@ -347,7 +345,7 @@ struct Streamed {
     int stage_idx = 0, free_idx = kStages - 1;
     for (std::int64_t step = 0; step < num_steps; ++step) {
       wait_copies<kStages - 2>();
-      sync_block();  // after it, all threads see the step's copies and have finished with the previous stage
+      sync_block();  // now all threads see the step's copies and have read the previous stage
       const std::int64_t ahead = step + kStages - 1;
       if (ahead < num_steps) {
         load_weights(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
@@ -380,8 +378,8 @@ struct Streamed {
     if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
   }
 
-  /// Adds a tile's splits through device memory, in order. Returns true in the last block, which then has the sum in
-  /// `totals`.
+  /// Adds a tile's splits through device memory, in order. Returns true in the last block, whose `totals` then have the
+  /// sum.
   QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
     const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
     constexpr std::int64_t kWords = kTotals * (kThreads / 2);
@@ -477,7 +475,7 @@ struct Streamed {
             mine = total = is_first ? total : mine + total;
           });
         }
-        sync_block();  // before the next split's loads overwrite the halves' exchange
+        sync_block();  // the next split's loads overwrite the halves' exchange
       }
     }
     if (at.half == 0 && at.has_outputs) store(task.gemm, at, totals);
@@ -497,7 +495,7 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
                                 const Stream& stream) {
   const std::int64_t splits = num_splits(task.w.at);
   const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
-  // The grid's x counts tiles of rows, so that consecutive blocks share weights.
+  // The grid's x counts tiles of rows: consecutive blocks share weights.
   const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
   QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
                                        grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),

@@ -19,7 +19,6 @@ struct StreamPlace {
 /// int32). A row's bits depend on neither the plan nor other rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
-/// Runs streamed_gemm with its scratch memory.
 class StreamedGemms {
  public:
   StreamedGemms()

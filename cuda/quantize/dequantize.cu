@@ -12,7 +12,7 @@ using quant::Element;
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   ///< numbers per 16-byte store
-constexpr int kAtOnce = 4;  ///< groups that a thread loads before using the first
+constexpr int kAtOnce = 4;  ///< a thread's loads before the first use
 constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
 /// Contiguous rows with one scale per 128 numbers.
@@ -20,7 +20,7 @@ struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
   std::int64_t num_rows, width;                     ///< a multiple of 128
-  std::int64_t scales_from_row, scales_from_chunk;  ///< distance between scales of neighbors
+  std::int64_t scales_from_row, scales_from_chunk;  ///< distance between neighbors' scales
   std::uint16_t* to;
 };
 
@@ -58,7 +58,7 @@ template <Element element>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
-  // Uses 32 bits, because 64-bit division takes several times longer.
+  // 64-bit division takes several times longer.
   const auto row_groups = static_cast<unsigned>(task.width / kGroup);
   const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
                  first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());

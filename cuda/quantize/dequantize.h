@@ -8,8 +8,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Dequantizes a whole matrix of `int4` or `fp8_block128` to bf16 [w.at.rows, w.at.width], with zeros beyond its
-/// inputs.
+/// Dequantizes a whole `int4` or `fp8_block128` matrix to bf16 [w.at.rows, w.at.width], with zeros beyond its inputs.
 void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& stream);
 /// Dequantizes e4m3 rows with one scale per 128 inputs to bf16 [num_rows, x.stride], with zeros beyond the width.
 void dequantize_rows(const QuantizedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream);

@@ -11,7 +11,7 @@ namespace {
 using quant::Element;
 using quant::ScaleScope;
 
-/// Outputs and inputs under one scale of block128.
+/// Outputs, and inputs, under one scale of block128.
 constexpr std::int64_t kBlockSide = 128;
 
 QRL_DEVICE std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
@@ -69,7 +69,6 @@ QRL_DEVICE void note(std::uint32_t magnitude, std::uint32_t* not_finite) {
 QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_memory()); }
 constexpr std::size_t kExchangeBytes = kWarps * sizeof(float);
 
-/// Writes each row's largest to magnitudes[row].
 QRL_KERNEL void row_magnitudes_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
@@ -78,7 +77,6 @@ QRL_KERNEL void row_magnitudes_kernel(QuantizeWeightsTask task) {
   if (thread_idx() == 0) task.magnitudes[row] = largest;
 }
 
-/// Writes the largest of all rows to magnitudes[num_rows].
 QRL_KERNEL void tensor_magnitude_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   std::uint32_t mine = 0;

@@ -1,5 +1,5 @@
 // Contracts of the kernels between fp32 weights on the device and quantized values, for publishing and the learner's
-// backward pass. Pointers are device memory, not owned.
+// backward pass. Pointers are unowned device memory.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Quantizes rows of W, fp32 [num_rows, at.in], into rows first_row … of a device matrix, with the scales and bits of
-/// ops/linear.h's pack_rows. Padding after at.in and at.num_words is not written.
+/// ops/linear.h's pack_rows. Does not write the padding after at.in and at.num_words.
 struct QuantizeWeightsTask {
   const float* weights;
   std::int64_t num_rows;
   const float* input_factors;  ///< [in], multiplied into every weight first; null: all 1
-  const float* row_scales;     ///< [num_rows], int8 only: used instead of computed scales; null: computed
+  const float* row_scales;     ///< [num_rows], int8 only; null: computed
   quant::Element element;
   quant::ScaleScope scope;
   std::int64_t scale_group;  ///< inputs under one scale; at.in: all
@@ -24,7 +24,7 @@ struct QuantizeWeightsTask {
   std::uint8_t* quantized;
   float* scales;              ///< [num_scales, at.rows]; null: none
   std::uint32_t* magnitudes;  ///< scratch: num_magnitudes() of them
-  std::uint32_t* not_finite;  ///< set to 1 if a weight is not finite; its quantized value is then undefined
+  std::uint32_t* not_finite;  ///< set to 1 if a weight is not finite, whose quantized value is undefined
 };
 std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
 void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream);

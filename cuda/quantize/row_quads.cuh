@@ -1,4 +1,4 @@
-// Owns a thread's reads and writes of four adjacent numbers of a row (a quad).
+// Owns a thread's accesses to four adjacent numbers of a row (a quad).
 #pragma once
 
 #include "cuda/runtime/operands.h"
@@ -25,7 +25,7 @@ inline bool are_whole(const GemmRows& rows) {
   return !rows.is_f32 && are_whole(static_cast<const std::uint16_t*>(rows.values), rows.stride);
 }
 
-/// A quad as stored: fp32, or bf16 in the first two words. Converted later, so that several loads are in flight.
+/// A quad as stored: fp32, or bf16 in the first two words. Conversion comes later, so that several loads are in flight.
 struct alignas(16) Raw {
   std::uint32_t word[4];
 };

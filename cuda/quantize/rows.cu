@@ -32,7 +32,7 @@ QRL_DEVICE quant::Element element_of(const QuantizedRows& out) {
                                        : quant::Element::fp8_e4m3;
 }
 
-/// Returns the scale of values with this largest magnitude; NaN if it is not finite.
+/// Returns the scale for this largest magnitude; NaN if it is not finite.
 QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
@@ -44,7 +44,7 @@ QRL_DEVICE std::uint32_t quantized_bits(quant::Element element, float value, flo
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
 }
 
-/// Quantizes four values; the first is in the lowest byte.
+/// Quantizes four values, the first to the lowest byte.
 QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& values, const Divisor& scale) {
   std::uint32_t word = 0;
   if (!scale.is_usual()) {
@@ -223,13 +223,13 @@ void norm_quantize_kernel(NormTask task) {
   }
   const float mean = block_sum<kThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  // One block writes the whole row, because the norm reads all of it.
+  // The norm reads the whole row, so one block writes it.
   RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw gains[Own::kCount];
     Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
     Own::each(begin, stride, [&](int i, int first) {
-      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // written by this thread
+      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // this thread wrote it
       const Quad gain = quads::widen(gains[i], true);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];

@@ -1,5 +1,5 @@
-// Contracts of the kernels from one row to another: embedding, norms, SwiGLU, quantization. Pointers are device
-// memory, nothing is owned. Sums are fp32 in a fixed order that depends on the row alone.
+// Contracts of the kernels from one row to another: embedding, norms, SwiGLU, quantization. Pointers are unowned device
+// memory. Sums are fp32 in a fixed order that depends on the row alone.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< receives the values rounded to bf16, in rows of out.stride; null: none
+  std::uint16_t* wide = nullptr;  ///< also gets the values in bf16, rows of out.stride; null: none
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 

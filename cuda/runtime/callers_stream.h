@@ -1,4 +1,3 @@
-// Owns the type of a stream that belongs to a caller.
 #pragma once
 
 namespace qrl::cuda {

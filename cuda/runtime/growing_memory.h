@@ -8,8 +8,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Whether growing memory may move. Graphs contain only addresses of reserved memory. Memory without a reservation,
-/// used only by a learner's GEMMs, may always move.
+/// Whether growing memory may move. Graphs contain addresses of reserved memory only. Unreserved memory, used only by a
+/// learner's GEMMs, may always move.
 struct MayMove {
   bool is_reserved = false, is_recorded = false;
   explicit operator bool() const { return !is_reserved || !is_recorded; }
@@ -22,7 +22,7 @@ inline void grow(Memory& memory, std::int64_t num_bytes, const MayMove& may_move
   if (has_bytes >= num_bytes) return;
   QRL_INVARIANT(may_move || memory.empty(), std::string(what) + ", which recorded ticks name",
                 "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
-  memory = Memory();  // freed first, so that both never exist at once
+  memory = Memory();  // first, so that both never exist at once
   memory = Memory(static_cast<std::size_t>(num_bytes));
 }
 

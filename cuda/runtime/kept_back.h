@@ -1,4 +1,3 @@
-// Owns how much device memory KV pages leave free.
 #pragma once
 
 #include <cstddef>

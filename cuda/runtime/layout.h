@@ -34,7 +34,7 @@ struct MatrixLayout {
   std::int64_t num_scales = 0;       ///< per row; 0: none
   std::int64_t word_inputs = 0;      ///< inputs per 32-bit word of the host
   std::int64_t num_words = 0;        ///< per host row
-  bool has_whole_blocks = true;      ///< whether every 128 outputs belong to one tensor, unlike in some fused matrices
+  bool has_whole_blocks = true;      ///< whether every 128 outputs belong to one tensor; not so in some fused matrices
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -94,8 +94,8 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// Returns the threads of a block for a whole row. They depend on the width alone, because they determine a norm's
-/// order of sums.
+/// Returns the threads of a block for a whole row. They determine a norm's order of sums, so they depend on the width
+/// alone.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 

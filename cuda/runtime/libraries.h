@@ -12,16 +12,16 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Reports the driver; versions as CUDA encodes them (13010 is 13.1). driver_version 0: no driver.
+/// Reports the driver; versions are CUDA's (13010 is 13.1). driver_version 0: no driver.
 base::LibraryReport driver_report(int driver_version, int runtime_version);
 
-/// Returns the places to search for cuBLASLt, in order: the library that the process has loaded, LibTorch's copy, the
-/// loader's search, the toolkit's folders. LibTorch's copy is found from the path of libtorch_cpu.so (or empty). It
-/// comes early, because libtorch_cuda.so needs it and the process keeps the first library loaded.
+/// Returns the places to search for cuBLASLt, in order: the process's loaded library, LibTorch's copy, the loader's
+/// search, the toolkit's folders. LibTorch's copy is found from the path of libtorch_cpu.so (or empty). It is early,
+/// because libtorch_cuda.so needs it and the process keeps the first library loaded.
 std::vector<std::string> cublaslt_places(const std::string& libtorch_cpu);
 
 struct CublasLtLibrary {
-  void* handle = nullptr;  ///< null if none was accepted: see the report
+  void* handle = nullptr;  ///< null: none accepted; see the report
   base::LibraryReport report;
 };
 /// Opens the first library that loads; accepts it if its major version is `major`.

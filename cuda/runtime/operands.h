@@ -1,5 +1,5 @@
-// Owns the operands that kernels share: rows of activations, results of GEMMs, matrices. Pointers are device memory,
-// nothing is owned.
+// Owns the operands that kernels share: rows of activations, results of GEMMs, matrices. Pointers are unowned device
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct QuantizedRows {
   void* quantized = nullptr;
   float* scales = nullptr;
   std::int64_t stride = 0;       ///< elements
-  std::int64_t width = 0;        ///< elements with values; the rest of the stride is zero
-  std::int64_t scale_group = 0;  ///< elements under one scale: width or 128; unused without scales
+  std::int64_t width = 0;        ///< elements with values
+  std::int64_t scale_group = 0;  ///< elements under one scale: width or 128
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };
 

@@ -66,7 +66,7 @@ QRL_HD inline float float_of_fp8(std::uint8_t bits) {
 struct Divisor {
   float by, inverse;
   QRL_HD explicit Divisor(float by_) : by(by_), inverse(1.0F / by_) {}
-  /// Returns whether quotients are valid; they are not for 0, NaN, infinity or below 2⁻⁶⁰.
+  /// Returns whether quotients are valid: not for 0, NaN, infinity or below 2⁻⁶⁰.
   QRL_HD bool is_usual() const { return by >= 0x1p-60F && bits_of(by) < kInfinityBits; }
   /// Multiplies by the inverse and corrects twice. The first correction gives a neighbor of the exact quotient, with an
   /// exact remainder. The second is then rounded correctly (Markstein's theorem).

@@ -1,4 +1,3 @@
-// Owns the sum and the maximum of a row over a block's threads.
 #pragma once
 
 #include "cuda/runtime/layout.h"
@@ -10,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr int kThreads = kRowThreads;
 inline constexpr int kWarps = kThreads / 32;
 
-/// Returns, to every thread, the sum of what all warps have written.
+/// Returns to every thread the sum over all warps' entries.
 template <int kBlockWarps>
 QRL_DEVICE float sum_of_warps(const float* exchange) {
   float total = 0;

@@ -30,7 +30,6 @@ inline int new_memory_byte() {
 
 namespace QRL_CUDA_TARGET {
 
-/// The device in use, as reported by the driver.
 struct DeviceFacts {
   std::string name;
   int major = 0, minor = 0;      ///< compute capability
@@ -144,7 +143,7 @@ class Memory {
   bool empty() const { return data_ == nullptr; }
 
  private:
-  Memory(std::size_t num_bytes, Place place, int byte);  ///< fills with `byte`
+  Memory(std::size_t num_bytes, Place place, int byte);
   void swap(Memory& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(num_bytes_, other.num_bytes_);

@@ -1,4 +1,3 @@
-// Owns each kernel's limit of dynamic shared memory.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +6,8 @@
 
 namespace qrl::cuda {
 
-/// Raises the limits of kernels and never lowers them. CUDA does not specify whether a graph's launch still runs under
-/// a limit that was lowered after its capture.
+/// Raises kernels' limits of dynamic shared memory and never lowers them: CUDA does not specify whether a graph runs
+/// under a limit lowered after its capture.
 class SharedMemoryLimits {
  public:
   /// Every kernel's default limit.

@@ -46,9 +46,9 @@ QRL_DEVICE T shuffle_xor(T value, int mask) {
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
 /// Waits for the previous kernel; all threads of every kernel must call it first.
 ///
-/// Before this call, the previous kernel may still run, and only memory that it does not write may be read. Afterwards
-/// its results are visible, and the next kernel may begin, which hides the launch time on Hopper and newer. Elsewhere
-/// kernels run in sequence.
+/// Until then the previous kernel may run, and only memory that it does not write may be read. Afterwards its results
+/// are visible, and the next kernel may begin, which hides the launch time on Hopper and newer. Elsewhere kernels run
+/// in sequence.
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -160,7 +160,7 @@ QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
       : "r"(pair));
 }
 
-/// Rounds four floats to e4m3, the first in the lowest byte, with the bits of fp8_of, except for the sign of NaN.
+/// Rounds four floats to e4m3, the first in the lowest byte, with the bits of fp8_of, except for NaN's sign.
 QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   std::uint32_t result;
@@ -177,7 +177,7 @@ QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
 #endif
 }
 
-/// Returns the block's dynamic shared memory: uninitialized, aligned to at least 32 bytes.
+/// Returns the block's dynamic shared memory: uninitialized, 32-byte aligned or better.
 QRL_DEVICE unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];
   return bytes;
@@ -213,8 +213,8 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   limits.require(
       function, shared_bytes,
       [&] {
-        // All kernels use the same split of a multiprocessor's memory, because a kernel with another split cannot start
-        // before earlier ones end.
+        // All kernels split a multiprocessor's memory alike: a kernel with another split must wait until earlier ones
+        // end.
         QRL_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                             cudaSharedmemCarveoutMaxShared));
       },

@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Returns the warp's sums of parts; each lane has one number of every part. Lane l gets the sum of part l / 4.
+/// Returns the warp's sums of parts, that of part l / 4 in lane l; each lane has one number of every part.
 QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
@@ -50,7 +50,7 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
     const float z = (logit[p] - largest) * inverse_temperature;
     // Without a largest logit, keeps NaN (fmaxf ignores it) and gives −inf weight 0.
     weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
-    if (weight[p] > 0) weighted += weight[p] * z;  // skips excluded tokens, whose z is -inf
+    if (weight[p] > 0) weighted += weight[p] * z;  // excluded tokens have z = −inf
   }
   const float of_part = sum_parts(weight);
   float sum = of_part;
@@ -77,8 +77,8 @@ struct Largest {
 struct Choice {
   double sums[32];  // sums of 32 groups of blocks
   double total;
-  Largest largest[kWarps];     // per warp
-  std::int32_t block[kWarps];  // the first block with the largest logit, per warp
+  Largest largest[kWarps];
+  std::int32_t block[kWarps];  // the first with the largest logit, per warp
 };
 
 struct alignas(16) Words {
@@ -227,8 +227,8 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     }
     return;
   }
-  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects a part. If rounding
-  // puts it past all weights, the last token with a weight above zero is sampled.
+  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects a part; past all
+  // weights (by rounding), it selects the last token with a weight above zero.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {

@@ -1,4 +1,4 @@
-// Contracts of the kernels from logits to tokens and log-probs. Pointers are device memory, nothing is owned.
+// Contracts of the kernels from logits to tokens and log-probs. Pointers are unowned device memory.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 struct SampleSettings {
   float inverse_temperature = 1;
-  std::int32_t greedy = 0;  ///< 1: takes the likeliest token, at any temperature
+  std::int32_t greedy = 0;  ///< 1: the likeliest token, at any temperature
 };
 inline SampleSettings settings_of(float temperature) {
   return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
@@ -43,7 +43,7 @@ struct SummarizedRows {
   DeviceMatrix head;     ///< lm_head, one row per token
 };
 
-/// Samples one token per row. The blocks' sums (fp64, in order, in 32 groups) select a block, the parts' sums (fp64, in
+/// Samples one token per row. The blocks' sums (fp64, in order, in 32 groups) select a block, its parts' sums (fp64, in
 /// order) a part, and the part's logits the token.
 struct SampleTask {
   SummarizedRows rows;

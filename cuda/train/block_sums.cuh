@@ -4,7 +4,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Returns to every thread the sum of the kWarps warps' sums, added in order, through `exchange` [kWarps].
+/// Returns to every thread the sum of the warps' sums, added in order, through `exchange` [kWarps].
 template <int kWarps>
 QRL_DEVICE double block_sum_f64(double value, double* exchange) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

@@ -51,7 +51,7 @@ struct AddNormTask {
 /// Computes d_x = d_branch from d_out and d_sum, and adds to the gradients of gain and bias. Sums over rows are fp32:
 /// 32 rows in order, then these sums in a fixed order.
 struct AddNormGradientTask {
-  ReadRows sum;  ///< the sum that add_norm wrote, or x without a branch
+  ReadRows sum;  ///< as add_norm wrote it, or x without a branch
   const float *gain = nullptr, *inverse_rms = nullptr;
   ReadRows d_out, d_sum;                       ///< d_sum.values null: all 0
   WrittenRows d_x, d_branch;                   ///< d_branch.values null: not computed
@@ -98,7 +98,7 @@ struct RowSums {
 ///
 /// Sums are fp32 in a thread, fp64 over the threads of a part of 16,384 logits, rounded to fp32, then fp64 over parts.
 /// The order depends on the vocabulary alone. A logit of −inf cannot be sampled. A row with NaN or +inf, or only −inf,
-/// gives NaN for both.
+/// gives NaN for both results.
 struct ScoreTask {
   const float* logits = nullptr;
   std::int64_t num_rows = 0, vocab_size = 0;
@@ -111,7 +111,7 @@ struct ScoreTask {
 /// Computes d_logits (dense) = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass.
 /// fp32 d_logits may overwrite the logits.
 struct ScoreGradientTask {
-  ScoreTask scored;  ///< entropies and sums as `score` wrote them; log_probs and scratch are not read
+  ScoreTask scored;  ///< as `score` left it; log_probs and scratch are not read
   const float* d_log_probs = nullptr;
   const float* d_entropies = nullptr;  ///< null: all 0
   void* d_logits = nullptr;
@@ -125,21 +125,21 @@ struct RowListsTask {
   WrittenRows to[2];
   const std::int32_t* starts = nullptr;   ///< num_lists + 1 offsets in `rows`; null: list i is rows[i]
   const std::int32_t* rows = nullptr;     ///< null: 0, 1, 2, …
-  const std::int32_t* to_rows = nullptr;  ///< the distinct rows of `to` for the lists; null: row i
-  bool adds = false;                      ///< true: each sum starts with the value in `to`
+  const std::int32_t* to_rows = nullptr;  ///< distinct rows of `to`, one per list; null: row i
+  bool adds = false;                      ///< whether sums start with the value in `to`
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// A tensor of an array; its sum of squares is the sum of its parts from first_part on.
+/// A tensor of an array. Its sum of squares is the sum of its parts from first_part on.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
-/// Numbers of a tensor that one block squares; the last part of a tensor may have fewer.
+/// Numbers of a tensor that one block squares; a tensor's last part may have fewer.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
 /// Computes Σ x² of each part of each fp32 tensor, summed in fp64 in a fixed order.
 struct SquaresTask {
   const float* values = nullptr;
-  const TensorSpan* tensors = nullptr;  ///< on the device, ascending by first_part, without gaps
+  const TensorSpan* tensors = nullptr;  ///< on the device, by first_part, without gaps
   std::int64_t num_tensors = 0, num_parts = 0;
   double* squares = nullptr;  ///< written, one per part
 };
@@ -156,7 +156,7 @@ struct AdamwTask {
 };
 
 /// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream. Bits are
-/// reproducible. Any thread may call; a failed launch is an internal error.
+/// reproducible. Any thread may call. A failed launch is an internal error.
 class TrainingKernels {
  public:
   TrainingKernels() = default;
@@ -170,7 +170,6 @@ class TrainingKernels {
   virtual std::int64_t add_norm_scratch_floats(std::int64_t num_rows, std::int64_t width, bool has_bias) const = 0;
   virtual void add_norm_gradient(const AddNormGradientTask& task, CallersStream stream) const = 0;
   virtual void transform_heads(const HeadsTask& task, CallersStream stream) const = 0;
-  /// Returns the size of HeadsGradientTask::scratch.
   virtual std::int64_t heads_scratch_floats(const HeadTransform& transform) const = 0;
   virtual void transform_heads_gradient(const HeadsGradientTask& task, CallersStream stream) const = 0;
   virtual void score(const ScoreTask& task, CallersStream stream) const = 0;
@@ -185,7 +184,7 @@ class TrainingKernels {
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 
 struct DeviceIdentity {
-  std::string uuid;  ///< the driver's: unique, the same in every process
+  std::string uuid;  ///< the driver's, the same in every process
   std::size_t total_bytes = 0;
 };
 DeviceIdentity identify_device(int device_number);

@@ -1,4 +1,3 @@
-// Contracts of the kernels behind training.h.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ struct AddNormGradientWork {
   float *gain_sums, *bias_sums;
 };
 
-/// Processes kSegment rows per block in order, the same columns per thread. With x̂ = sum / rms, the gradient of sum is
+/// Takes kSegment rows per block in order, the same columns per thread. With x̂ = sum / rms, the gradient of sum is
 /// (dx̂ − x̂ · mean(dx̂ · x̂)) / rms, plus d_sum of the later layers.
 template <int kSize>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {

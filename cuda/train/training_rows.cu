@@ -13,7 +13,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
-/// Processes one row per block.
 template <int kSize>
 QRL_KERNEL void swiglu_kernel(SwigluTask task) {
   wait_for_kernel_before();
@@ -56,7 +55,7 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
 }
 
 // Limit on pairs per lane. A pair is a head's numbers i and i + E/2, rotated together. A power of two of a warp's lanes
-// share a head, for all rows of the block, so that one thread sums a column over rows.
+// share a head, for all rows of the block: one thread sums a column over rows.
 constexpr int kPairs = 8;
 constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
@@ -82,7 +81,7 @@ template <bool kWords>
 struct Place {
   std::int64_t slot, head, half;  ///< slot: the head's index in the block
   Part part;
-  std::int64_t of_part;  ///< the head's index within its part
+  std::int64_t of_part;  ///< within its part
   int lane;
   QRL_DEVICE Place(const HeadTransform& t, int lanes, std::int64_t heads_per_block)
       : slot(thread_idx() / lanes),

@@ -46,7 +46,7 @@ struct Seen {
     for (int i = 0; i < kRead; ++i) {
       const float z = (logits[i] - largest) * inverse_temperature, weight = expf(z);
       sum += weight;
-      if (weight > 0) weighted = fmaf(weight, z, weighted);  // z is −inf for tokens that cannot be sampled
+      if (weight > 0) weighted = fmaf(weight, z, weighted);  // tokens that cannot be sampled have z = −inf
     }
   }
 };
@@ -57,7 +57,7 @@ struct Joined {
   QRL_DEVICE void add(const Seen& seen, float largest, float inverse_temperature) {
     const double shift =
         (static_cast<double>(seen.largest) - static_cast<double>(largest)) * static_cast<double>(inverse_temperature);
-    // Statistics of −inf alone get factor 0, because they are far below all others.
+    // Statistics of −inf alone get factor 0, far below all others.
     const double factor = exp(shift), of_seen = static_cast<double>(seen.sum);
     sum += factor * of_seen;
     weighted += factor * (static_cast<double>(seen.weighted) + of_seen * shift);
