@@ -29,7 +29,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the files, each with its key, that a run would read and that are absent.
 std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
   std::vector<std::string> absent;
   const auto need = [&](const char* key, const fs::path& file) {
@@ -63,7 +62,6 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
   return absent;
 }
 
-/// Throws an input error if a value does not fit the model's config.
 void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
   require_positions(loaded, model);
   model::check_formats(model, snapshot_formats(loaded.recipe.quant));

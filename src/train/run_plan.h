@@ -23,20 +23,20 @@ namespace qrl::train {
 
 struct PlanRequest {
   int num_ranks = 1, num_here = 1;  ///< processes of the run, and on this machine
-  bool is_run = true;               ///< else --dry-run: lists what this machine lacks, and throws nothing for it
+  bool is_run = true;               ///< false: --dry-run, which lists what this machine lacks instead of throwing
 };
 
-/// Holds what follows from the recipe, the model's config and the machine, without weights and data.
+/// The consequences of the recipe, the model's config and the machine, without weights and data.
 struct RunOutline {
   config::LoadedRecipe loaded;  ///< automatic values chosen; trainer.total_training_steps 0 with epochs
   model::ModelConfig model;
   std::vector<MemoryPart> memory;   ///< of one process
-  std::string memory_fault;         ///< why the machine's memory is too small; "": it is not
-  std::string memory_doubt;         ///< why the memory may be too small
+  std::string memory_fault;         ///< why the machine's memory is too small, or ""
+  std::string memory_doubt;         ///< why it may be too small, or ""
   std::string gpu_plan;             ///< micro-batches and memory of the learner's GPU; "" on the CPU
-  std::string chosen_keys;          ///< keys that gpu_plan chose a value for
+  std::string chosen_keys;          ///< keys whose values gpu_plan chose
   std::vector<std::string> absent;  ///< --dry-run: files that a run needs and this machine lacks
-  std::string missing_gpu;          ///< --dry-run: why the recipe's GPU is unusable; "": it is usable, or not needed
+  std::string missing_gpu;          ///< --dry-run: why the recipe's GPU is unusable; "" otherwise
 
   const config::Recipe& recipe() const { return loaded.recipe; }
 };
@@ -45,7 +45,7 @@ struct RunOutline {
 /// the recipe uses it. Throws an input error for what does not fit, and for what a run lacks.
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
 
-/// Holds all that a run reads before its first step. Its recipe has the steps of RL and cold start.
+/// All that a run reads before its first step. Its recipe has the steps of RL and cold start.
 struct RunPlan : RunOutline {
   Policy policy;  ///< before adapters
   learner::LearnerOptions learner;
@@ -62,13 +62,13 @@ struct RunPlan : RunOutline {
 /// inputs. Collective. Throws input errors.
 RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world);
 
-/// Holds a run under way: its plan, its ranks, and what the plan cannot hold.
+/// A run under way: its plan, its ranks, and what the plan cannot hold.
 struct RunContext {
   const RunPlan& plan;
   dist::Collectives& world;
   const RunFolder* folder;              ///< null except on the first rank
-  learner::Learner* teacher = nullptr;  ///< algorithm.teacher; null without one
-  const AdapterBase* base = nullptr;    ///< of adapters; null without them
+  learner::Learner* teacher = nullptr;  ///< algorithm.teacher, or null
+  const AdapterBase* base = nullptr;    ///< the adapters', or null
 
   const config::Recipe& recipe() const { return plan.recipe(); }
 };

@@ -1,4 +1,3 @@
-// Owns the training loop.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +46,7 @@ class Trainer {
   RunState& state_;
   learner::Learner& learner_;
   TrainerParts parts_;
-  double save_s_ = 0;  ///< seconds of the previous step's checkpoint
+  double save_s_ = 0;  ///< the previous step's checkpoint time
 };
 
 }  // namespace qrl::train

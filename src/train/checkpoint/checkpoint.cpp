@@ -80,7 +80,7 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
     model::save_hf(dir, config, learner.state().masters(), model::kMaxShard_bytes, staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
-  if (learner.state().masters().empty()) return;  // a rank without tensors, if there are more ranks than tensors
+  if (learner.state().masters().empty()) return;  // more ranks than tensors
   const auto number = static_cast<std::size_t>(context.world.rank() + 1);
   const auto count = static_cast<std::size_t>(context.world.size());
   model::save_hf_shard(dir, config, learner.state().masters(), number, count, staged);
@@ -210,7 +210,7 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world) {
   if (learner.is_sharded()) {
-    // Equal paths may be different folders on different hosts; the manifest identifies every byte.
+    // Equal paths may be different folders on different hosts.
     const auto manifests = world.all_gather(manifest_text(checkpoint));
     for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
       QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "one checkpoint that all ranks see",

@@ -1,4 +1,3 @@
-// Owns a checkpoint's contents: writing, reading and restoring them.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +22,13 @@ struct RunState {
   std::int64_t step = 0;         ///< RL steps done
   std::int64_t num_updates = 0;  ///< optimizer updates since its last reset
   std::int64_t policy_version = 0;
-  std::int64_t prompts_drawn = 0;  ///< prompts drawn so far, over all ranks
+  std::int64_t prompts_drawn = 0;  ///< so far, over all ranks
   std::int64_t non_finite_streak = 0;
-  double uaq_scale = 1;                                   ///< scale applied to the weights so far
+  double uaq_scale = 1;                                   ///< applied to the weights so far
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< sizes of the metric files at this state
-  std::int64_t best_step = -1;                            ///< trainer.keep_best: the best evaluation so far; −1: none
+  std::int64_t best_step = -1;                            ///< trainer.keep_best: the best evaluation's; −1: none
   double best_score = 0;                                  ///< with best_step
-  bool evaluation_due = false;  ///< the run stopped before the evaluation of `step`, whose row is unfinished
+  bool evaluation_due = false;  ///< stopped before the evaluation of `step`, whose row is unfinished
 };
 
 struct AdapterBase;  // train/policy/adapters.h
@@ -43,7 +42,7 @@ struct CheckpointContext {
   dist::Collectives& world;
   const learner::Metrics& unfinished_row;  ///< the row of state.step, if state.evaluation_due
   const QuantizerState& quantizer;
-  const AdapterBase* base = nullptr;  ///< the adapters' base; null without adapters
+  const AdapterBase* base = nullptr;  ///< null without adapters
 };
 
 /// Commits DIR/step_N, or DIR/sft_N while cold-starting. No checkpoint of that name may exist; a copy of another
@@ -51,7 +50,7 @@ struct CheckpointContext {
 /// optimizer.safetensors, state.json, recipe.yaml and quantizer state. With adapters, a PEFT folder replaces the HF
 /// folder, and state.json has the base's hash. The first rank writes. Ranks of a sharded learner write shards:
 /// model-00001-of-0000N.safetensors with an index, optimizer-00001-of-0000N.safetensors. All ranks return after the
-/// commit, or throw if any rank failed.
+/// commit, or throw if any failed.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
                                       const learner::Learner& learner, const CheckpointContext& context);
 
@@ -59,7 +58,7 @@ struct LoadedState {
   RunState state;
   std::string resolved_recipe;
   Inputs inputs;
-  model::ModelConfig config;        ///< exports' dtype
+  model::ModelConfig config;        ///< its dtype is that of exports
   learner::Metrics unfinished_row;  ///< if state.evaluation_due
   int world_size = 1;               ///< of the run that wrote it
 };

@@ -8,13 +8,13 @@
 
 namespace qrl::train {
 
-/// Returns whether the row of state.step has the highest trainer.keep_best score so far; if so, records it in the
+/// Returns whether the row of state.step has the highest trainer.keep_best score so far. If so, records it in the
 /// state.
 bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
 
 class Checkpointer {
  public:
-  /// All arguments must outlive the object. A checkpoint records the sizes of `metrics` and `sft_metrics`.
+  /// Arguments must outlive the object. A checkpoint records the sizes of `metrics` and `sft_metrics`.
   Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
                const QuantizerState& quantizer);
 
@@ -32,7 +32,7 @@ class Checkpointer {
   MetricsFile& metrics_;
   MetricsFile& sft_metrics_;
   const QuantizerState& quantizer_;
-  std::int64_t saved_step_;  ///< the last step with a checkpoint, or without need of one
+  std::int64_t saved_step_;  ///< the last step with a checkpoint, or that needs none
 };
 
 }  // namespace qrl::train

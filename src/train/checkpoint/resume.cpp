@@ -24,8 +24,7 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// Returns the checkpoint of --resume PATH. Refuses it if the run folder has a newer sound checkpoint, which the
-/// resumed run would overwrite.
+/// Returns the checkpoint of --resume PATH. Refuses it if the run folder has a newer sound checkpoint.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
@@ -39,7 +38,7 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
                 "a newer one, " + found,
                 "--resume auto goes on from that; to branch off here, give another trainer.default_local_dir");
   } else {
-    // A copied cold start next to the given one, from an interrupted first attempt, is no newer checkpoint.
+    // An interrupted first attempt may have copied the cold start, which is then no newer checkpoint.
     QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
                 "a run folder without checkpoints, to go on from one elsewhere", found,
                 "--resume auto goes on from that; else give another trainer.default_local_dir");
@@ -47,8 +46,8 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
   return given;
 }
 
-/// Returns the checkpoint that trainer.resume_mode selects, or none for a fresh run. `newest`: the run folder's newest
-/// sound checkpoint. Throws an input error if the mode refuses it.
+/// Returns the checkpoint that trainer.resume_mode selects, or none for a fresh run; throws an input error if the mode
+/// refuses `newest`, the run folder's newest sound one.
 std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
   if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
@@ -76,12 +75,11 @@ std::string with_contents(const std::string& files, const std::string& hash) {
   return files + ", contents " + hash.substr(0, 8);
 }
 
-/// Drops sft.steps if it follows from sft.epochs and the rows, which are compared themselves.
+/// Drops sft.steps if it follows from sft.epochs and the rows: both are compared themselves.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
 
-/// Adds a change of cold-start rows, which prevents resuming.
 void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
                     const Inputs& inputs, std::vector<config::KeyChange>& changes) {
   if (saved.inputs.sft_rows == inputs.sft_rows) return;
@@ -90,10 +88,10 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
                      with_contents(files.print(recipe), inputs.sft_rows), false});
 }
 
-/// Returns the differences between the checkpoint's run and this recipe and data, without keys that may change freely.
+/// Returns what differs from the checkpoint's run, without keys that may change freely.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
-  // The files of these keys are compared by contents (train/policy/inputs.h), because folders may have moved.
+  // Files of these keys are compared by contents (train/policy/inputs.h), because folders may have moved.
   const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
                                       "sft.train_files"};
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
@@ -108,7 +106,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// Returns allowed changes that affect scores. The run then records the step from which scores are not comparable.
+/// Returns allowed changes that affect scores: the run records the step after which scores are not comparable.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
@@ -126,7 +124,7 @@ std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const
   return changes;
 }
 
-/// Refuses changes of fixed keys and, without `allow_change`, any change. The error names what would work.
+/// Refuses changes of fixed keys and, without `allow_change`, any change.
 void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChange>& changes, bool allow_change) {
   std::vector<config::KeyChange> refused;
   std::string fixed;
@@ -150,7 +148,7 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
 }
 
-/// Keys that a cold start depends on, besides the model's shape.
+/// Keys that decide a cold start, besides the model's shape.
 constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "model.init.seed",
                                                "sft.steps",
@@ -173,7 +171,6 @@ constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "data.enable_thinking",
                                                "data.parse_special_tokens"};
 
-/// Refuses a cold start made with other settings than this recipe's.
 void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe,
                            const Inputs& inputs) {
   const RunState& state = saved.state;
@@ -204,7 +201,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
               "name the last checkpoint of that run");
 }
 
-/// Copies sft.from's cold start into the run folder, which then does not need the other run.
+/// Copies sft.from's cold start into the run folder.
 fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
   require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
   const fs::path given = fs::canonical(recipe.sft.from);
@@ -215,8 +212,7 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
   return home;
 }
 
-/// Warns if the number of ranks changed, because RL steps sum over ranks. A cold start is made by one rank and does not
-/// depend on it.
+/// Warns if the number of ranks changed, because RL steps sum over ranks. One rank makes a cold start.
 void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, int num_ranks) {
   if (saved.state.cold_start || saved.world_size == num_ranks) return;
   base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
@@ -224,7 +220,7 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
                     ": sums round differently from here on, so the bits are not those of a run never stopped");
 }
 
-/// Copies the finished cold start into the run folder if it is missing: it is the KL reference, or the adapters' base.
+/// Copies the finished cold start, the KL reference or the adapters' base, into the run folder if it is missing.
 void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
   const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
   const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";
@@ -242,7 +238,6 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
   require_sound_checkpoint(home, restore);
 }
 
-/// Checks a checkpoint against this run; returns the changes with which the run resumes.
 std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
                                          const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
   // A cold start from another run has that run's recipe.
@@ -340,7 +335,7 @@ ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(recipe, inputs, *folder, allow_change, world.size());
-  // Other ranks may have other working folders, so the path is shared as absolute.
+  // Ranks may have other working folders: shares an absolute path.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();

@@ -1,4 +1,3 @@
-// Owns the choice of a run's checkpoint to resume from.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +14,8 @@ namespace qrl::train {
 struct ResumePoint {
   std::optional<std::filesystem::path> checkpoint;  ///< none: a fresh run
   RunState state;
-  Metrics unfinished_row;  ///< if state.evaluation_due; only on the first rank
-  /// Keys and data that differ from the checkpoint's run. With allow_change, only on the first rank.
+  Metrics unfinished_row;  ///< if state.evaluation_due; first rank only
+  /// Keys and data that differ from the checkpoint's run. With allow_change, on the first rank only.
   std::vector<config::KeyChange> changes;
 };
 
@@ -25,9 +24,9 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 
 /// Returns the checkpoint selected by trainer.resume_mode, verified and checked against recipe and inputs. Renames
 /// damaged checkpoints, and moves away rows and rollouts of an earlier run that is not resumed. If the KL term needs
-/// the finished cold start, verifies it, and copies it into the run folder if it is elsewhere. A fresh run with
-/// sft.from begins at a copy of that cold start. `allow_change`: keys that are not fixed may differ. `folder`: null
-/// except on the first rank, which selects for all. Collective. Throws input errors.
+/// the finished cold start, verifies it and copies it into the run folder. A fresh run with sft.from begins at a copy
+/// of that cold start. `allow_change`: keys that are not fixed may differ. `folder`: null except on the first rank,
+/// which selects for all. Collective. Throws input errors.
 ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 

@@ -15,7 +15,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Sampling step of evaluations, different from every training step.
+/// A sampling step that training never reaches.
 constexpr std::uint32_t kEvalStep = 0xffffffffU;
 
 }  // namespace
@@ -35,10 +35,10 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
   constexpr std::size_t kMaxAsked = 64;
   struct Candidate {
     bool correct = false;
-    std::string_view text;  // the answer of its first sample
+    std::string_view text;  // of the answer's first sample
     std::int64_t votes = 0;
   };
-  std::vector<Candidate> candidates;                // in the order of their first samples
+  std::vector<Candidate> candidates;                // in the order of first samples
   std::map<std::string_view, std::size_t> of_text;  // number of each wrong answer
   const auto candidate_of = [&](const reward::Verdict& verdict) -> std::size_t {
     const bool correct = verdict.outcome == reward::Outcome::correct;
@@ -72,7 +72,6 @@ std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRe
 }
 
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
-  // All sets report the columns of the first one.
   std::vector<std::string> columns;
   const auto prefix_of = [](const PromptSet& set) { return "val/" + set.data_source + "/"; };
   const std::string first = prefix_of(sets.front());
@@ -114,7 +113,7 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
   } catch (const Cancelled&) {
     cancelled = true;
   }
-  // Stops on every rank, also on ranks that have finished sampling.
+  // Stops on every rank, even after it has finished sampling.
   if (world.any(cancelled)) throw Cancelled{};
   return rollouts;
 }
@@ -135,7 +134,7 @@ void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const
 
 namespace {
 
-/// Counts a set's samples over all ranks. Integers, so that the number of ranks does not change scores.
+/// Counts a set's samples over all ranks, in integers: scores do not depend on the number of ranks.
 class SetCounts {
  public:
   SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
@@ -184,7 +183,7 @@ class SetCounts {
   }
 
  private:
-  /// Returns the number of prompts by (judged samples, right samples).
+  /// Counts prompts by (judged samples, right samples).
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
     for (const auto& counts : dist::all_gather_values(std::span<const std::int64_t>(prompts_), world)) {
@@ -195,7 +194,7 @@ class SetCounts {
 
   std::int32_t n_;
   double num_prompts_;
-  std::vector<std::int64_t> prompts_;  ///< pairs: judged and correct samples of each prompt on this rank
+  std::vector<std::int64_t> prompts_;  ///< judged and correct samples per prompt of this rank
   std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
 };
 

@@ -1,4 +1,3 @@
-// Owns scoring a policy on held-out prompts.
 #pragma once
 
 #include <limits>
@@ -29,15 +28,14 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
 /// same on every rank. If the verifier may drop samples, adds error_fraction; the first three then cover judged
 /// samples. Prompts are divided over ranks, samples keyed by (seed, prompt, sample) alone. A checkpoint scores the same
-/// in a run, by `qrl-train eval` and with any number of ranks. Throws Cancelled like collect_or_cancel. `responses`,
-/// on all ranks or none, receives on the first rank the responses with verdicts as JSON rows (rollout_rows). Rows are
-/// in prompt order, from the first `max_prompts` prompts of each set.
+/// in a run, by `qrl-train eval` and with any number of ranks. Throws Cancelled like collect_or_cancel. `responses`, on
+/// all ranks or none, receives on the first rank the responses with verdicts as JSON rows (rollout_rows). Rows are in
+/// prompt order, from the first `max_prompts` prompts of each set.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,
                  std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
 
-/// Returns the number of this rank's responses to the sets.
 std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
                            const dist::Collectives& world);
 
@@ -50,7 +48,7 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
                                                 const types::SamplingParams& params, types::SampleKey key,
                                                 dist::Collectives& world);
 
-/// Calls rollout::judge; a stop request ends its wait for the verifier with Cancelled on every rank. Collective.
+/// Calls rollout::judge. A stop request ends its wait for the verifier with Cancelled on every rank. Collective.
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
                      dist::Collectives& world);

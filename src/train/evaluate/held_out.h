@@ -1,4 +1,3 @@
-// Owns when and how a run evaluates its held-out prompts with its own sampler.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@ class HeldOutEvaluation {
 
   bool due_before_training() const;
   bool due_after(std::int64_t step) const;
-  /// Returns scores of the published weights, and writes validation/step_N.jsonl (eval.dump). Nothing if any rank got a
-  /// stop request. Collective.
+  /// Returns scores of the published weights, and writes validation/step_N.jsonl (eval.dump). Returns nothing if any
+  /// rank got a stop request. Collective.
   std::optional<Metrics> run(std::int64_t step, PhaseSeconds& seconds);
 
  private:

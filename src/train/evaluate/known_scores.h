@@ -1,4 +1,4 @@
-// Owns a checkpoint's known scores: of its run's sampler, and of the exported weights.
+// Owns a checkpoint's known scores: its sampler's, and those of exported weights.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,10 @@ namespace qrl::train {
 
 struct KnownScores {
   std::string weights;    ///< the run's sampled weights, as policy_text
-  std::string scores;     ///< at the checkpoint's step, "countdown mean@2 0.250"; may be empty
-  std::string of_export;  ///< of the exported model, "countdown 0.281 (fp32, greedy)"; may be empty
+  std::string scores;     ///< at the checkpoint's step, "countdown mean@2 0.250", or ""
+  std::string of_export;  ///< exported model's, "countdown 0.281 (fp32, greedy)", or ""
 
-  /// Returns, for example, "int8 weights with int8 keys and values, which scored countdown mean@2 0.250".
+  /// Returns "int8 weights with int8 keys and values, which scored countdown mean@2 0.250", for example.
   std::string text() const { return weights + (scores.empty() ? "" : ", which scored " + scores); }
 };
 

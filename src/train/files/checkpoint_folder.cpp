@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kManifestFile = "manifest.json";
 
-/// Returns an order of checkpoints by name, cold-start steps before RL steps; nothing for other names.
+/// Returns a checkpoint's place in the order, cold-start steps before RL steps; nothing for other names.
 std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   const std::string name = path.filename().string();
   for (const auto& [prefix, phase] : {std::pair<std::string, int>{"sft_", 0}, {"step_", 1}}) {
@@ -33,7 +33,7 @@ std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Returns the name in a folder's sound manifest if it differs from the folder's, as in a copy.
+/// Returns the name in a folder's sound manifest if it is not the folder's, as in a copy.
 std::optional<std::string> other_name(const fs::path& path) try {
   const auto facts = state::parse_json(state::folder_facts(path), path.string());
   const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();
@@ -46,7 +46,7 @@ std::optional<std::string> other_name(const fs::path& path) try {
   return std::nullopt;
 }
 
-/// Renames to NAME plus `ending`, with a number if that exists.
+/// Renames to NAME plus `ending`, numbered if that exists.
 void set_aside(const fs::path& path, const std::string& ending) {
   std::string aside = path.string() + ending;
   for (int number = 2; fs::exists(fs::symlink_status(aside)); ++number)
@@ -105,12 +105,12 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
     base::log_warning(all.front().string() + ": " + *damage + "; older checkpoints are kept");
     return;
   }
-  // Removes the manifest first, so that an interrupted removal leaves no folder that looks like a checkpoint.
+  // Removes the manifest first: what an interruption leaves does not look like a checkpoint.
   for (const fs::path& path : surplus) {
     fs::remove(path / kManifestFile);
     fs::remove_all(path);
   }
-} catch (const base::Error& error) {  // a checkpoint that cannot be read now must not end the run
+} catch (const base::Error& error) {  // an unreadable checkpoint must not end the run
   base::log_warning(std::string(error.what()) + "; older checkpoints are kept");
 }
 

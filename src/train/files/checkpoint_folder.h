@@ -1,4 +1,3 @@
-// Owns checkpoint folders: names, order, soundness, copies, and pruning.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +8,17 @@
 
 namespace qrl::train {
 
-/// Limits the size of a checkpoint's text files.
+/// The most bytes of a checkpoint's text file.
 inline constexpr std::uint64_t kMaxCheckpointText_bytes = std::uint64_t{64} << 20;
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kRecipeFile = "recipe.yaml";
-/// Names the entry of state.json about the base of adapters.
+/// The entry of state.json about the adapters' base.
 inline constexpr const char* kBaseEntry = "base";
 
 /// Returns "sft_N" while cold-starting, else "step_N".
 std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step);
 
-/// Renames `path` to NAME.copy if it is a copy of another checkpoint, so that a checkpoint of that name can be
-/// committed.
+/// Renames `path` to NAME.copy if it is a copy of another checkpoint, which frees its name.
 void set_aside_copy(const std::filesystem::path& path);
 
 /// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Skips copies under another name, with
@@ -39,8 +37,8 @@ void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std:
 /// copies under another name. Changes nothing. Throws an internal error if the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Renames damaged checkpoints newer than `sound` (all if there is none) to NAME.damaged, NAME.damaged_2, …, so that
-/// NAME is free. Copies under another name stay.
+/// Renames damaged checkpoints newer than `sound` (all without one) to NAME.damaged, NAME.damaged_2, …. Copies under
+/// another name stay.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
@@ -49,18 +47,18 @@ void require_sound_checkpoint(const std::filesystem::path& path, const std::stri
 /// Commits a copy of `from` as `to`, and verifies every byte.
 void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Returns whether both are committed with equal files, according to their manifests.
+/// Returns whether both are committed with equal files, by their manifests.
 bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Returns the base's weights hash in a checkpoint of adapters, else "".
 std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
-/// Returns the RL step in a checkpoint's name; nothing for other names and cold starts.
+/// Returns the RL step in a checkpoint's name; nothing for other names.
 std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);
 
 /// Returns whether `path` looks like a checkpoint of this program, even if damaged; an HF folder does not.
 bool is_checkpoint(const std::filesystem::path& path);
 
-/// Returns the manifest's text, which identifies every byte of the checkpoint.
+/// Returns the manifest, which identifies every byte of the checkpoint.
 std::string manifest_text(const std::filesystem::path& checkpoint);
 
 }  // namespace qrl::train

@@ -149,8 +149,7 @@ void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) cons
 
 void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
   std::error_code error;
-  std::filesystem::create_directory(path_ / "validation", error);  // relative to the lock's folder, because the path
-                                                                   // may have moved
+  std::filesystem::create_directory(path_ / "validation", error);  // the path may have moved since the lock
   write_step(path_ / "validation", step, jsonl);
 }
 

@@ -13,14 +13,14 @@
 
 namespace qrl::train {
 
-/// Holds one step's metrics, in name order.
+/// One step's metrics, in name order.
 using Metrics = report::Metrics;
 
-/// Appends metric rows to a JSONL file; only on the first rank.
+/// Appends metric rows to a JSONL file; on the first rank only.
 class MetricsFile {
  public:
   MetricsFile() = default;
-  /// Opens for appending; truncates the file to `keep_bytes`, its size in the checkpoint.
+  /// Opens for appending, truncated to `keep_bytes`, the file's size in the checkpoint.
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
   /// Copies all rows, past and future, to a TensorBoard events file in `dir`.
@@ -38,7 +38,7 @@ class MetricsFile {
 };
 
 /// Returns a score's rows as (step, value), in file order, since the last change of scoring (append_changes: eval.*,
-/// data.val_files): rows before that change cannot be compared.
+/// data.val_files). Earlier rows cannot be compared.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
@@ -59,7 +59,7 @@ class RunFolder {
   void set_aside_earlier_rows() const;
   /// Writes rollouts/step_N.jsonl, replacing an interrupted run's file.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
-  /// Writes validation/step_N.jsonl in the same way.
+  /// Writes validation/step_N.jsonl likewise.
   void write_validation(std::int64_t step, const std::string& jsonl) const;
 
  private:

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the first failing rank's error and rank, or "". Collective.
+/// Returns the first failing rank's error and number, or "". Collective.
 std::string first_failure(const std::string& mine, dist::Collectives& world) {
   const std::vector<std::string> all = world.all_gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -84,7 +84,7 @@ void require_shared_folder(const fs::path& dir, const std::string& what_to_do, d
   const fs::path mine = marks + std::to_string(world.rank());
   const std::vector<std::string> failures =
       world.all_gather(text_of_failure(mine, [](const fs::path& mark) { state::replace_file(mark, ""); }));
-  // A folder of that path on another host does not have the first rank's mark.
+  // Another host's folder of that path lacks the first rank's mark.
   std::error_code error;
   const std::vector<std::string> seen = world.all_gather(fs::exists(marks + "0", error) ? "yes" : "");
   fs::remove(mine, error);

@@ -1,4 +1,3 @@
-// Owns how ranks write and commit one folder together, and agree on failure.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,3 @@
-// Owns statistics of the gap between two log-probs of the same tokens.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ class GapSums {
   double mean_abs() const;  ///< of d
   double max_abs() const { return max_abs_; }
   double ess() const;             ///< (Σρ)² / (count · Σρ²): effective sample size, as a share
-  double share_beyond_2() const;  ///< share of tokens with ρ above 2, the bound of truncated importance sampling
+  double share_beyond_2() const;  ///< of tokens with ρ above 2, the bound of truncated importance sampling
 
  private:
   std::int64_t count_ = 0, beyond_2_ = 0;

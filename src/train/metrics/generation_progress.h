@@ -1,4 +1,3 @@
-// Owns the progress lines of a long generation.
 #pragma once
 
 #include <cstdint>

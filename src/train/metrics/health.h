@@ -16,8 +16,8 @@ class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
-  /// Checks a step's row, in order of steps. Returns one warning per symptom, without "warning: ". A lasting symptom is
-  /// reported at most once in ten steps. Missing values are NaN.
+  /// Checks a step's row; steps come in order. Returns one warning per symptom, without "warning: ". A lasting symptom
+  /// is reported at most once in ten steps. Missing values are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
   /// Summarizes all steps: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
@@ -38,9 +38,9 @@ class Health {
   std::string look_at_fall(const Metrics& row) const;
 
   std::int64_t num_steps_ = 0;
-  std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
+  std::int64_t num_wrong_steps_ = 0;  ///< in succession, without a right response
   double usual_correct_ = 0;          ///< share of correct responses, moving mean over steps with one
-  double least_cut_ = 1;              ///< smallest share of truncated responses so far
+  double least_cut_ = 1;              ///< smallest share of truncated responses
 };
 
 }  // namespace qrl::train

@@ -26,7 +26,7 @@ bool on_terminal() {
   return isatty(STDOUT_FILENO) == 1;
 }
 
-/// Returns whether the locale is UTF-8, by the first of its variables that is set.
+/// Returns whether the locale is UTF-8, by its first variable that is set.
 bool has_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = std::getenv(name);
@@ -63,7 +63,7 @@ std::string step_facts(const Metrics& metrics) {
 }
 
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns) {
-  constexpr int kOtherColumns = 84, kMostColumns = 20;  // limits that keep the text on one line
+  constexpr int kOtherColumns = 84, kMostColumns = 20;  // to keep the text on one line
   const int width = std::clamp(columns - kOtherColumns, 0, kMostColumns);
   const std::string course = report::sparkline(rewards, static_cast<std::size_t>(width));
   return base::format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) +

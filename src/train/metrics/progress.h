@@ -29,15 +29,15 @@ class Progress {
   std::string what_;
   std::int64_t first_step_, last_step_;
   bool quiet_, terminal_;
-  std::atomic<bool> line_open_ = false;  ///< whether the next log line must end an open line
+  std::atomic<bool> line_open_ = false;  ///< whether the next log line must end it
   double start_s_;
 };
 
-/// Returns, for example, "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s".
+/// Returns "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s", for example.
 std::string step_facts(const Metrics& metrics);
 /// Returns facts for a terminal: also the reward's sparkline and, unless NaN, the held-out score.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
-/// Returns, for example, "3m05s".
+/// Returns "3m05s", for example.
 std::string duration_text(double seconds);
 
 }  // namespace qrl::train

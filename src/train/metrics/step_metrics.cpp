@@ -19,14 +19,14 @@ namespace qrl::train {
 
 namespace {
 
-/// A rollout's numbers, small enough that all are sent to every rank.
+/// A rollout's numbers, few enough to send all to every rank.
 struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
   double credit, dropped;
 };
 
-/// Counts a response's 4-grams and their repetitions, which show a policy that loops.
+/// Counts a response's 4-grams and their repetitions: many show a policy that loops.
 std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) {
   constexpr std::size_t kGram = 4;
   std::vector<std::array<types::TokenId, kGram>> grams;
@@ -37,7 +37,6 @@ std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) 
   return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
 }
 
-/// Orders all ranks' groups by `places`, as in a single process.
 template <class T>
 std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group,
                                std::span<const std::int64_t> places, dist::Collectives& world) {
@@ -59,7 +58,6 @@ std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::
   return all;
 }
 
-/// Adds name/{mean,std,max,min}; NaN without values.
 void add_summary(Metrics& metrics, const std::string& name, const std::vector<double>& values) {
   double sum = 0, squares = 0, high = -std::numeric_limits<double>::infinity(), low = -high;
   for (const double value : values) {
@@ -101,7 +99,7 @@ void add_outcomes(Metrics& metrics, const std::vector<Fact>& judged, const std::
   metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
 }
 
-/// Adds rollout::ScoreParts; their means add up to the score's.
+/// Adds rollout::ScoreParts, whose means add up to the score's.
 void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
   const auto is_wrong = [](const Fact& f) { return 1.0 - f.correct - f.no_answer; };
   const auto add = [&](const std::string& name, auto part) { add_summary(metrics, "reward/" + name, facts, part); };
@@ -116,14 +114,14 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
   metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
 }
 
-/// Gathers all ranks' values, `group` values per group, in the order of a single process.
+/// Gathers all ranks' values, `group` per group, in the order of a single process.
 template <class T>
 std::vector<T> gather(const std::vector<T>& mine, std::size_t group, std::span<const std::int64_t> places,
                       dist::Collectives& world) {
   return in_global_order(dist::all_gather_values(std::span<const T>(mine), world), group, places, world);
 }
 
-/// Adds reward/NAME/{mean,std,max,min}, unweighted, over the samples to which a score applies.
+/// Adds reward/NAME/{mean,std,max,min}, unweighted, of samples to which a score applies.
 void add_named_scores(Metrics& metrics, std::span<const rollout::Rollout> rollouts, std::size_t n,
                       std::span<const std::int64_t> places, const tasks::Verifier& verifier, dist::Collectives& world) {
   const std::vector<std::string>& names = verifier.score_names();
@@ -277,7 +275,7 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
       row.erase("step");
       row.erase("advantage");
     }
-    // Replaces invalid UTF-8 by U+FFFD.
+    // Invalid UTF-8 becomes U+FFFD.
     mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   std::vector<std::vector<std::string>> by_rank;
@@ -319,7 +317,7 @@ Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& wor
 
 Metrics combine_updates(std::span<const Metrics> updates) {
   Metrics combined;
-  std::map<std::string, int> num_updates;  // updates that have the metric
+  std::map<std::string, int> num_updates;  // that have the metric
   for (const Metrics& update : updates) {
     for (const auto& [name, value] : update) {
       ++num_updates[name];

@@ -24,12 +24,12 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
-/// Returns rollout/kept_tokens/{mean,max}: how many tokens top-k and top-p keep per sampled token.
+/// Returns rollout/kept_tokens/{mean,max}: the tokens that top-k and top-p keep per sampled token.
 /// rollout/kept_tokens/limited_fraction is the share of sampled tokens for which config::kMaxKeptTokens excluded some.
 /// Collective.
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
 
-/// Returns all ranks' rows of rollouts/step_N.jsonl, ordered by `places`, only on the first rank. Without a step
+/// Returns all ranks' rows of rollouts/step_N.jsonl, ordered by `places`, on the first rank only. Without a step
 /// (evaluation), rows have neither step nor advantage. Truncated samples show token ids and each token's candidates.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,

@@ -1,4 +1,3 @@
-// Owns the program's catalog, which joins the lists of lower folders.
 #pragma once
 
 #include "config/keys/keys.h"

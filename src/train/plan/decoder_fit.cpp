@@ -15,7 +15,7 @@ void require_positions(const model::ModelConfig& config, std::int64_t max_tokens
 
 decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options) {
   require_positions(config, options.max_model_len);
-  if (options.device != base::Device::cpu) return options;  // on a GPU, the engine checks memory
+  if (options.device != base::Device::cpu) return options;  // a GPU's engine checks its memory
   const std::int64_t page_bytes = ops::kv_page_bytes(
       {config.num_attention_heads, config.num_key_value_heads, config.head_dim}, options.kv_format, options.page_size);
   const double bytes = 2.0 * static_cast<double>(config.num_hidden_layers) * static_cast<double>(options.kv_pages) *

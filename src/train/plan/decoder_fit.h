@@ -1,4 +1,3 @@
-// Owns the check that a recipe's decoder fits model and machine.
 #pragma once
 
 #include "decoder/decoder.h"

@@ -1,4 +1,3 @@
-// Owns the disk space of a run's checkpoints, computed from recipe and model.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,8 @@ namespace qrl::train {
 
 /// The checkpoints of one phase: cold start or RL.
 struct CheckpointRoom {
-  double bytes_each = 0;       ///< fp32 weights or adapters, and moments, without tokenizer and texts
-  std::int64_t most_kept = 0;  ///< number kept at the run's end
+  double bytes_each = 0;       ///< fp32 weights or adapters, and moments; no tokenizer and texts
+  std::int64_t most_kept = 0;  ///< at the run's end
   bool replaces = false;       ///< the next one is written before an old one is removed
 };
 

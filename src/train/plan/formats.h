@@ -1,4 +1,3 @@
-// Owns what the recipe's number formats mean for model, decoder and learner.
 #pragma once
 
 #include <string>

@@ -22,12 +22,12 @@ constexpr double kGiB = 1 << 30;
 constexpr std::int64_t kFewestSequences = 256, kMostSequences = 1024, kSequenceStep = 64;
 constexpr std::int64_t kMostTokens = 32'768, kFewTokens = 2048, kTokenStep = 256;
 constexpr std::int64_t kMostChunk = 4096, kLeastChunk = 1024;
-constexpr double kLogitsShare = 0.1;  // limit of logits, as a share of the GPU's memory
+constexpr double kLogitsShare = 0.1;  // limit of logits, of the GPU's memory
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
-/// Returns the bytes left for KV pages after permanent parts.
+/// Returns the bytes that permanent parts leave for KV pages.
 double kv_room(const config::Recipe& recipe, const std::vector<MemoryPart>& parts, double gpu_bytes) {
   const auto kept_back = static_cast<double>(decoder::kept_back_bytes());
   return std::max(0.0,
@@ -52,7 +52,7 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
       std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
 
-/// Returns the plan's peak with one micro-batch at a time.
+/// Returns the peak with one micro-batch at a time.
 double least_peak_bytes(const config::Recipe& recipe, std::vector<MemoryPart> parts, double gpu_bytes) {
   if (config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
     const double room = kv_room(recipe, parts, gpu_bytes);
@@ -67,7 +67,6 @@ bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num
          learner::kPlannedGpuShare * gpu_bytes;
 }
 
-/// Chooses the largest logits chunk within kLogitsShare.
 void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
   if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
   const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // fp32, and a bf16 gradient

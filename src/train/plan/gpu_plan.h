@@ -29,7 +29,6 @@ struct PlannedGpu {
 };
 PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
 
-/// Returns whether any key is at `auto`.
 bool has_auto(const config::Recipe& recipe);
 AutoSettings auto_settings_of(const config::Recipe& recipe);
 void set_auto(const AutoSettings& settings, config::Recipe& recipe);
@@ -38,7 +37,7 @@ void set_auto(const AutoSettings& settings, const std::string& origin, config::L
 
 /// Chooses the keys at `auto` for one of num_ranks with gpu_bytes. Micro-batches are the largest that fit: at least the
 /// longest sequence or row, at most 32,768 tokens or an update's. Activations are recomputed only if 2,048 tokens do
-/// not fit otherwise. More than 256 sequences only if the KV cache has room for that many of the longest.
+/// not fit otherwise. More than 256 sequences need room in the KV cache for as many of the longest.
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
@@ -50,7 +49,7 @@ AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& 
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded);
 
-/// Returns the bytes of a second micro-batch's activations, if the plan has room for it. The GPU runs its forward pass
+/// Returns the bytes of a second micro-batch's activations, if the plan has room for it: the GPU runs its forward pass
 /// while the host computes the first one's loss. 0: no room, a single micro-batch, or a learner that waits for its
 /// sampler's scores (rollout.bitwise).
 double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,

@@ -1,4 +1,3 @@
-// Owns the options of the learner that a recipe's keys give: its numbers, its optimizer, its loss.
 #pragma once
 
 #include "config/recipe.h"

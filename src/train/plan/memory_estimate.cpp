@@ -22,7 +22,7 @@ using model::WeightKind;
 using model::WeightSpec;
 
 constexpr double kF32 = 4, kBf16 = 2;
-constexpr double kProgram = 130e6;  // memory of the program without a model
+constexpr double kProgram = 130e6;  // memory without a model
 constexpr auto kStaging = static_cast<double>(learner::kStagingBytes);
 
 double padded_columns(std::int64_t out) {
@@ -64,7 +64,7 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
   return bytes;
 }
 
-/// Returns the bytes of the base that an adapter learner keeps, without linear layers that it reads from the snapshot.
+/// Excludes linear layers that an adapter learner reads from the snapshot.
 double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const bool on_gpu = config::learns_on_gpu(recipe);
@@ -120,7 +120,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
-  // Adapters keep attention's output, which is not recomputed, in their own format.
+  // Adapters keep attention's output in their own format; it is not recomputed.
   if (config::trains_adapters(recipe))
     return sums + (qkv + rotated + 2 * inner) * kF32 + queries * (code == quant::Element::f32 ? kF32 : kBf16);
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
@@ -144,7 +144,6 @@ double dequantized_operands(const config::Recipe& recipe, const model::ModelConf
   return largest;
 }
 
-/// Returns the bytes of a GPU's dequantized operands in a tick or a low_bit micro-batch.
 double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
@@ -153,14 +152,14 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
-/// Returns how many logit arrays exist at once, in units of fp32: logits and gradient. An fp32 gradient overwrites the
+/// Returns the logit arrays that coexist, in units of fp32: logits and gradient. An fp32 gradient overwrites the
 /// logits.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }
 
-/// Returns an upper bound of a step's kept token ids on one rank, in samples and packed for the learner.
+/// Returns an upper bound of a step's kept token ids on one rank, in samples and packed.
 double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (!sample_params(recipe.rollout).cuts()) return 0;
   const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
@@ -242,7 +241,7 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
-/// Adds the frozen teacher, if its folder exists: fp32 masters, and with low-bit weights its snapshot.
+/// Adds the frozen teacher, if its folder exists: fp32 masters, and a snapshot with low-bit weights.
 void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
@@ -317,7 +316,7 @@ std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
 }
 
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks) {
-  // Dynamic sampling may give all groups to one rank. A cold start runs only on the first rank.
+  // Dynamic sampling may give all groups to one rank. Only the first rank runs a cold start.
   const std::int64_t of_update = tokens_of_update(recipe, recipe.algorithm.filter_groups.enable ? 1 : num_ranks);
   const std::int64_t longest_row =
       recipe.sft.max_length.value_or(recipe.data.max_prompt_length + recipe.data.max_response_length);
@@ -386,7 +385,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const auto page_bytes =
       static_cast<double>(ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                                              kv_format(recipe.quant), recipe.rollout.page_size));
-  if (sampled_there) {  // keys and values; new pages per sequence at worst double them above one page
+  if (sampled_there) {  // new pages per sequence at worst double keys and values above one page
     const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
     parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
   }

@@ -1,4 +1,4 @@
-// Owns the estimate of a run's device memory from recipe and model; allocates nothing.
+// Owns the estimate of a run's device memory; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,9 @@ std::string memory_amount(double bytes);
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 
-/// Returns the largest number of tokens in a rank's update: whole groups of the longest samples.
+/// Returns the most tokens in a rank's update: whole groups of the longest samples.
 std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks);
-/// Returns the largest number of tokens in a trained micro-batch: actor.max_tokens_per_micro_batch, or fewer if updates
-/// are smaller.
+/// Returns the most tokens in a trained micro-batch: actor.max_tokens_per_micro_batch, or fewer if updates are smaller.
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks);
 
 /// Estimates the bytes that a micro-batch keeps per token for its backward pass.

@@ -15,7 +15,6 @@
 namespace qrl::train {
 
 model::LoraConfig lora_config(const config::LoraRecipe& lora);
-/// Returns a recipe's section for a folder's adapters.
 config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 
 /// Returns the sampler's formats: snapshot_formats, with adapters unless lora.publish merges them.

@@ -1,4 +1,3 @@
-// Owns resolving quant.rollout.rotation `auto`, for a model and a resumed run.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +12,8 @@ namespace qrl::train {
 /// Replaces auto by the rotation in `checkpoint`'s recipe, if readable; none if it lacks the key. Other values stay.
 void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path& checkpoint);
 
-/// Resolves auto for a run: from any checkpoint that it could resume (all agree), else hadamard if the block fits the
-/// model, else none. Updates the recipe's printed forms. Throws as model::check_formats does. The first rank reads.
-/// Collective.
+/// Resolves auto for a run: from any checkpoint that it could resume (all agree), else by choose_rotation. Updates the
+/// recipe's printed forms. Throws as model::check_formats does. The first rank reads. Collective.
 void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
 
 /// Resolves auto without checkpoints: hadamard if the block fits `model`, else none.

@@ -16,7 +16,7 @@ namespace qrl::train {
 
 namespace {
 
-constexpr std::string_view kMode = "mode ";  // origin of a value that a mode sets
+constexpr std::string_view kMode = "mode ";  // origin of a mode's value
 constexpr std::size_t kLabelWidth = 12;
 
 std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
@@ -34,7 +34,7 @@ std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
   return origin->second.starts_with(kMode) ? " (" + origin->second + ")" : "";
 }
 
-/// Returns ", NAME value" such as ", clip 0.2", or "" if the key is unset.
+/// Returns ", NAME value" (", clip 0.2"), or "" if the key is unset.
 std::string option(const config::LoadedRecipe& loaded, const char* name, std::string_view key) {
   const std::string value = value_of(loaded, key);
   return value == "null" ? "" : ", " + std::string(name) + " " + value + mark_of(loaded, key);
@@ -89,7 +89,7 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
-/// Describes advantages that differ from reward minus mean; else "".
+/// Describes advantages other than reward minus mean; else "".
 std::string advantages_text(const config::LoadedRecipe& loaded) {
   const std::string text =
       changed(loaded, "algorithm.",
@@ -97,7 +97,7 @@ std::string advantages_text(const config::LoadedRecipe& loaded) {
   return text.empty() ? text : text.substr(std::string_view(", ").size());
 }
 
-/// Returns the correction's switches that are on, by the last part of their names.
+/// Lists the correction's switches that are on, by the last part of their names.
 std::string own_text(const config::LoadedRecipe& loaded) {
   const config::Choice* method =
       loaded.recipe.keys->catalog().corrections.find(loaded.recipe.rollout_correction.method);
@@ -175,7 +175,6 @@ std::string sampling_text(const config::LoadedRecipe& loaded) {
          shown_setting(loaded, "data.max_response_length") + " tokens";
 }
 
-/// Lists keys that are set, with their values.
 class IdleKeys {
  public:
   explicit IdleKeys(const config::LoadedRecipe& loaded) : loaded_(loaded) {}
@@ -210,7 +209,7 @@ class IdleKeys {
 
 void warn_of_one_update(const config::LoadedRecipe& loaded) {
   const config::Recipe& recipe = loaded.recipe;
-  // With behaviour_in_ratio, the ratio is to the sampler and not 1.
+  // With behaviour_in_ratio the ratio is to the sampler, not 1.
   if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
   IdleKeys idle(loaded);
   const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
@@ -218,7 +217,7 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
   for (const config::OwnKey& own : loss->keys)
     if (loss->needs_updates) idle.add(own.name);
   const auto add_clip = [&](std::string_view key) {
-    if (loss->needs_updates) idle.add(key);  // the loss itself is named by its word
+    if (loss->needs_updates) idle.add(key);  // the loss has its own word
     else idle.add_of_loss(key);
   };
   add_clip("algorithm.clip_ratio_low");

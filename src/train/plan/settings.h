@@ -1,4 +1,3 @@
-// Owns the display of a run's decisive settings and their origin.
 #pragma once
 
 #include <string>
@@ -15,8 +14,8 @@ namespace qrl::train {
 /// line each. Marks unset values (default), and a mode's (mode NAME).
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 
-/// Warns, in one line, of settings that have no effect with one update per step, because they act through the ratio to
-/// the old policy. These are acr, set clip bounds, and losses that differ from the default in their ratio.
+/// Warns, in one line, of settings without effect at one update per step, because they act through the ratio to the old
+/// policy. These are acr, set clip bounds, and losses that differ from the default in their ratio.
 void warn_of_idle_settings(const config::LoadedRecipe& loaded);
 
 /// Returns a key's value with its mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".

@@ -1,4 +1,3 @@
-// Owns the minimum operations of a learner's update, for `perf/mfu`.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace qrl::train {
 
-/// Numbers of weights that matmuls read: linear layers of all blocks, and lm_head; not the embedding.
+/// The weights that matmuls read: linear layers of all blocks, and lm_head; not the embedding.
 struct MatmulParams {
   double layers = 0, lm_head = 0;
 };

@@ -1,4 +1,3 @@
-// Owns a run's adapters: their base, and their initial values.
 #pragma once
 
 #include <filesystem>
@@ -20,15 +19,15 @@ struct AdapterBase {
 /// Returns a run's base; after a cold start, the one in the folder `cold_start`. Reads all its weights once.
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
 
-/// Throws an input error if a checkpoint's adapters were trained on weights other than those of `folder`, whose
+/// Throws an input error if a checkpoint's adapters were trained on other weights than those of `folder`, whose
 /// model::weights_hash is `hash`.
 void require_same_base(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
                        const std::string& hash);
 
 /// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Returns whether a start of the run reads lora.path: a fresh run, or a resumed run whose KL reference is lora.path.
-/// Verifies the run's newest checkpoint.
+/// Returns whether a start of the run reads lora.path: a fresh run, or a resumed run whose KL reference it is. Verifies
+/// the run's newest checkpoint.
 bool reads_given_adapters(const config::Recipe& recipe);
 
 /// Returns the policy before training: make_policy's, with the adapters of lora.path.

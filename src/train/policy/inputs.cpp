@@ -14,7 +14,7 @@ namespace {
 
 void add_number(state::Hash& hash, std::uint64_t number) { hash.add(&number, sizeof number); }
 
-/// Hashes the length first, so that different sequences of texts never hash the same bytes.
+/// The length comes first: different sequences of texts never hash the same bytes.
 void add_text(state::Hash& hash, std::string_view text) {
   add_number(hash, text.size());
   hash.add(text);
@@ -56,7 +56,6 @@ std::string hash_of(const Policy& policy, const std::string& weights) {
   return hash.hex();
 }
 
-/// Lists keys whose values differ between two ranks; paths may differ.
 std::string different_keys(const std::string& a, const std::string& b) {
   const auto first = nlohmann::json::parse(a), second = nlohmann::json::parse(b);
   std::string keys;
@@ -77,7 +76,6 @@ std::string values_of(const config::Recipe& recipe) {
   return values.dump();
 }
 
-/// Throws an input error at `where` that names the keys whose contents differ from `before`.
 void require_same_inputs(const Inputs& before, const Inputs& now, const std::string& where, const std::string& expected,
                          const std::string& what_to_do) {
   std::string other;
@@ -109,7 +107,7 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
-  // Only model weights that are read again count; later weights and a cold start's reference come from checkpoints.
+  // Only weights that are read again count: checkpoints have later weights and a cold start's reference.
   const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
   const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
   const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));

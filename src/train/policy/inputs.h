@@ -16,8 +16,8 @@ struct Inputs {
   std::string model;          ///< config, and the weights of a KL reference or an adapter's base
   std::string train_prompts;  ///< tokens, ground truths and sources, in order
   std::string held_out_prompts;
-  std::string sft_rows = {};  ///< of sft.train_files: tokens and which are learned, in order; "" without files
-  std::string weights = {};   ///< of the model (model::weights_hash), if they are read again; not stored in checkpoints
+  std::string sft_rows = {};  ///< sft.train_files' tokens and which are learned, in order; "" without files
+  std::string weights = {};   ///< model::weights_hash, if the model is read again; not stored in checkpoints
 };
 
 /// Hashes a run's inputs; reads the weights once if they count. Collective. Throws an input error on every rank if

@@ -12,7 +12,7 @@ namespace qrl::train {
 
 namespace {
 
-/// The rows of a snapshot's matrix that come from one weight.
+/// A snapshot matrix's rows from one weight.
 struct Rows {
   const ops::PackedLinear* matrix;
   std::int64_t first;
@@ -33,7 +33,7 @@ std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   return rows;
 }
 
-/// Records what `stored` lost of the update from `base` to `merged`.
+/// Records the part of the update from `base` to `merged` that `stored` lost.
 void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
                 UpdateErrors& errors) {
   double lost = 0, whole = 0;

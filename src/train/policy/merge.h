@@ -1,4 +1,4 @@
-// Owns merging adapters into a model, and measuring how much of an update rounding loses.
+// Owns merging adapters into a model, and how much of an update rounding loses.
 #pragma once
 
 #include <optional>
@@ -18,13 +18,13 @@ struct UpdateErrors {
   double mean() const { return num_layers > 0 ? sum / static_cast<double>(num_layers) : 0; }
 };
 
-/// Returns a sampler's weights in fp32: linear layers of `base` quantized and dequantized, the others unchanged.
-/// Quantizes all once.
+/// Returns a sampler's weights in fp32: linear layers of `base` quantized and dequantized, all at once, the others
+/// unchanged.
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 
 /// Returns the errors if the merged model is quantized to `formats` again, as when sampling the exported folder.
-/// Quantizes all once; sums are fp64.
+/// Quantizes all at once; sums are fp64.
 UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
                                  const model::SnapshotFormats& formats);
 

@@ -30,15 +30,15 @@ void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& confi
               std::to_string(config.vocab_size));
 }
 
-/// Returns the folder that a PEFT folder names as its base, or a folder of the same name next to it, because runs may
-/// move. Models of the Hub are looked up in its cache.
+/// Returns the folder that a PEFT folder names as its base, or its namesake next to the PEFT folder, because runs may
+/// move. Looks up Hub models in its cache.
 fs::path base_folder(const fs::path& dir) {
   const std::string named = model::peft_base(dir);
   const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();
   std::error_code error;
   if (!named.empty() && fs::is_directory(named, error)) return named;
   if (!named.empty() && fs::is_directory(beside, error)) {
-    if (!is_checkpoint(dir)) {  // a checkpoint's base is checked by its hash instead
+    if (!is_checkpoint(dir)) {  // a checkpoint's base is checked by its hash
       base::log_warning(state::shown(dir / "adapter_config.json") + ": base_model_name_or_path " + base::quoted(named) +
                         " is no folder here; its base is taken to be " + state::shown(beside));
     }
@@ -55,8 +55,6 @@ Policy load_hf_policy(const fs::path& dir) {
   return {hf.config, hf.weights, data::Tokenizer::load(dir)};
 }
 
-/// Loads the policy of a folder of adapters, PEFT's or a checkpoint. Throws an input error if its base is not found, or
-/// if a checkpoint's base has other weights than it was trained on.
 Policy load_adapted_policy(const fs::path& dir) {
   const fs::path base_dir = base_folder(dir);
   const model::HfModel base = model::open_hf(base_dir);

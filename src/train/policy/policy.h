@@ -1,4 +1,3 @@
-// Owns a policy and loading it: weights, adapters, tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +12,6 @@
 
 namespace qrl::train {
 
-/// The adapters of a policy, and their base.
 struct PolicyAdapter {
   model::LoraConfig lora;
   model::WeightSource base, adapters;

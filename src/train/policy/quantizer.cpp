@@ -27,7 +27,7 @@ constexpr const char* kKvScalesFile = "kv_scales.safetensors";
 constexpr const char* kResponsesFile = "kv_responses.json";
 constexpr std::uint64_t kMaxResponsesBytes = std::uint64_t{1} << 20;
 
-/// Hashes a profile's inputs other than weights: encoded training prompts, and the seed that selects some.
+/// Hashes a profile's inputs other than weights.
 std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   state::Hash hash;
   hash.add(&seed, sizeof seed);
@@ -39,7 +39,7 @@ std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   return hash.hex();
 }
 
-/// Returns enough calibration prompts for fp8 scales (kKvPrompts, kKvTokens). Their forward pass is most of a publish's
+/// Takes enough calibration prompts for fp8 scales (kKvPrompts, kKvTokens): their forward pass is most of a publish's
 /// cost.
 std::span<const std::vector<types::TokenId>> enough_for_kv(std::span<const std::vector<types::TokenId>> prompts) {
   std::size_t count = 0, num_tokens = 0;
@@ -99,7 +99,7 @@ void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, s
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == config::CalibrateKv::once) return;
   nlohmann::json mine = nlohmann::json::array();
   std::size_t num_mine = 0;
-  for (std::size_t g = 0; g < places.size() && num_mine < kKvResponseTokens; ++g) {  // one sample per prompt
+  for (std::size_t g = 0; g < places.size() && num_mine < kKvResponseTokens; ++g) {  // a sample per prompt
     const rollout::Rollout& sample = rollouts[g * static_cast<std::size_t>(n)];
     std::vector<types::TokenId> sequence = sample.prompt->tokens;
     sequence.insert(sequence.end(), sample.completion.tokens.begin(), sample.completion.tokens.end());
@@ -160,7 +160,7 @@ void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
 
 namespace {
 
-/// Reads on the first rank; returns nothing if the file does not exist.
+/// Reads on the first rank; returns nothing without the file.
 std::optional<decoder::KvScales> load_kv_scales(const fs::path& path, const model::ModelConfig& config,
                                                 dist::Collectives& world) {
   std::optional<state::SafetensorsFile> file;

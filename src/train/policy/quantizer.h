@@ -20,8 +20,7 @@ namespace qrl::train {
 struct QuantizerState {
   std::shared_ptr<const model::Int8Profile> profile;   ///< with quant.rollout.profile
   std::optional<decoder::KvScales> kv_scales;          ///< with quant.kv_calibration.when: once
-  std::vector<std::vector<types::TokenId>> responses;  ///< prompts with responses of the last step, set by
-                                                       ///< see_responses
+  std::vector<std::vector<types::TokenId>> responses;  ///< the last step's samples with prompts, set by see_responses
 };
 
 /// Makes a profile of fp32 `weights` from a few training prompts selected by the seed, for `qrl-train profile` and
@@ -47,7 +46,7 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 /// Limits of calibration for fp8 key and value scales: two prompts, then more up to this number of tokens. Chosen,
 /// because 99.9 % of a head's values needs some thousands of values.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
-/// Limit of the last step's sampled tokens that calibration reads.
+/// The most sampled tokens of the last step that calibration reads.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
 /// Keeps the step's first samples, up to kKvResponseTokens tokens (the last one truncated), so that the next
@@ -61,8 +60,8 @@ void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, s
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 
-/// Save to and load from a checkpoint's folder; parts that do not exist have no file. Loading broadcasts the first
-/// rank's bytes.
+/// Save to and load from a checkpoint's folder, without files for missing parts. Loading broadcasts the first rank's
+/// bytes.
 void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
 QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);

@@ -1,4 +1,3 @@
-// Owns the sampler: a snapshot, and the decoder that reads it.
 #pragma once
 
 #include <cstdint>

@@ -31,14 +31,14 @@ bool is_quantized(const config::Recipe& recipe) {
   return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
 }
 
-/// Returns whether the teacher scores with the sampler's operations, like the policy. Not with fp8 keys and values,
-/// because a teacher has no calibrated scales.
+/// Whether the teacher scores with the sampler's operations. Not with fp8 keys and values, for which a teacher has no
+/// calibrated scales.
 bool is_bitwise(const config::Recipe& recipe) {
   return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
          !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
 }
 
-/// On a GPU the decoder has the policy's weights, so the teacher uses fake_quant with the same quantized bits.
+/// A GPU's decoder has the policy's weights, so the teacher uses fake_quant with the same quantized bits.
 config::LearnerForward forward_of(const config::Recipe& recipe) {
   if (!is_quantized(recipe)) return config::LearnerForward::bf16;
   return config::learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;

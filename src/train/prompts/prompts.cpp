@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPlaceholder = "{prompt}";
-/// First id of held-out prompts, larger than any training set; the decoder keys samples by all 64 bits.
+/// First id of held-out prompts, above any training prompt's; the decoder keys samples by all 64 bits.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
-/// Applies data.overlong_prompt to one source's prompts, and reports prompts omitted or truncated.
+/// Applies data.overlong_prompt to a source's prompts, and reports how many.
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
@@ -99,7 +99,7 @@ class PromptReader {
   std::int64_t unencodable_bytes_ = 0;
 };
 
-/// Reads the rows and reports how many the filter kept, because a mistaken filter would not be visible otherwise.
+/// Reads the rows and reports how many the filter kept, because nothing else would show a mistaken filter.
 std::vector<data::PromptRow> read_file(const fs::path& path, const std::string& source, const data::RowReader& reader) {
   const std::string file = path.string();
   std::int64_t num_read = 0;

@@ -20,7 +20,7 @@ namespace qrl::train {
 struct PromptSet {
   std::string data_source;
   std::vector<types::Prompt> prompts;
-  std::vector<std::int64_t> source_sizes;  ///< with data.train_weights: number of prompts per file, in order
+  std::vector<std::int64_t> source_sizes;  ///< with data.train_weights: prompts per file, in order
 };
 
 /// Loads data.train_files or data.train_generator in order. A prompt's id is its position.
@@ -35,7 +35,7 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
 /// Returns a held-out prompt's index: its id minus the first held-out id.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
-/// Warns if held-out prompts are also training prompts, because their score then overestimates others.
+/// Warns if held-out prompts are also training prompts: their score would overestimate others.
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
 /// Encodes a prompt's text as the model sees it: data.prompt_template around the text, then the chat template.
@@ -43,7 +43,7 @@ void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> h
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
-  /// `system`: the row's system message, used instead of data.system_prompt; "": none. Input errors name `where`.
+  /// `system`: the row's system message, instead of data.system_prompt; "": none. Input errors name `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
                                      const std::string& where = "a prompt") const;
   /// Encodes a conversation to continue; prepends data.system_prompt if it has no system message. A single question,
@@ -67,7 +67,7 @@ class PromptEncoder {
 class PromptOrder {
  public:
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);
-  /// `sizes`: number of prompts of each consecutive source; `weights`: each source's share, above 0.
+  /// `sizes`: prompts of each consecutive source; `weights`: each source's share, above 0.
   PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<double> weights, bool shuffle, std::uint64_t seed);
   /// Returns indices of the next `count` prompts.
   std::vector<std::size_t> next(std::int64_t count);
@@ -76,7 +76,7 @@ class PromptOrder {
 
  private:
   struct Source {
-    std::int64_t first = 0;  ///< of its first prompt
+    std::int64_t first = 0;  ///< its first prompt's
     std::int64_t size = 0;
     std::int64_t num_taken = 0;
     std::int64_t epoch = -1;         ///< of `order`

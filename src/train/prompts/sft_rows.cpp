@@ -68,8 +68,8 @@ class SftReader {
     return of_messages(std::move(whole), first, where);
   }
 
-  /// Returns, and resets, the number of answers that the template shortened, for example by dropping thoughts of
-  /// earlier turns.
+  /// Returns and resets the number of answers that the template shortened, for example by dropping thoughts of earlier
+  /// turns.
   std::int64_t take_cut_answers() { return std::exchange(num_cut_answers_, 0); }
 
  private:
@@ -79,7 +79,6 @@ class SftReader {
     return data::read_conversation(Json::array({{{"role", "user"}, {"content", prompt}}}), tools, name, where);
   }
 
-  /// Returns the prompt's tokens, as in RL.
   std::vector<types::TokenId> prompt_tokens(const Json& prompt, const std::string& name, const Json& tools,
                                             const std::string& where) const {
     if (prompt.is_string()) return encoder_.encode(data::prompt_text(prompt, name, where), {}, where);

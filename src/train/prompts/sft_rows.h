@@ -1,4 +1,4 @@
-// Owns a cold start's rows: from files of conversations to tokens, which of them are learned, and their order.
+// Owns a cold start's rows: from conversations in files to tokens, which are learned, and their order.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace qrl::train {
 
 struct SftRow {
-  std::vector<types::TokenId> context;  ///< at least one token, before all learned tokens
+  std::vector<types::TokenId> context;  ///< one token or more, before all learned ones
   std::vector<types::TokenId> rest;     ///< from there to the last learned token
-  std::vector<std::uint8_t> learned;    ///< per token of `rest`: 1 if learned; the first and last are
+  std::vector<std::uint8_t> learned;    ///< per token of `rest`, 1: learned, as the first and last are
 };
 
-/// Holds rows of sft.train_files and sft.val_files in order; both empty without files.
+/// Rows of sft.train_files and sft.val_files in order; both empty without files.
 struct SftRows {
   std::vector<SftRow> train, val;
   std::int64_t longest = 0;  ///< tokens

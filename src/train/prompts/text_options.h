@@ -1,4 +1,3 @@
-// Owns the options of prompts, verifiers and rewards that a recipe's keys give.
 #pragma once
 
 #include "config/recipe.h"

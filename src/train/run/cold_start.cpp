@@ -15,7 +15,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Packs demonstrations [first, first + count): prompt, then response and end token, which are learned.
+/// Packs demonstrations [first, first + count): prompt, then response and end token (learned).
 std::vector<types::MicroBatch> demonstration_batches(const RunContext& run, std::int64_t first, std::int64_t count) {
   const config::Recipe& recipe = run.recipe();
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
@@ -46,7 +46,7 @@ std::vector<types::MicroBatch> batches_of(const RunContext& run, std::int64_t st
   return pack_rows(recipe, chosen);
 }
 
-/// Returns the mean of −log p over learned tokens of sft.val_files, summed in double.
+/// Returns the mean of −log p over learned tokens of sft.val_files, summed in fp64.
 double held_out_loss(const RunContext& run, learner::Learner& learner) {
   std::vector<const SftRow*> rows;
   for (const SftRow& row : run.plan.sft_rows.val) rows.push_back(&row);
@@ -63,7 +63,6 @@ double held_out_loss(const RunContext& run, learner::Learner& learner) {
   return sum / static_cast<double>(num_tokens);
 }
 
-/// Broadcasts whether the first rank is still working.
 bool at_work(dist::Collectives& world, bool mine) {
   world.broadcast(std::as_writable_bytes(std::span(&mine, 1)), 0);
   return mine;
@@ -81,8 +80,7 @@ void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_me
   const config::Recipe& recipe = run.recipe();
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   learner::LearnerOptions options = run.plan.learner;
-  options.num_threads = base::num_threads();                // other ranks wait, so this one uses all of the machine's
-                                                            // threads
+  options.num_threads = base::num_threads();                // other ranks wait
   options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled
   options.numerics.bitwise = false;
   options.optim = optimizer_options(recipe.sft.optim);

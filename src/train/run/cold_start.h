@@ -1,4 +1,3 @@
-// Owns the supervised cold start, from demonstrations or rows to a committed checkpoint.
 #pragma once
 
 #include "train/checkpoint/checkpointer.h"
@@ -11,7 +10,7 @@ namespace qrl::train {
 void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                      const std::optional<std::filesystem::path>& resume_from);
 
-/// Waits on the other ranks, with a broadcast every step, so that the time limit on waiting does not end the job.
+/// Waits on the other ranks, with a broadcast every step: the time limit on waiting does not end the job.
 void await_cold_start(dist::Collectives& world);
 
 }  // namespace qrl::train

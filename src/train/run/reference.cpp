@@ -9,7 +9,7 @@ namespace qrl::train {
 
 namespace {
 
-/// On a GPU low_bit would read the decoder's tensors, which are the policy's. fake_quant has the same quantized values.
+/// low_bit on a GPU would read the decoder's tensors, which are the policy's. fake_quant has the same quantized values.
 config::LearnerForward reference_forward(const config::Recipe& recipe) {
   const config::LearnerForward forward = recipe.quant.learner_forward;
   const bool is_decoders = forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe);

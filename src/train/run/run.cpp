@@ -39,8 +39,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the checkpoint of the state a run ended in; nothing if it made no step. A run without remaining steps ended
-/// in the one it was resumed from.
+/// Returns the checkpoint of the state a run ended in: without remaining steps, the one it was resumed from. Nothing if
+/// it made no step.
 std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
   const std::string name =
       state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
@@ -53,7 +53,6 @@ void say(const std::string& line) {
   base::log_to_file(line);
 }
 
-/// Returns a line that summarizes the run's health warnings, or "" without any.
 std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   Health health(recipe);
   for (const report::Row& row : report::read_rows(folder.metrics_file()).rows)
@@ -62,7 +61,7 @@ std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
 }
 
-/// Prints a run's last lines from its files alone, also when a finished run is started again.
+/// Uses the run's files alone, so that it works when a finished run is started again.
 void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
                   std::span<const PromptSet> held_out, const std::vector<std::string>& export_scores) {
   say("run folder  " + folder.path().string());
@@ -105,7 +104,6 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   std::fflush(stdout);
 }
 
-/// Opens and locks rank 0's folder for the run; null on other ranks.
 std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Collectives& world) {
   std::unique_ptr<RunFolder> folder;
   if (world.is_first()) {
@@ -120,13 +118,11 @@ std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Colle
   return folder;
 }
 
-/// Returns the cold start's checkpoint in rank 0's folder.
 fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& world) {
   const fs::path own = cold_start_checkpoint(recipe);
   return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
 }
 
-/// Makes the cold start on rank 0 with all its machine's threads; every rank continues from it.
 void run_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                     const std::optional<fs::path>& checkpoint) {
   if (run.world.is_first()) {
@@ -139,7 +135,7 @@ void run_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_met
   run.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
 }
 
-/// Returns RL's first adapters unless new: the cold start's, or lora.path's.
+/// Returns the cold start's or lora.path's adapters; none if RL begins with new ones.
 std::optional<model::WeightSource> first_adapters(const RunContext& run, const fs::path& cold_start) {
   const config::Recipe& recipe = run.recipe();
   if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
@@ -147,8 +143,7 @@ std::optional<model::WeightSource> first_adapters(const RunContext& run, const f
   return given_adapters(recipe, run.plan.model);
 }
 
-/// Runs once before RL's first step: makes a new optimizer, since moments belong to another loss, and applies
-/// update-aware scaling.
+/// Prepares RL's first step: a new optimizer, since moments belong to another loss, and update-aware scaling.
 void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
   const config::Recipe& recipe = plan.recipe();
   if (state.cold_start) {
@@ -167,7 +162,6 @@ void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
   }
 }
 
-/// Writes the settings to standard output, and with the run's identity to the log.
 void begin_log(const RunOutline& outline, const RunOptions& options, const dist::Collectives& world) {
   if (!world.is_first()) return;
   const config::LoadedRecipe& loaded = outline.loaded;
@@ -181,7 +175,6 @@ void begin_log(const RunOutline& outline, const RunOptions& options, const dist:
     base::log_warning(outline.memory_doubt + "; the run may be killed (--dry-run lists the parts)");
 }
 
-/// Records changes by --allow-change in the log and metric rows.
 void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   for (const config::KeyChange& change : point.changes) {
     base::log_info("changed after step " + std::to_string(point.state.step) + " (--allow-change): " + change.key + " " +
@@ -190,7 +183,7 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   metrics.append_changes(point.state.step, point.changes);
 }
 
-/// Calls export_score.h until a stop signal: the checkpoint already exists.
+/// Calls export_score.h until a stop signal, which loses nothing: the checkpoint exists.
 std::vector<std::string> score_export(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
   return export_score_lines(run, step, learner);
@@ -198,7 +191,6 @@ std::vector<std::string> score_export(const RunContext& run, std::int64_t step, 
   checkpointer.stop_here();
 }
 
-/// Opens the first rank's metric files, cut to the checkpoint's sizes.
 void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const ResumePoint& point, MetricsFile& metrics,
                   MetricsFile& sft_metrics) {
   metrics = MetricsFile(folder.metrics_file(), point.state.metrics_bytes);
@@ -210,7 +202,7 @@ void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const R
   if (own_cold_start) sft_metrics.mirror_to(folder.tensorboard() / "sft");
 }
 
-/// Writes this start's line of sessions.jsonl, completed however the work ends; inert without a folder.
+/// Writes this start's line of sessions.jsonl, completed however the work ends.
 class SessionLine {
  public:
   SessionLine(const RunFolder* folder, const RunState& state, const dist::Collectives& world,
@@ -244,7 +236,6 @@ class SessionLine {
   const RunState& state_;
 };
 
-/// Trains from the cold start's or a checkpoint's weights to the end.
 void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
                   QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool has_work) {
   const config::Recipe& recipe = run.recipe();
@@ -277,7 +268,7 @@ void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Ch
   Training(run, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
            std::move(point.unfinished_row), checkpointer)
       .train();
-  learner.state().free_moments();  // the scored fp32 weights take less than the moments did
+  learner.state().free_moments();  // makes room for the scored fp32 weights
   const std::vector<std::string> export_scores = score_export(run, state.step, learner, checkpointer);
   if (run.folder != nullptr)
     print_result(recipe, *run.folder, last_checkpoint(state, *run.folder, point), run.plan.held_out, export_scores);

@@ -1,4 +1,3 @@
-// Owns a run from recipe to result: its folder, resume point, parts, cold start and RL.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ struct RunOptions {
   std::string program;        ///< name and version, for sessions.jsonl
 };
 
-/// Runs or resumes the recipe's run and prints its result; stops as train/signals.h says if the caller installed the
+/// Runs or resumes the recipe's run and prints its result. Stops as train/signals.h says if the caller installed the
 /// handlers. Throws base::Error: input (2), guard (3), stopped (75).
 void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options);
 

@@ -1,4 +1,3 @@
-// Owns the assembly of an RL run.
 #pragma once
 
 #include "train/policy/sampler.h"

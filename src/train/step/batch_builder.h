@@ -1,4 +1,3 @@
-// Owns making the learner's mini-batches from a step's groups, with log-probs frozen over the step's updates.
 #pragma once
 
 #include <vector>
@@ -11,15 +10,14 @@ namespace qrl::train {
 /// One mini-batch: this rank's micro-batches, and denominators over all ranks.
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
-  std::vector<types::MicroBatch>
-      scored_only;  ///< sequences with advantage 0: in statistics of the whole mini-batch, not in the loss
+  std::vector<types::MicroBatch> scored_only;  ///< advantage 0: in statistics of the whole mini-batch, not in the loss
   types::GlobalCounts counts;
 };
 
 class BatchBuilder {
  public:
-  /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if the learner has it. All
-  /// arguments must outlive the object.
+  /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if the learner has it. Arguments
+  /// must outlive the object.
   BatchBuilder(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner,
                learner::Learner* reference);
 

@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kProbePrompts = 2;
 constexpr std::int32_t kProbeSamples = 2;          // per prompt
 constexpr std::int32_t kProbeTokens = 16;          // per sample
-constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // sampling step of the probe, different from training and evaluation
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // different from training's and evaluation's steps
 
 std::string short_number(double value) {
   std::array<char, 32> text{};

@@ -1,4 +1,3 @@
-// Owns the check, after each publish, that sampler and learner agree.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns the guard against updates that are not finite.
 #pragma once
 
 #include "config/recipe.h"
@@ -7,7 +6,7 @@
 
 namespace qrl::train {
 
-/// Counts consecutive skipped updates in `state`; after too many, ends the run (exit 3).
+/// Counts consecutive updates that are not finite, and so skipped, in `state`. After too many, ends the run (exit 3).
 void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
 
 }  // namespace qrl::train

@@ -1,4 +1,3 @@
-// Owns one update of the policy by the recipe's loss.
 #pragma once
 
 #include "train/checkpoint/checkpoint.h"
@@ -8,7 +7,7 @@ namespace qrl::train {
 
 class PolicyUpdater {
  public:
-  /// All arguments must outlive the object.
+  /// Arguments must outlive the object.
   PolicyUpdater(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
       : run_(run), loss_(loss), learner_(learner), state_(state) {}
 

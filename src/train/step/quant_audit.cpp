@@ -60,7 +60,7 @@ std::string audit_summary(const std::vector<std::string>& audit) {
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
                                              dist::Collectives& world) {
   if (!learner.is_sharded() && !world.is_first()) return {};
-  std::string mine;  // a line per matrix, empty if another rank's
+  std::string mine;  // one line per matrix; empty if this rank does not hold its master
   for (const model::WeightError& weight :
        published.format_errors([&](const std::string& weight) { return learner.state().master(weight); })) {
     if (!weight.weight.empty()) {

@@ -1,4 +1,3 @@
-// Owns the record of which tensors sampler and learner read, and of each weight's quantization error.
 #pragma once
 
 #include <string>

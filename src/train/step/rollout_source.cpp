@@ -19,7 +19,6 @@ namespace qrl::train {
 
 namespace {
 
-/// Samples and judges a step's groups, a batch of prompts at a time.
 class GroupSampler {
  public:
   GroupSampler(const RunContext& run, std::int64_t step, PromptOrder& order, Sampler& sampler)
@@ -32,7 +31,6 @@ class GroupSampler {
         sampler_(sampler),
         flat_groups_(recipe_.algorithm.filter_groups.metric, *run.plan.verifier) {}
 
-  /// Throws Cancelled on every rank.
   void sample_batch(std::int64_t num_prompts, PhaseSeconds& seconds) {
     std::vector<rollout::Rollout> batch;
     {
@@ -58,7 +56,6 @@ class GroupSampler {
                                        algorithm.positive_only, run_.world);
       return std::move(groups_);
     }
-    // The catalog's list holds these types (config/choice.h).
     const auto* estimator = static_cast<const rollout::AdvantageEstimator*>(
         recipe_.keys->catalog().estimators.find(algorithm.adv_estimator));
     rollout::set_advantages(groups_.rollouts, n, {estimator, *algorithm.norm_adv_by_std, algorithm.positive_only},
@@ -67,7 +64,7 @@ class GroupSampler {
   }
 
  private:
-  /// Returns this rank's prompts among the next num_prompts: rank r takes the r-th and every size-th from it.
+  /// Returns this rank's prompts of the next num_prompts: rank r takes the r-th and every size-th from it.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
     const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
@@ -127,7 +124,7 @@ class GroupSampler {
     counts_.best_group_score = counts_.batches == 0 ? best : std::max(counts_.best_group_score, best);
   }
 
-  /// Appends the groups that the step trains on, in global prompt order.
+  /// Keeps the groups that the step trains on, in global prompt order.
   void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
     const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
     std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
@@ -156,7 +153,7 @@ class GroupSampler {
   PromptOrder& order_;
   Sampler& sampler_;
   rollout::FlatGroups flat_groups_;
-  std::map<std::size_t, std::int32_t> times_sampled_;  ///< keyed by prompt index
+  std::map<std::size_t, std::int32_t> times_sampled_;  ///< by prompt index
   GenerationCounts counts_;
   StepGroups groups_;
 };

@@ -1,4 +1,4 @@
-// Owns a step's groups of samples: taking prompts, sampling, judging, dynamic sampling, advantages.
+// Owns a step's groups of samples: prompts, sampling, judging, dynamic sampling, advantages.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ struct StepGroups {
 /// Sums over all samples of a step, kept or not, over all ranks.
 struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
-  std::int64_t num_judged = 0;   ///< samples not dropped by a verifier
-  std::int64_t kept_groups = 0;  ///< including groups beyond those that the step trains on
-  double score_sum = 0;          ///< sum of the samples' scores
-  double best_group_score = 0;   ///< highest mean score of a group
+  std::int64_t num_judged = 0;   ///< samples that no verifier dropped
+  std::int64_t kept_groups = 0;  ///< with groups beyond those that the step trains on
+  double score_sum = 0;          ///< of the samples
+  double best_group_score = 0;   ///< a group's highest mean score
 };
 
 struct RolloutBatch {
   StepGroups groups;
   GenerationCounts counts;
-  decoder::DecoderStats stats;  ///< of this rank's generation
+  decoder::DecoderStats stats;  ///< this rank's
   PhaseSeconds seconds;
-  std::int64_t policy_version = 0;  ///< policy version that sampled the first token, equal on every rank
+  std::int64_t policy_version = 0;  ///< sampled the first token; equal on every rank
   std::int64_t prompts_drawn = 0;   ///< data cursor for the step's checkpoint
 };
 
@@ -43,8 +43,8 @@ struct RolloutBatch {
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
-  /// Returns the groups of `step`; call it once per step, in order. Returns nothing and leaves the source unchanged if
-  /// any rank got a stop request. Collective.
+  /// Returns the groups of `step`; call it once per step, in order. If any rank got a stop request, returns nothing and
+  /// leaves the source unchanged. Collective.
   virtual std::optional<RolloutBatch> next(std::int64_t step) = 0;
   /// Waits until no generation is running, so that weights may be published.
   virtual void drain() {}

@@ -1,4 +1,3 @@
-// Owns a step's row of metrics: names, speeds, file, and display.
 #pragma once
 
 #include <span>
@@ -20,14 +19,12 @@ class StepRecorder {
   StepRecorder(const RunContext& run, const learner::LossOptions& loss, const RunState& state, MetricsFile& file,
                Metrics unfinished_row);
 
-  /// Begins an empty row and the step's clock.
   void begin_step();
   void add(const PhaseSeconds& seconds);
-  /// Adds new metrics.
   void add(Metrics metrics);
   /// Adds the rollouts' metrics and generation's speed. Collective.
   void add_rollouts(const RolloutBatch& batch);
-  /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU).
+  /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU):
   /// NaN in a step without tokens to learn from. Collective.
   void add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches, const PhaseSeconds& seconds);
   /// `save_s`: the previous step's checkpoint time, because a row is written before its checkpoint.
@@ -53,8 +50,8 @@ class StepRecorder {
   Progress progress_;
   Health health_;  ///< sees the first rank's rows
   report::Watcher watcher_;
-  std::vector<double> rewards_;  ///< rewards of the steps since this start
-  double held_out_;              ///< newest score of the first held-out set, or NaN
+  std::vector<double> rewards_;  ///< since this start
+  double held_out_;              ///< newest one of the first held-out set, or NaN
   std::vector<std::string> update_names_;
   double learner_ceiling_ = 0;  ///< operations per second, measured after the first update
   double start_s_ = 0;

@@ -1,4 +1,4 @@
-// Owns moving the learner's weights to the sampler: publish, calibration, and the check of agreement.
+// Owns moving the learner's weights to the sampler.
 #pragma once
 
 #include "train/checkpoint/checkpoint.h"
@@ -15,7 +15,7 @@ double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps
 
 class WeightPublisher {
  public:
-  /// All arguments must outlive the object.
+  /// Arguments must outlive the object.
   WeightPublisher(const RunContext& run, const RunState& state, learner::Learner& learner, Sampler& sampler,
                   QuantizerState& quantizer);
 
@@ -27,7 +27,7 @@ class WeightPublisher {
   /// Keeps samples for the next calibration. Collective.
   void see(const StepGroups& groups);
   /// Returns quant/kv_saturated_fraction of the last publish, if a sampler on the CPU has calibrated fp8 keys and
-  /// values. Also returns quant/gain_noise_std if there is noise.
+  /// values. Adds quant/gain_noise_std if there is noise.
   Metrics calibration() const;
   /// Publishes weights for a learner that reads the sampler's tensors, without calibrating fp8 scales. No-op if the
   /// learner reads its masters.
@@ -44,7 +44,7 @@ class WeightPublisher {
   learner::Learner& learner_;
   Sampler& sampler_;
   QuantizerState& quantizer_;
-  double noise_sigma_ = 0;  // of the last publish
+  double noise_sigma_ = 0;  // the last publish's
 };
 
 }  // namespace qrl::train
