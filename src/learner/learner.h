@@ -34,7 +34,7 @@ class TrainableWeights;     // weights/trainable_weights.h
 class Learner {
  public:
   /// Initializes the masters from `initial`. With options.lora, `initial` is the base, read again for each snapshot
-  /// that lacks it, so its sources must outlive the learner. The temperature scales logits in every log-prob.
+  /// that lacks it: its sources must outlive the learner. The temperature scales logits in every log-prob.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
   /// Initializes with a given engine.
@@ -57,8 +57,8 @@ class Learner {
 
   /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
   /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). Ranks need not agree on
-  /// is_last. On a device with memory for a second micro-batch, loss and backward pass wait for the next call. The
-  /// device then runs the next forward pass while the host computes the loss. Bits do not change.
+  /// is_last. On a device with memory for a second micro-batch, loss and backward pass wait for the next call, which
+  /// computes the loss on the host during its forward pass. Bits do not change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
@@ -83,10 +83,9 @@ class Learner {
   /// Quantizes the masters into `snapshot`. With options.lora and adapters in the snapshot, quantizes the base once,
   /// then only A and B; without adapters in the snapshot, merged weights each time. fake_quant and low_bit read the
   /// snapshot from now on. It must outlive the learner, and only the learner may publish into it. Collective when
-  /// sharded. `device` (or null) also keeps the snapshot's weights on this learner's device. Once it has them, only the
-  /// device's copy is rewritten, in place from the masters (DeviceWriter), and dequantized there for fake_quant. With
-  /// low_bit on a device, `device` is required and must live as long as the snapshot. The forward pass then reads the
-  /// device's copy.
+  /// sharded. `device` (or null) also keeps the snapshot's weights on this learner's device. Once it has them, only its
+  /// copy is rewritten, in place from the masters (DeviceWriter), and dequantized there for fake_quant. With low_bit on
+  /// a device, `device` is required and must live as long as the snapshot; the forward pass reads its copy.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// Applies QuRL's update-aware quantization (§3.3): divides the linear weights after a norm (q, k, v; gate, up) by
@@ -111,7 +110,7 @@ class Learner {
   struct Reference;  // of a KL term with adapters
   int num_threads_;
   config::LearnerForward forward_mode_;
-  // Each points to some of those before it.
+  // Each points to some of its predecessors.
   std::unique_ptr<ForwardEngine> engine_;
   std::unique_ptr<TrainableWeights> weights_;
   std::unique_ptr<Publisher> publisher_;

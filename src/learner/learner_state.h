@@ -1,4 +1,3 @@
-// Owns access by name to a learner's memory, for checkpoints, exports and tests. Does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,8 @@ class Optimizer;            // update/optimizer.h
 class Publisher;            // engine/publisher.h
 class TrainableWeights;     // weights/trainable_weights.h
 
-/// Accesses a learner's masters, moments and gradients (Learner::state). The learner must outlive it.
+/// Accesses a learner's masters, moments and gradients by name (Learner::state), for checkpoints, exports and tests.
+/// The learner must outlive it.
 class LearnerState {
  public:
   LearnerState(TrainableWeights& weights, GradientAccumulator& accumulator, Optimizer& optimizer, Publisher& publisher)
@@ -30,7 +30,7 @@ class LearnerState {
   model::WeightViews gradients() const;
   state::StagedRead staged_read() const;
 
-  /// Returns this rank's fp32 master; with adapters, the base's weight. Empty if another rank has it.
+  /// Returns this rank's fp32 master, with adapters the base's weight; empty if another rank has it.
   base::Buffer master(const std::string& name) const;
   /// Returns a source of all ranks' masters, merged with adapters (merged_weights). All ranks must read it in the same
   /// order. Collective when sharded.

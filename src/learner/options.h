@@ -1,4 +1,4 @@
-// Owns the options of a learner and of a loss, and what an update and a forward pass report. Does not include LibTorch.
+// Owns the options of learner and loss, and reports of updates and forward passes. Does not include LibTorch.
 #pragma once
 
 #include <array>
@@ -34,15 +34,15 @@ struct TokenSelection {
   bool by_covariance = false;
   double mean_advantage = 0, mean_log_prob = 0, cov_low = 0, cov_high = 0;
   std::uint64_t cov_draw_limit = 0;     ///< candidates with a smaller draw do not count
-  std::int64_t cov_last_position = -1;  ///< nor do candidates with exactly this draw, up to this position on this rank
+  std::int64_t cov_last_position = -1;  ///< nor those with this draw, up to this position on this rank
 };
 
 /// rollout_correction.rs and its keys, with defaults filled in.
 struct RejectionSettings {
   config::RsLevel level = config::RsLevel::none;
   config::RsStat stat = config::RsStat::k1;
-  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have only the upper one
-  double veto = 0;                          ///< a sequence with a ρ_t below this is rejected; 0: none
+  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have the upper one
+  double veto = 0;                          ///< rejects a sequence with a ρ_t below it; 0: none
 };
 
 /// Excludes the tokens whose advantage and log-prob covary most.
@@ -51,19 +51,19 @@ struct ClipCovOptions {
   double low = 0, high = 0;
 };
 
-/// Holds algorithm.* of a loss, the loss's defaults filled in.
+/// algorithm.* of a loss, with the loss's defaults filled in.
 struct AlgorithmOptions {
   double clip_ratio_low = 0, clip_ratio_high = 0;
   double clip_ratio_c = 0;  ///< dual clip; 0: none
   config::LossAggMode loss_agg_mode = config::LossAggMode::token_mean;
   std::optional<double> off_policy_mask_threshold;
-  double top_entropy_quantile = 1;  ///< share of tokens that enter the loss; 1: all
+  double top_entropy_quantile = 1;  ///< share of tokens that enter the loss
   ClipCovOptions clip_cov;
   double kl_loss_coef = 0, entropy_coef = 0;
   bool has_teacher = false;
 };
 
-/// Holds rollout_correction.* of a method, the method's defaults filled in.
+/// rollout_correction.* of a method, with the method's defaults filled in.
 struct CorrectionOptions {
   double threshold = 0, threshold_low = 0;
   RejectionSettings rejection;
@@ -79,23 +79,22 @@ struct LossOptions {
   AlgorithmOptions algorithm = {};
   CorrectionOptions correction = {};
   config::OwnValues own = {};            ///< keys that choices declare
-  std::int64_t max_response_length = 0;  ///< data.max_response_length, for seq-mean-token-sum-norm
+  std::int64_t max_response_length = 0;  ///< for seq-mean-token-sum-norm
   double blend = 0;                      ///< set by prepare_mini_batch
-  double weight_scale = 1;               ///< factor on every weight of the correction (batch_normalize); set by
-                                         ///< prepare_mini_batch
-  TokenSelection selection = {};         ///< set by prepare_mini_batch
+  double weight_scale = 1;        ///< on every weight of the correction (batch_normalize); set by prepare_mini_batch
+  TokenSelection selection = {};  ///< set by prepare_mini_batch
   /// Whether the weights are those that sampled; a bitwise learner then checks every token's bits.
   bool at_sampling_weights = false;
 };
 
-/// Size of the host memory through which a device's masters and moments are written to a checkpoint. A power of two, to
-/// which LibTorch rounds pinned memory.
+/// Host memory through which a device's masters and moments are written to a checkpoint. A power of two, to which
+/// LibTorch rounds pinned memory.
 inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 
 /// Dtypes and formats of both passes.
 struct Numerics {
   config::ComputeDType compute = config::ComputeDType::bf16;
-  /// fake_quant and low_bit read the last published snapshot. It must have the current masters: publish after each
+  /// fake_quant and low_bit read the last published snapshot, which must have the current masters: publish after each
   /// update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
   /// With low_bit: the format whose layers multiply quantized values in the backward pass (quantized.h). int8 is not
@@ -105,14 +104,13 @@ struct Numerics {
   /// sampling weights, log-probs equal the sampler's bit for bit. On a device the decoder runs the forward pass,
   /// without top-k and top-p, and must sum each row alone. The backward pass recomputes each layer from its input.
   bool bitwise = false;
-  quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; with f32, low_bit's attention is fp32
+  quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; f32 makes low_bit's attention fp32
   /// Whether logits come from fp32 hidden states and lm_head's masters, instead of the compute dtype.
   bool f32_lm_head = false;
   /// Whether only the sampler uses the snapshot's lm_head; low_bit and fake_quant then use the learner's.
   bool own_lm_head = false;
 };
 
-/// Configures Muon (update/muon.h).
 struct MuonOptions {
   double momentum = 0;
   bool nesterov = false;
@@ -120,7 +118,6 @@ struct MuonOptions {
   bool match_adamw_rms = false;
 };
 
-/// Configures the optimizer and its learning rate (update/schedule.h).
 struct OptimizerOptions {
   config::OptimName name = config::OptimName::adamw;
   double lr = 0;
@@ -139,25 +136,24 @@ struct LearnerOptions {
   /// without such a GPU.
   base::Device device = base::Device::cpu;
   Numerics numerics;
-  bool trainable = true;  ///< false: only `score` is used; no gradients and moments
+  bool trainable = true;  ///< false: `score` only; no gradients and moments
   /// ZeRO stage 1: each rank keeps the masters and moments of its own tensors, with equal bits. Requires a trainable
   /// learner; no effect with one rank.
   bool shard_optimizer = false;
-  /// Unless its rank is 0, only low-rank adapters are trained (model/adapter.h), with AdamW, unsharded. Masters,
-  /// moments and gradients are the adapters' only.
+  /// With a rank above 0, trains only low-rank adapters (model/adapter.h), with AdamW, unsharded. Masters, moments and
+  /// gradients are the adapters' only.
   model::LoraConfig lora = {};
-  std::uint64_t lora_seed = 0;                           ///< seed of new adapters (model::new_adapters)
-  std::optional<model::WeightSource> lora_initial = {};  ///< adapters to continue instead of new ones
+  std::uint64_t lora_seed = 0;                           ///< of new adapters (model::new_adapters)
+  std::optional<model::WeightSource> lora_initial = {};  ///< to continue instead of new ones
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
   OptimizerOptions optim;
   std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
-  int num_threads = 0;             ///< threads of the CPU and LibTorch; 0: the caller's (base/thread_scope.h); changes
-                                   ///< no bit
+  int num_threads = 0;             ///< of the CPU and LibTorch; 0: the caller's (base/thread_scope.h); changes no bit
 };
 
-/// Limit on the tokens that backward fp8_e4m3 quantizes at once on a device, in segments of 128. Bounds their fp32
-/// memory, and still keeps a GPU busy.
+/// The most tokens that backward fp8_e4m3 quantizes at once on a device, in segments of 128. Bounds their fp32 memory,
+/// and still keeps a GPU busy.
 inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
 /// An update's named statistics over all ranks ("actor/pg_loss", …), equal on every rank. Names are those of

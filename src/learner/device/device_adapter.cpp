@@ -4,7 +4,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// Rounds to `format`, and converts to the dtype of matmuls of `compute`.
 struct Rounding {
   torch::ScalarType format, compute;
   Tensor operator()(const Tensor& values) const { return values.to(format).to(compute); }
@@ -22,8 +21,8 @@ Tensor of_part(const Tensor& products, std::size_t part, std::int64_t rank) {
   return products.narrow(1, static_cast<std::int64_t>(part) * rank, rank);
 }
 
-/// Adds the adapter's gradients and returns its contribution to dX, fp32 unless `narrow`. d_y, x and products are in
-/// the matmuls' dtype.
+/// Adds the adapter's gradients and returns its part of dX, fp32 unless `narrow`. d_y, x and products are in the
+/// matmuls' dtype.
 Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const Tensor& d_y, const Tensor& x,
                      const Tensor& products, bool narrow) {
   const Tensor u = torch::empty({d_y.size(0), with.a.size(0)}, d_y.options());

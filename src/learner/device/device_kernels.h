@@ -1,5 +1,5 @@
-// Owns calls of cuda/train/training.h with tensors: one kernel forward and one backward for each operation between
-// matmuls. torch_ops.h and device_logprob.h define the operations.
+// Owns tensors' calls of cuda/train/training.h: a kernel forward and one backward for each operation between matmuls.
+// torch_ops.h and device_logprob.h define the operations.
 #pragma once
 
 #include "cuda/train/training.h"
@@ -8,8 +8,8 @@
 
 namespace qrl::learner {
 
-/// Holds {sum [N, D] fp32, normed [N, D] in `out`}: x plus an optional branch and bias, and RMSNorm of the sum. Keeps
-/// sum and one number per row for the backward pass.
+/// {sum [N, D] fp32, normed [N, D] in `out`}: x plus an optional branch and bias, and RMSNorm of the sum. Keeps sum and
+/// one number per row for the backward pass.
 struct AddedNorm {
   Tensor sum_ND, normed_ND;
 };
@@ -45,14 +45,14 @@ struct ScoredRows {
  private:
   ScoredRows() = default;
 };
-/// Holds a chunk of logits, fp32 [M, V], and the tokens to score.
+/// A chunk of logits, fp32 [M, V], and the tokens to score.
 struct LogitRows {
   Tensor logits_MV, targets_M;  ///< targets int64
-  float temperature = 1;        ///< the logits are not divided by it yet
+  float temperature = 1;        ///< not divided into the logits yet
 };
 void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to);
-/// Computes ∂ / ∂ logits in `out` from fused_scores' results. An fp32 gradient overwrites the logits. d_entropies_M may
-/// be undefined: all 0. Gradients passed in are dense fp32 on the device.
+/// Computes ∂ / ∂ logits in `out` from fused_scores' results. An fp32 gradient overwrites the logits. Gradients passed
+/// in are dense fp32 on the device; undefined d_entropies_M is all 0.
 Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
                             const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out);
 

@@ -66,8 +66,8 @@ Tensor divided(const Chunk& chunk, float temperature) {
   return logits_MV;
 }
 
-/// Computes log-softmax and entropy of logits; divides the logits by the temperature in place. A `cut` token gets
-/// probability 0 and the lowest finite log, so that it adds 0, not NaN, to the entropy.
+/// Divides the logits by the temperature in place. A `cut` token gets probability 0 and the lowest finite log, so that
+/// it adds 0, not NaN, to the entropy.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -83,8 +83,8 @@ Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
   return gradient.narrow(0, chunk.begin, chunk.size).unsqueeze(1);
 }
 
-/// ∂ log p_t / ∂ z = 1[t] − p;  ∂ H / ∂ z = −p (log p + H); both divided by the temperature. Without an entropy
-/// gradient (d_entropy_M undefined, as usual), saves a pass over M × V numbers.
+/// ∂ log p_t / ∂ z = 1[t] − p; ∂ H / ∂ z = −p (log p + H); both divided by the temperature. An undefined d_entropy_M
+/// (as usual) saves a pass over M × V numbers.
 Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
   const auto temperature = static_cast<double>(targets.temperature);
@@ -126,8 +126,7 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Computes the gradients of a chunk's logits, in the hidden states' dtype. If the scores were known, computes the
-/// rows' `scored` first.
+/// Computes in the hidden states' dtype; if the scores were known, first computes the rows' `scored`.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
@@ -150,7 +149,7 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Copies log-probs and entropies to the host. Detached, so that autograd records no views.
+/// Detached: autograd records no views.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };

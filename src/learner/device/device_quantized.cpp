@@ -82,7 +82,7 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   if (is_read || master.gradient.defined())
     layer.weights->multiply(rows.data_ptr<float>(), input(), is_read ? padded.data_ptr() : nullptr, stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
-  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // converted, so that its gradient is fp32
+  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is fp32
   if (beside.add_to_output && is_read) beside.add_to_output(y);
   const bool in_fp8 =
       layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;

@@ -1,5 +1,3 @@
-// Owns the learner's linear layers and tables that read the decoder's weights on the same device, with straight-through
-// gradients.
 #pragma once
 
 #include <string>
@@ -15,15 +13,13 @@ namespace qrl::learner {
 /// Returns LibTorch's current stream on a device, for model::DeviceWeights; null on the CPU.
 void* stream_on(const torch::Device& device);
 
-/// A snapshot's linear layer whose weights are in this device's memory.
+/// A snapshot's linear layer with weights in this device's memory.
 struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
-  std::string matrix;                                                       ///< its name in DeviceWeights:
-                                                                            ///< "layers.0.qkv"
-  const ops::PackedLinear* form = nullptr;                                  ///< the snapshot's layer: shape and format
-                                                                            ///< only
-  torch::ScalarType compute = torch::kBFloat16;                             ///< of the backward pass's matmuls
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3 is for fp8_block128 only
+  std::string matrix;                                                       ///< its name in DeviceWeights
+  const ops::PackedLinear* form = nullptr;                                  ///< for shape and format
+  torch::ScalarType compute = torch::kBFloat16;                             ///< of the backward pass
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3: fp8_block128 only
 };
 
 /// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's matmul. Adds

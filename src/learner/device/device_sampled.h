@@ -1,4 +1,3 @@
-// Owns a bitwise learner's forward pass by the decoder on the learner's device.
 #pragma once
 
 #include "learner/forward/layers.h"
@@ -9,12 +8,12 @@
 namespace qrl::learner {
 
 struct SampledPass {
-  TensorList after_layer;  ///< the residual stream after each layer, fp32 [N, D] on the device; empty unless kept
+  TensorList after_layer;  ///< residual stream after each layer, fp32 [N, D] on the device; empty unless kept
   TargetScores scores;     ///< in host memory
 };
 
-/// Runs `decoder`, which has the snapshot's weights, on `device`. Log-probs are bit-identical to its samples' if the
-/// decoder sums each row alone. Targets must not be sampled with top-k or top-p.
+/// Runs a bitwise learner's forward pass by `decoder`, which has the snapshot's weights, on `device`. Log-probs are
+/// bit-identical to its samples' if the decoder sums each row alone. Targets must not be sampled with top-k or top-p.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers);
 

@@ -1,4 +1,3 @@
-// Owns the rows of a gathered array, and each row's places in it.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +16,14 @@ struct RowLists {
 /// A micro-batch's tokens, and the rows of each distinct token, for a table's gradient; int32.
 struct TokenLists {
   torch::Tensor tokens_N, distinct;  ///< distinct: [U], ascending
-  torch::Tensor starts;              ///< [U + 1]: where each distinct token's rows begin in rows_N
-  torch::Tensor rows_N;              ///< ascending within each token
+  torch::Tensor starts;              ///< [U + 1]: where each token's rows begin in rows_N
+  torch::Tensor rows_N;              ///< ascending within a token
 };
 
 struct HostRowLists {
   std::vector<std::int32_t> rows, starts, places;
 };
-/// Lists the places of each of num_rows rows.
+/// Lists each row's places.
 HostRowLists row_lists(std::vector<std::int32_t> rows, std::int64_t num_rows);
 struct HostTokenLists {
   std::vector<std::int32_t> distinct, starts, rows;

@@ -1,4 +1,3 @@
-// Owns a linear layer with LibTorch's matmuls, with the decoder's input rounding for a format.
 #pragma once
 
 #include <functional>
@@ -16,9 +15,9 @@ struct LayerAddition {
   std::function<Tensor(const Tensor& d_y)> input_gradient;
 };
 
-/// Computes x · Wᵀ. The gradient of x has x's dtype; W's, if trained, is added in fp32 without rounding. With a format,
-/// x is fp32, and its rounded_activations, in the weight's dtype, are multiplied. The result is then fp32, and
-/// gradients pass through the rounding. Unless is_read, the result has no values.
+/// Computes x · Wᵀ with LibTorch. The gradient of x has x's dtype; W's, if trained, is added in fp32 without rounding.
+/// With a format, x is fp32, and its rounded_activations, in the weight's dtype, are multiplied. The result is then
+/// fp32, and gradients pass through the rounding. Unless is_read, the result has no values.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
                      bool is_read = true, const LayerAddition& beside = {});
 

@@ -25,7 +25,6 @@ Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
 Tensor normed(const Tensor& x, const Tensor& gain, double eps) { return torch::rms_norm(x, {x.size(-1)}, gain, eps); }
 
-/// Rotates halves, like transformers.
 Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
   const std::vector<Tensor> x = x_NHE.chunk(2, -1), angle = rows.angles_NE.unsqueeze(1).chunk(2, -1);
   return torch::cat({x[0] * angle[0] - x[1] * angle[1], x[1] * angle[0] + x[0] * angle[1]}, -1);
@@ -42,7 +41,6 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
   })[0];
 }
 
-/// Returns the residual stream plus optional branch and bias, and its RMSNorm.
 AddedNorm add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType out,
                    const cuda::TrainingKernels* kernels) {
   if (kernels != nullptr) return fused_add_norm(*kernels, x_ND, branch, gain, eps, out);
@@ -93,7 +91,7 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   return {results[0], results[1], results[2]};
 }
 
-/// Attends one sequence at a time; scores, softmax and sums are fp32.
+/// Scores, softmax and sums are fp32.
 Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& heads) {
   TensorList outputs;
   std::int64_t first = 0, first_key = 0;
@@ -121,7 +119,6 @@ bool has_flash(const Tensor& q_NHE) {
   return !q_NHE.is_cpu() && q_NHE.scalar_type() == torch::kBFloat16 && q_NHE.size(2) % 8 == 0 && q_NHE.size(2) <= 256;
 }
 
-/// Prepends its prefix's keys and values to each sequence.
 Qkv with_prefixes(const Qkv& own, const RowLists& keys, const cuda::TrainingKernels* kernels) {
   if (!keys.rows.defined()) return own;
   if (kernels == nullptr)
@@ -140,7 +137,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
         },
         {qkv.q_NHE, qkv.k_NKE, qkv.v_NKE})[0];
   }
-  constexpr bool kCausal = true;  // aligned at the last key, because queries are the last keys' rows
+  constexpr bool kCausal = true;  // aligned at the last key: queries are the last keys' rows
   return std::get<0>(at::_flash_attention_forward(
       qkv.q_NHE, qkv.k_NKE, qkv.v_NKE, rows.starts, rows.key_starts,
       *std::max_element(rows.lengths.begin(), rows.lengths.end()),
@@ -148,7 +145,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
       /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
 }
 
-/// Rounds keys or values like int8 pages, one scale per head; gradients pass straight through.
+/// One scale per head; gradients pass straight through.
 Tensor as_in_int8_pages(const Tensor& x_NKE) {
   const Tensor rows = f32(x_NKE.detach()).reshape({-1, x_NKE.size(2)});
   const Tensor rounded = rounded_activations(rows, quant::Format::int8).view(x_NKE.sizes()).to(x_NKE.scalar_type());

@@ -1,4 +1,3 @@
-// Owns the choice of a learner's forward pass.
 #pragma once
 
 #include <memory>

@@ -36,7 +36,7 @@ class ForwardEngine {
   /// Reads `snapshot`'s weights from now on; call it after each publish. `device`, unless null, also has these weights;
   /// `is_on_device`: only the device has them.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
-  /// Prepares the snapshot for forward passes, as the first `score` would.
+  /// Prepares the snapshot, as the first `score` would.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last
   /// read, with the current weights; may be null unless reads_snapshot().

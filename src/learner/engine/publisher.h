@@ -1,4 +1,3 @@
-// Owns publishing: what a learner writes into a snapshot, and whether the last one published holds the present masters.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +14,21 @@ namespace qrl::learner {
 /// until the masters change, or another version is written into it.
 class Publisher {
  public:
-  /// Both must outlive it.
   Publisher(TrainableWeights& weights, ForwardEngine& engine) : weights_(weights), engine_(engine) {}
 
   /// Implements Learner::publish.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  /// Call it after every change of masters: no snapshot holds them now.
+  /// Call it after every change of masters: then no snapshot holds them.
   void masters_changed() { published_.reset(); }
 
   /// Returns the snapshot that holds the present masters, else null.
   const model::Snapshot* present() const;
-  /// Returns the snapshot for a forward pass, null if the engine reads none. Throws an internal error if the engine
-  /// reads one and none holds the present masters.
+  /// Returns the snapshot for a forward pass; null if the engine reads none. Throws an internal error if it reads one
+  /// and none holds the present masters.
   const model::Snapshot* for_forward_pass() const;
 
  private:
-  /// Both write the snapshot, and return whether the weights are on the device alone.
+  /// Write the snapshot, and return whether the weights are on the device alone.
   bool write_masters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   bool write_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   void write_on_device(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights& device);
@@ -42,7 +40,7 @@ class Publisher {
   TrainableWeights& weights_;
   ForwardEngine& engine_;
   std::optional<Published> published_;         // none: not since the masters last changed
-  const model::Snapshot* has_base_ = nullptr;  // the snapshot into which the base of adapters was last written
+  const model::Snapshot* has_base_ = nullptr;  // has the base of adapters
 };
 
 }  // namespace qrl::learner

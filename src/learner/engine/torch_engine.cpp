@@ -55,7 +55,7 @@ class TorchEngine : public ForwardEngine {
 
   bool works_beside_host() const override { return !place_.device.is_cpu(); }
   bool has_room_for(std::int64_t num_tokens) const override {
-    constexpr double kSlack = 1.1, kBytesOfLogit = 6;  // bytes in the backward pass: fp32 logits and a bf16 gradient
+    constexpr double kSlack = 1.1, kBytesOfLogit = 6;  // of the backward pass: fp32 logits and a bf16 gradient
     const double wanted =
         kSlack * bytes_per_token_ * static_cast<double>(num_tokens) + kBytesOfLogit * static_cast<double>(num_logits_);
     return !works_beside_host() || wanted <= static_cast<double>(place_.room.left());
@@ -74,7 +74,6 @@ class TorchEngine : public ForwardEngine {
   model::DeviceWeights& decoder() const { return *decoder_; }
   const torch::Device& device() const { return place_.device; }
 
-  /// Loads the snapshot's weights into the decoder if its GEMMs run for this learner.
   void bring(Parameters& parameters, const model::Snapshot* snapshot) {
     if (!numerics().low_bit()) return;
     decoder_->bring(*snapshot);
@@ -115,13 +114,13 @@ class TorchEngine : public ForwardEngine {
   TorchPlace place_;
   model::DeviceWeights* decoder_ = nullptr;   // has the weights of the snapshot last read
   bool tables_read_ = false;                  // whether its embedding and lm_head were read
-  double bytes_per_token_ = 0;                // largest memory per token kept for a backward pass
+  double bytes_per_token_ = 0;                // the most kept for a backward pass
   std::int64_t num_logits_ = 0;               // of a chunk
   const model::Snapshot* base_of_ = nullptr;  // last read
   std::int64_t base_number_ = 0;
 };
 
-/// Runs a bitwise learner on a device: values are the decoder's, gradients LibTorch's.
+/// Values are the decoder's, gradients LibTorch's.
 class SampledEngine final : public TorchEngine {
  public:
   using TorchEngine::TorchEngine;
@@ -131,8 +130,7 @@ class SampledEngine final : public TorchEngine {
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
     bring(parameters, snapshot);
     if (task.policy != nullptr)
-      return score_by_ops(parameters, task, nullptr);  // the decoder does not have this policy's
-                                                       // adapters
+      return score_by_ops(parameters, task, nullptr);  // the decoder lacks this policy's adapters
     const bool has_backward = torch::GradMode::is_enabled();
     const SampledPass sampled = sampled_pass(decoder(), config(), task.rows, task.targets, device(), has_backward);
     return has_backward ? score_by_ops(parameters, task, &sampled) : sampled.scores;

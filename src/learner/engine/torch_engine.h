@@ -1,5 +1,3 @@
-// Owns the forward pass with LibTorch's operations and a device's kernels; with `bitwise`, by the decoder on its
-// device.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +13,14 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Returns the bytes that tensors use now, and the bytes left for activations.
+/// Returns the bytes in tensors, and the bytes left for activations.
 struct DeviceRoom {
   std::function<std::int64_t()> used, left;
 };
 
 struct TorchPlace {
   torch::Device device = torch::kCPU;
-  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's own kernels, if any
+  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's, if any
   std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
   DeviceRoom room = {};                            ///< empty: measured on the device (cuda_library.h)
 };
@@ -30,7 +28,8 @@ struct TorchPlace {
 /// Throws an input error with backward int8, which only the CPU implements.
 void check_torch_backward(const LearnerOptions& options);
 
-/// Makes an engine with LibTorch's operations. Throws an input error with backward int8.
+/// Makes an engine with LibTorch's operations and a device's kernels; with `bitwise`, by the decoder on its device.
+/// Throws as check_torch_backward does.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 

@@ -23,7 +23,6 @@ Tensor empty_rows(std::int64_t rows, std::int64_t width, torch::ScalarType type)
   return torch::empty({rows, width}, torch::TensorOptions().dtype(type));
 }
 
-/// Returns columns [first, …) of a matrix with adjacent rows, as an operand.
 ops::Operand columns_of(const Tensor& matrix, std::int64_t first = 0, bool transposed = false) {
   auto* data = static_cast<std::byte*>(matrix.data_ptr()) + first * static_cast<std::int64_t>(matrix.element_size());
   return {{data, matrix.scalar_type() == torch::kBFloat16}, matrix.stride(0), transposed};
@@ -39,7 +38,7 @@ void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::
   }
 }
 
-/// Copies rows of `from` to columns [first, …) of a matrix of the same dtype; no-op if the matrix is undefined.
+/// Does nothing for an undefined matrix.
 void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range rows, std::int64_t first = 0) {
   if (!matrix.defined()) return;
   const auto bytes = static_cast<std::int64_t>(matrix.element_size());
@@ -60,7 +59,7 @@ ops::PackedLinear packed(const Tensor& values, torch::ScalarType type) {
   return layer;
 }
 
-/// An adapter as one dense product in addition to the base's.
+/// An adapter as one dense product.
 struct Dense {
   Dense(const LinearAdapter& adapter, std::int64_t out, torch::ScalarType type)
       : a(adapter.a.value.to(type)), b(torch::zeros({a.size(0), out}, torch::TensorOptions().dtype(type))) {
@@ -75,12 +74,12 @@ struct Dense {
   Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside of a part's columns
 };
 
-/// The dtype to which A, scale·B, x and A·x are rounded, and the matmuls' dtype.
+/// The dtype of rounding (A, scale·B, x, A·x), and the matmuls' dtype.
 struct Types {
   torch::ScalarType format, compute;
 };
 
-/// Computes U = dY·(scale·B), and the adapter's contribution U·A to dX.
+/// Computes U = dY·(scale·B), and the adapter's part U·A of dX.
 class InputGradient {
  public:
   InputGradient(const LinearAdapter& adapter, const Types& types, const Tensor& d_y)
@@ -94,7 +93,6 @@ class InputGradient {
     }
   }
 
-  /// Returns the function that adds the contribution; this object must outlive it.
   AddToRows adding() const {
     struct Block {
       std::vector<ops::Activations> d_y;  // one per part
@@ -129,7 +127,7 @@ class InputGradient {
   Tensor u_;
 };
 
-/// Adds dB = scale·dYᵀ·(A·x) and dA = Uᵀ·x to the gradients. products: A·x, [N, parts · rank].
+/// dB = scale·dYᵀ·(A·x), dA = Uᵀ·x. products: A·x, [N, parts · rank].
 void add_weight_gradients(const LinearAdapter& adapter, const Types& types, const Tensor& d_y, const Tensor& x,
                           const Tensor& products, const Tensor& u) {
   const auto type = types.compute == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
@@ -147,7 +145,7 @@ void add_weight_gradients(const LinearAdapter& adapter, const Types& types, cons
   accumulate_weight_gradient(u, x_read, adapter.a.gradient);
 }
 
-/// The result of a forward pass, and the inputs of its backward pass: A·x, and rounded x if needed.
+/// A·x and rounded x are for the backward pass.
 struct Forward {
   Tensor y, x, products;
 };
@@ -166,7 +164,7 @@ void keep_block(const ops::Activations& x, const model::AdapterProducts& product
     keep_rows(products.parts[i], made.products, rows, static_cast<std::int64_t>(i) * rank);
 }
 
-/// Runs the decoder's operations block by block. For all rows, only the backward pass's inputs are stored.
+/// Stores for all rows only the backward pass's inputs.
 Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x,
                             bool is_read) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;

@@ -1,5 +1,3 @@
-// Owns the quantized input of a snapshot's layer with low_bit, one block of rows at a time, and its product with layer
-// and adapter.
 #pragma once
 
 #include "learner/forward/policy_weights.h"
@@ -7,7 +5,8 @@
 
 namespace qrl::learner {
 
-/// A thread's block of at most `most` rows. Bits equal the decoder's.
+/// A thread's block of at most `most` rows: a snapshot layer's quantized input with low_bit, and its product with layer
+/// and adapter. Bits equal the decoder's.
 class EnteringRows {
  public:
   EnteringRows(const Linear& linear, std::int64_t most);
@@ -23,7 +22,6 @@ class EnteringRows {
   void multiply_by_a(std::int64_t rows);
 
   const ops::Activations& adapters() const { return plain_.max_rows() > 0 ? plain_ : quantized_; }
-  /// Returns A·x of the last call.
   const model::AdapterProducts& products() const { return products_; }
 
  private:

@@ -1,4 +1,3 @@
-// Owns the CPU's forward operations: the fused loops of src/ops; with `bitwise`, the decoder's.
 #pragma once
 
 #include <optional>
@@ -10,7 +9,8 @@
 
 namespace qrl::learner {
 
-/// Implements Ops on the CPU. Linear layers that read a snapshot add their own bias, like the decoder's.
+/// Implements Ops on the CPU: the fused loops of src/ops; with `bitwise`, the decoder's. Linear layers that read a
+/// snapshot add their own bias, like the decoder's.
 class FusedOps final : public Ops {
  public:
   /// `snapshot` provides the embedding of fake_quant and low_bit; otherwise it may be null. `rows` and `snapshot` must
@@ -24,7 +24,7 @@ class FusedOps final : public Ops {
   Tensor linear(const Linear& linear, const Recomputable& x, bool is_read) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
-  /// Fuses with low_bit, if there is no adapter and no backward pass that needs intermediate values.
+  /// Fuses with low_bit, without an adapter or a backward pass that needs intermediate values.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
 
  private:

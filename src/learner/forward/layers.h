@@ -11,20 +11,20 @@
 
 namespace qrl::learner {
 
-/// The tokens and sequences of a micro-batch, concatenated.
+/// A micro-batch's tokens and sequences, concatenated.
 struct PackedRows {
   std::vector<std::int32_t> tokens;            ///< N
-  std::vector<std::int32_t> positions;         ///< N, positions within the sequence, counting its prefix
+  std::vector<std::int32_t> positions;         ///< N, within the sequence, counting its prefix
   std::vector<std::int32_t> sequence_starts;   ///< S+1
-  std::vector<std::uint8_t> continues_prefix;  ///< S or empty, as types::MicroBatch has it
-  const float* rope_table = nullptr;           ///< from ops::make_rope_table, for every position of the batch
+  std::vector<std::uint8_t> continues_prefix;  ///< S or empty, as in types::MicroBatch
+  const float* rope_table = nullptr;           ///< ops::make_rope_table's, for every position of the batch
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };
 
 struct Heads {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  float norm_eps = 0;  ///< epsilon of the norms of q and k
+  float norm_eps = 0;  ///< of the norms of q and k
 };
 
 /// Recomputes a result, bit for bit, from kept values. Called at most once, before the values are freed.
@@ -51,10 +51,10 @@ struct Normed {
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
   Recompute recompute_normed;
 };
-/// The term that a norm first adds to the residual stream, if `value_ND` is defined.
+/// The term that a norm first adds to the residual stream; none if `value_ND` is undefined.
 struct Branch {
   Tensor value_ND;
-  Weight bias{};            ///< bias of the branch's matmul; undefined if the model has none
+  Weight bias{};            ///< of the branch's matmul; undefined: none
   bool bias_is_in = false;  ///< whether value_ND already includes the bias (qkv_transform)
 };
 Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType compute);
@@ -86,13 +86,13 @@ Recomputable swiglu(const Tensor& halves_N2F);
 
 /// A product left [N, r] · right [r, columns], whose terms continue the sums of another product.
 struct LowRankProduct {
-  Tensor left, right;  ///< in the dtype of the matmul; undefined: nothing
+  Tensor left, right;  ///< in the matmul's dtype; undefined: nothing
 };
 /// Computes x · weightᵀ and d_y · weight like `linear`, rounded to `out` once. x and d_y are in the matmul's dtype;
-/// weight may have any dtype.
+/// weight may have any.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
-/// Adds d_yᵀ · x to the fp32 gradient; no-op if it is undefined. d_y is in the matmul's dtype, x may have any dtype.
+/// Adds d_yᵀ · x to the fp32 gradient, unless undefined. d_y is in the matmul's dtype, x may have any.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

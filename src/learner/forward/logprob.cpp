@@ -31,7 +31,7 @@ Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   return logits_MV;
 }
 
-/// Calls uncut(chunk), which sees logits before top-k and top-p, then body(chunk), for each segment of targets.
+/// uncut(chunk) sees logits before top-k and top-p, body(chunk) after.
 template <class Uncut, class Body>
 void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
                     const Uncut& uncut, const Body& body) {
@@ -55,8 +55,7 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// Computes d_logits · lm_head in fp32 with the dequantized lm_head, some tokens at a time, so that no fp32 copy of the
-/// whole table exists. Products are added in fp32.
+/// Dequantizes lm_head for some tokens at a time: no fp32 copy of the table exists. Products are added in fp32.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);
@@ -88,8 +87,7 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// Computes d_logits [M, V] in `type` from the score gradients, which begin at the chunk's first row. Overwrites the
-/// logits and keeps their row stride.
+/// `gradients` begin at the chunk's first row. Overwrites the logits and keeps their row stride.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
   const bool is_bf16 = type == torch::kBFloat16;
   const std::int64_t vocab_size = chunk.logits_MV.size(1);

@@ -1,4 +1,3 @@
-// Owns the packing of a micro-batch into rows and targets.
 #pragma once
 
 #include "base/buffer.h"
@@ -10,10 +9,9 @@
 
 namespace qrl::learner {
 
-/// Packs micro-batches; keeps rotary tables up to the longest sequence seen.
+/// Packs micro-batches into rows and targets; keeps rotary tables up to the longest sequence seen.
 class MicroBatchPacker {
  public:
-  /// chunk_tokens: TargetRows::chunk_tokens.
   MicroBatchPacker(const model::ModelConfig& config, std::int64_t chunk_tokens)
       : config_(config), chunk_tokens_(chunk_tokens) {}
 

@@ -15,11 +15,10 @@ Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, b
   return ops.linear(w.o, {attended_NHE, {}}, is_read);
 }
 
-/// Computes attention or mlp from a normed stream. Unless is_read (recomputation for gradients), the result has no
-/// values.
+/// Attention or mlp of a normed stream. Unless is_read (recomputation for gradients), the result has no values.
 using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
 
-/// Computes part(x) and keeps nothing for its backward pass; even x is recomputed.
+/// Keeps nothing for the backward pass; even x is recomputed.
 Tensor checkpointed(const Part& part, const Recomputable& x) {
   Tensor y;
   {
@@ -54,7 +53,7 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
           computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, is_read)};
 }
 
-/// Calls options.layer_done when the gradient of the layer's input, and so every gradient of the layer, is complete.
+/// The gradient of the layer's input is complete last.
 void report_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering) {
   if (options.layer_done && entering.requires_grad())
     entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
@@ -69,10 +68,10 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool is_read) {
       return block(ops, w, in, is_read);
     };
-    // Both inputs get their gradients from the layer's first operation; the branch's gradient is used first.
+    // The layer's first operation gives both inputs their gradients, and uses the branch's first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.after_layer != nullptr) {
-      const auto sum = [layer](const TensorList& in) {  // the decoder stores the stream with the branch added
+      const auto sum = [layer](const TensorList& in) {  // the decoder's stream has the branch added
         const TensorList out = layer({in[0], Tensor()}, false);
         return TensorList{out[0] + out[1].to(torch::kFloat32)};
       };

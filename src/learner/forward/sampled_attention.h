@@ -1,5 +1,4 @@
-// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass. Packed
-// rows get the bits of the decoder's sequences.
+// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace qrl::learner {
 
-/// The page tables of a micro-batch's keys and values, reused by every layer. A continuation reads its prefix's full
+/// The page tables of a micro-batch's keys and values, which every layer uses. A continuation reads its prefix's full
 /// pages and copies the last page, like the decoder.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
@@ -24,8 +23,8 @@ struct PageLayout {
   static constexpr std::int64_t kPageSize = 16;
   std::int64_t num_pages = 0;
   std::vector<std::vector<std::int32_t>> tables;    ///< of each sequence
-  std::vector<const std::int32_t*> table_of_row_N;  ///< for each row, its sequence's table
-  std::vector<Copy> copies;                         ///< made after the rows are stored, before pages are read
+  std::vector<const std::int32_t*> table_of_row_N;  ///< each row's, of its sequence
+  std::vector<Copy> copies;                         ///< after the rows are stored, before pages are read
 };
 
 /// Computes causal attention with ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, from qkv_transform. Keys and

@@ -70,7 +70,7 @@ AisSettings ais_settings(const config::OwnValues& own) {
 
 void read_cap(const config::OwnValues& own, CorrectionSettings& settings) { settings.threshold = own.of(kAisCap); }
 
-/// 1 + α·(min(ρ_t, C) − 1) (AIS: interpolation between no correction and truncated importance sampling).
+/// 1 + α·(min(ρ_t, C) − 1) (AIS: between no correction and truncated importance sampling).
 CorrectionWeights adaptive_importance(const torch::Tensor& log_rho, const Sequences&,
                                       const CorrectionSettings& settings) {
   const torch::Tensor rho = log_rho.exp();

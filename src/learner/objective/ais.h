@@ -20,7 +20,7 @@ inline constexpr double AisSums::*kAisSums[] = {&AisSums::tokens,     &AisSums::
                                                 &AisSums::a,          &AisSums::a_squared,  &AisSums::aw,
                                                 &AisSums::aw_squared, &AisSums::abs_log_rho};
 
-/// Holds α and its three signals (AIS §3; names as there).
+/// α and its three signals (AIS §3; names as there).
 struct AisSignals {
   double alpha = 0, alpha_ess = 0, alpha_mis = 0, alpha_var = 0;
   double mean_abs_log_rho = 0;  ///< d̄

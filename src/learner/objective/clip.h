@@ -1,4 +1,3 @@
-// Owns the clip that the surrogates share.
 #pragma once
 
 #include "learner/objective/policy_losses.h"
@@ -11,7 +10,7 @@ inline torch::Tensor clipped_objective(const torch::Tensor& ratio, const torch::
   return torch::minimum(ratio * advantages, ratio.clamp(low, high) * advantages);
 }
 
-/// Returns the active bound, as uint8 ClipSide of the ratio's shape. Inputs are detached.
+/// Returns the active bound, as detached uint8 ClipSide of the ratio's shape.
 inline torch::Tensor clip_sides(const torch::Tensor& ratio, const torch::Tensor& advantages, const torch::Tensor& low,
                                 const torch::Tensor& high) {
   torch::Tensor side = torch::zeros(ratio.sizes(), torch::kUInt8);

@@ -1,5 +1,5 @@
-// Owns what every correction is: detached weights that correct the gap between sampler and learner. Each is a pure
-// function with a word, in a file with its paper's equation.
+// Owns every correction: detached weights that correct the gap between sampler and learner. Each is a pure function
+// with a word, in a file with its paper's equation.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace qrl::learner {
 /// A correction's settings, with defaults filled in.
 struct CorrectionSettings {
   double threshold = 0, threshold_low = 0;
-  bool drop = false;  ///< whether a sequence outside its band gets weight 0 instead of the band's bound
+  bool drop = false;  ///< a sequence outside its band gets weight 0 instead of the band's bound
   bool acr = false;   ///< QuRL's adaptive clipping range: raise the upper clip bound by truncation_factor
-  double blend = 0;   ///< LossOptions::blend, computed from the whole mini-batch
+  double blend = 0;   ///< LossOptions::blend, of the whole mini-batch
 };
 
 /// Weights on the tokens' surrogates, [M]. A rejected token has weight 0 and stays in the denominators (chosen by this
@@ -31,7 +31,6 @@ struct CorrectionWeights {
   bool rejects = false;      ///< whether acting means weight 0
 };
 
-/// Whether weights are per token or per sequence.
 enum class CorrectionLevel : std::uint8_t { none, token, sequence };
 
 struct Correction : config::Choice {
@@ -42,7 +41,7 @@ struct Correction : config::Choice {
   void (*read_own)(const config::OwnValues&, CorrectionSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks (`batches`: this rank's, with old
-  /// log-probs), and returns its metrics. Collective. nullptr: the whole mini-batch is not needed.
+  /// log-probs), and returns its metrics. Collective. Null if the whole mini-batch is not needed.
   Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 

@@ -1,4 +1,3 @@
-// Owns which tokens of a micro-batch count, and their values.
 #pragma once
 
 #include <cstddef>

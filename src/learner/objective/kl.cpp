@@ -50,7 +50,6 @@ const KlEstimator kUnbiased{
 
 config::Choices kl_estimators() { return {{&kK1, &kK2, &kK3, &kK3Plus, &kUnbiased}, "k3"}; }
 
-// A catalog's list holds this type (config/choice.h).
 const KlEstimator* find_kl_estimator(const config::Choices& estimators, std::string_view word) {
   return static_cast<const KlEstimator*>(estimators.find(word));
 }

@@ -1,4 +1,4 @@
-// Owns the penalty that keeps a policy near its reference: the estimators and their words. Pure functions.
+// Owns the penalty that keeps a policy near its reference: pure functions.
 #pragma once
 
 #include "config/choice.h"
@@ -6,7 +6,6 @@
 
 namespace qrl::learner {
 
-/// Largest value of k3.
 inline constexpr double kMaxKl = 10;
 
 /// Log ratios of each token, [M], clamped to ±20; the clamp does not stop gradients.

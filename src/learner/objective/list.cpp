@@ -21,7 +21,6 @@ config::Choices corrections() {
           "tis"};
 }
 
-// A catalog's lists hold these types (config/choice.h).
 const PolicyLoss* find_policy_loss(const config::Choices& losses, std::string_view word) {
   return static_cast<const PolicyLoss*>(losses.find(word));
 }

@@ -1,4 +1,3 @@
-// Owns what a loss needs of a whole mini-batch before its first micro-batch. This header does not use LibTorch.
 #pragma once
 
 #include <span>
@@ -20,10 +19,10 @@ bool needs_old_entropy(const LossOptions& loss);
 Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
                            dist::Collectives& world);
 
-/// Returns pointers to each of `batches`, which must outlive them.
+/// Returns pointers into `batches`, which must outlive them.
 std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches);
 
-/// Returns the names, in order, of UpdateReport::metrics with such a loss.
+/// Returns the names of the metrics that an update with this loss reports (UpdateReport::metrics), sorted.
 std::vector<std::string> policy_metric_names(const LossOptions& loss);
 
 }  // namespace qrl::learner

@@ -1,4 +1,3 @@
-// Owns the objective to minimize: surrogate, correction, KL and entropy.
 #pragma once
 
 #include "learner/objective/aggregation.h"

@@ -1,4 +1,3 @@
-// Owns the conversion of a packed micro-batch to the objective's tensors, and of the objective to statistics.
 #pragma once
 
 #include <vector>

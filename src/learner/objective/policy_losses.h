@@ -1,5 +1,5 @@
-// Owns what every policy loss is: a clipped surrogate of the counted tokens. Each is a pure function with a word, in a
-// file with its paper's equation.
+// Owns every policy loss: a clipped surrogate of the counted tokens. Each is a pure function with a word, in a file
+// with its paper's equation.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ struct ClipRange {
 
 struct SurrogateSettings {
   ClipRange clip;
-  ClipRange negative_clip;                       ///< in losses with a separate band where A < 0
+  ClipRange negative_clip;                       ///< of losses with a separate band where A < 0
   std::optional<double> dual_clip;               ///< c
-  bool token_form = false;                       ///< in losses with a sequence ratio: s_it instead of s_i
-  double tau_positive = 1, tau_negative = 1.05;  ///< with a soft gate
-  double divergence = 0, ratio_cap = 0;          ///< with dppo_…: δ and c
+  bool token_form = false;                       ///< of losses with a sequence ratio: s_it instead of s_i
+  double tau_positive = 1, tau_negative = 1.05;  ///< of a soft gate
+  double divergence = 0, ratio_cap = 0;          ///< of dppo_…: δ and c
 };
 
 struct SurrogateInput {
   const ObjectiveTokens& tokens;
-  torch::Tensor anchor;        ///< log-probs [M] of R's denominator: π_old, or μ
+  torch::Tensor anchor;        ///< log-probs [M] of R's denominator: π_old or μ
   torch::Tensor log_ratio;     ///< log R_t = log π_θ − anchor, [M], clamped to ±20
   torch::Tensor upper_relief;  ///< [M] or undefined: a detached factor on 1 + ε_h (ACR's 1/r_t)
 };
@@ -44,7 +44,6 @@ struct SurrogateInput {
 struct ObjectiveSettings;
 struct Objective;
 class Statistics;
-/// Adds metrics of a single loss or correction.
 using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&, const Objective&, Statistics&);
 
 struct PolicyLoss : config::Choice {
@@ -52,7 +51,7 @@ struct PolicyLoss : config::Choice {
   /// Reads the loss's own keys; null: none.
   void (*read_own)(const config::OwnValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
-  bool around_sampler = false;  ///< whether ratio and bound are relative to μ instead of π_old
+  bool around_sampler = false;  ///< ratio and bound are relative to μ, not π_old
 };
 
 /// Computes the token-ratio surrogate, for losses that differ only in aggregation and settings.

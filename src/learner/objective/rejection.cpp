@@ -18,7 +18,6 @@ torch::Tensor statistic_of_tokens(const torch::Tensor& log_rho, config::RsStat s
   return log_rho;
 }
 
-/// Returns the statistic for each token; undefined without a level.
 torch::Tensor statistic(const torch::Tensor& log_rho, const Sequences& sequences, const RejectionSettings& settings) {
   const torch::Tensor of_tokens = statistic_of_tokens(log_rho, settings.stat);
   switch (settings.level) {

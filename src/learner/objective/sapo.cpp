@@ -29,7 +29,7 @@ void read_temperatures(const config::OwnValues& own, SurrogateSettings& settings
   settings.tau_negative = own.of(kTauNegative);
 }
 
-/// The gate's factor on the gradient of R·A is 4σ(1 − σ), which is 1 at R = 1.
+/// The gate multiplies the gradient of R·A by 4σ(1 − σ), which is 1 at R = 1.
 void add_gate(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
               Statistics& statistics) {
   const torch::Tensor tau = temperatures(tokens.advantages, settings.surrogate);

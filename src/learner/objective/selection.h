@@ -20,9 +20,8 @@ struct SelectionSettings {
 
 struct Selected {
   torch::Tensor tokens;                  ///< [M]: selected tokens; undefined if all are
-  torch::Tensor masked_sequences;        ///< [S]: sequences left out by the off-policy mask; undefined without one
-  torch::Tensor low_entropy, covariant;  ///< [M]: tokens left out by top entropy and by Clip-Cov; undefined without
-                                         ///< them
+  torch::Tensor masked_sequences;        ///< [S]: sequences that the off-policy mask omits; undefined without one
+  torch::Tensor low_entropy, covariant;  ///< [M]: tokens that top entropy and Clip-Cov omit; undefined without them
 };
 
 /// `clipped` [M], bool: tokens whose gradient the surrogate's clip stops; Clip-Cov does not count them.

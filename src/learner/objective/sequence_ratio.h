@@ -1,4 +1,3 @@
-// Owns a sequence's ratio, and the keys that have no meaning with it.
 #pragma once
 
 #include "learner/objective/policy_losses.h"
@@ -9,7 +8,7 @@ namespace qrl::learner {
 /// s_i): equal values, with the gradient of a token's own log-ratio.
 torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form);
 
-/// Lists the keys that act on a token's ratio.
+/// Lists the keys that act on a token's ratio, which have no meaning with a sequence's.
 std::vector<config::Limit> limits_of_sequence_ratios();
 
 }  // namespace qrl::learner

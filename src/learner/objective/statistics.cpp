@@ -14,14 +14,14 @@ namespace qrl::learner {
 
 namespace {
 
-// Percentiles of ρ come from integer counts over bins of log ρ, so that they do not depend on the division of tokens
-// over ranks. A bin is 1 % wide in |log ρ|; below the smallest, ρ counts as 1.
+// Percentiles of ρ come from integer counts over bins of log ρ: they do not depend on the division of tokens over
+// ranks. A bin is 1 % wide in |log ρ|; below the smallest, ρ counts as 1.
 constexpr double kSmallestLogRho = 1e-9, kBinRatio = 1.01;
 const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSmallestLogRho) / std::log(kBinRatio)));
 constexpr std::pair<const char*, double> kPercentiles[] = {
     {"p01", 0.01}, {"p05", 0.05}, {"p50", 0.50}, {"p95", 0.95}, {"p99", 0.99}};
 
-/// Bins in ascending order of log ρ; the middle one is 0.
+/// Ascending in log ρ; the middle bin is 0.
 std::size_t bin_of(double log_rho) {
   const double size = std::fabs(log_rho);
   if (!(size > kSmallestLogRho)) return static_cast<std::size_t>(kBinsPerSign);
@@ -30,7 +30,6 @@ std::size_t bin_of(double log_rho) {
   return static_cast<std::size_t>(kBinsPerSign + (log_rho < 0 ? -offset : offset));
 }
 
-/// Returns ρ in the middle of a bin.
 double rho_of(std::size_t bin) {
   const int offset = static_cast<int>(bin) - kBinsPerSign;
   if (offset == 0) return 1;
@@ -75,7 +74,7 @@ void Statistics::add(const std::string& name, Entry entry) {
   else sum.value += entry.value;
 }
 
-/// Ranks first agree on the names, because a rank without learnable tokens has none.
+/// Ranks first agree on the names: a rank without learnable tokens has none.
 std::map<std::string, double> Statistics::reduce_named(dist::Collectives& world) {
   std::string mine;
   for (const auto& [name, entry] : named_) mine += static_cast<char>(entry.kind) + name + '\n';
@@ -130,12 +129,12 @@ std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
   metrics["mismatch/rho_max"] = e.max_rho;
   add_percentiles(metrics, world, e);
   metrics["mismatch/ess_ratio"] = s.rho * s.rho / (n * s.rho_squared);
-  // If all tokens are rejected, there is no weight.
+  // All tokens may be rejected.
   metrics["mismatch/ess_ratio_weights"] = s.weight_squared > 0 ? s.weight * s.weight / (n * s.weight_squared) : 0;
   return metrics;
 }
 
-/// Adds nearest-rank percentiles, exact to 0.5 % of log ρ. Collective.
+/// Nearest rank, exact to 0.5 % of log ρ. Collective.
 void Statistics::add_percentiles(std::map<std::string, double>& metrics, dist::Collectives& world,
                                  const Extremes& extremes) {
   rho_counts_.resize(static_cast<std::size_t>(2 * kBinsPerSign + 1));
@@ -145,7 +144,7 @@ void Statistics::add_percentiles(std::map<std::string, double>& metrics, dist::C
   std::int64_t below = rho_counts_[0];
   for (const auto& [name, share] : kPercentiles) {
     while (static_cast<double>(below) < share * total) below += rho_counts_[++bin];
-    // Clamped, because a bin's middle may exceed all its values.
+    // A bin's middle may exceed all its values.
     metrics[std::string("mismatch/rho_") + name] =
         std::clamp(rho_of(bin), -extremes.negative_min_rho, extremes.max_rho);
   }

@@ -1,4 +1,3 @@
-// Owns statistics of a mini-batch: sums per micro-batch, reduction over ranks, named means.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ struct PolicyTokens {
   std::span<const double> weights;  ///< the correction's
 };
 
-/// Sums a mini-batch's tokens in fp64, in the order of calls.
+/// Sums statistics of a mini-batch's tokens in fp64, in the order of calls.
 class Statistics {
  public:
   void add_policy_tokens(const PolicyTokens& tokens);

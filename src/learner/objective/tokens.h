@@ -1,4 +1,3 @@
-// Owns an objective's inputs: a micro-batch's counted tokens, their responses, and ratios of probabilities.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +41,8 @@ struct ObjectiveTokens {
   torch::Tensor reference_log_probs;  ///< π_ref; read only with kl_loss_coef ≠ 0
   torch::Tensor advantages;
   Sequences sequences;
-  torch::Tensor old_entropy = {};  ///< under π_old; read if tokens are selected by statistics of the mini-batch
-  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch for any packing; read like
-                                   ///< old_entropy
+  torch::Tensor old_entropy = {};  ///< under π_old; read if selects_by_mini_batch
+  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch for any packing; read likewise
 };
 
 }  // namespace qrl::learner

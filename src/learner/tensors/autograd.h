@@ -23,7 +23,7 @@ TensorList differentiable(const TensorList& inputs, const TensorList& outputs, B
 /// A weight as the forward pass reads it, and its gradient's accumulator.
 struct Weight {
   Tensor value;     ///< the fp32 master; bf16 matmuls round it while reading
-  Tensor gradient;  ///< fp32, same shape; undefined: the weight is not trained
+  Tensor gradient;  ///< fp32, same shape; undefined: not trained
   bool defined() const { return value.defined(); }
 };
 
@@ -33,7 +33,7 @@ struct Weight {
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
-/// Like `checkpointed`, for `outputs` that are already known but not recorded; returns them recorded.
+/// Does the same for `outputs` that are already known but not recorded; returns them recorded.
 TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                       const TensorList& outputs, const std::vector<Weight>& weights = {});
 

@@ -1,4 +1,3 @@
-// Owns asynchronous copies of numbers between host memory and a learner's device.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -20,7 +19,7 @@ HostArray array_of(const std::vector<T>& values) {
   return {values.data(), c10::CppTypeToScalarType<T>::value, {static_cast<std::int64_t>(values.size())}};
 }
 
-/// Copies arrays to a device together, on its current stream. The arrays may change after the call.
+/// Copies arrays to a device together, on its current stream. They may change after the call.
 TensorList send(const std::vector<HostArray>& arrays, const torch::Device& device);
 
 /// An asynchronous copy of a tensor to host memory, ordered after its device's current stream.

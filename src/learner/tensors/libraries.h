@@ -35,7 +35,7 @@ base::LibraryReport find_nccl();
 std::optional<base::Error> gpu_error(const std::string& what);
 
 /// Reports the libraries that rollouts on this machine's GPU need, and with `learns` a learner's. Missing ones are no
-/// error. NCCL is left out, because ranks on one GPU do not need it.
+/// error. Omits NCCL, which ranks on one GPU do not need.
 std::vector<base::LibraryReport> gpu_libraries(bool learns);
 
 }  // namespace qrl::learner

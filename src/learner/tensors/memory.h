@@ -6,7 +6,7 @@
 
 namespace qrl::learner {
 
-/// Makes LibTorch's CPU tensors use kept blocks. May be called repeatedly, from any thread.
+/// Makes LibTorch's CPU tensors use kept blocks. Any thread may call it, repeatedly.
 void keep_tensor_memory();
 
 /// Returns unused blocks to the system.

@@ -19,7 +19,7 @@ namespace qrl::learner {
 
 namespace {
 
-// The used part of nccl.h, whose ABI is unchanged since 2.4, because not every build has the header.
+// The used part of nccl.h, which not every build has. Its ABI is unchanged since 2.4.
 struct UniqueId {
   std::array<char, 128> bytes;
 };
@@ -57,7 +57,7 @@ struct Library {
                   std::string(error_string(result)) + " (NCCL_DEBUG=WARN in the environment makes it say more)");
   }
 
-  void* handle = nullptr;  // never closed, because NCCL has threads of its own
+  void* handle = nullptr;  // never closed: NCCL has threads of its own
   int (*get_version)(int*) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm*, int num_ranks, UniqueId, int rank) = nullptr;
@@ -83,8 +83,7 @@ class ByNccl final : public RankTensors {
   }
   ~ByNccl() override {
     if (std::uncaught_exceptions() == 0)
-      (void)nccl_.comm_destroy(comm_);  // in an exception, other ranks may be in
-                                        // another call
+      (void)nccl_.comm_destroy(comm_);  // after an exception, other ranks may be in another call
   }
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
@@ -126,7 +125,7 @@ class ByNccl final : public RankTensors {
                          what + "): the job ends here (trainer.collective_timeout_s)"};
   }
 
-  /// Runs body(stream) as one NCCL group on another stream, after the device's work so far.
+  /// Runs on another stream, after the device's work so far.
   template <class Body>
   void begin(const char* what, const Body& body) {
     const dist::Deadline deadline = limit(what);  // the first launch connects the ranks
@@ -142,7 +141,6 @@ class ByNccl final : public RankTensors {
     body(stream);
     nccl_.check(nccl_.group_end(), what);
   }
-  /// Waits until all work begun is done, or a connection is lost.
   void end(const char* what) {
     const dist::Deadline deadline = limit(what);
     for (bool is_done = false; !is_done; std::this_thread::yield()) {

@@ -1,4 +1,3 @@
-// Owns tensor exchange between ranks, through host memory or from GPU to GPU.
 #pragma once
 
 #include <memory>
@@ -9,8 +8,9 @@
 
 namespace qrl::learner {
 
-/// Implements dist::Collectives' contract for contiguous tensors on one device, with the same parts (sums: elements,
-/// copies: bytes). Calls begin in the same order on every rank. Ranks with their own GPUs compute meanwhile.
+/// Exchanges tensors between ranks by dist::Collectives' contract: contiguous tensors on one device, with the same
+/// parts (sums: elements, copies: bytes). Calls begin in the same order on every rank. Ranks with their own GPUs
+/// compute meanwhile.
 class RankTensors {
  public:
   virtual ~RankTensors() = default;

@@ -27,7 +27,7 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
 
 }  // namespace
 
-/// A forward pass that waits for its loss and backward pass. Cannot be moved, because the graph points into it.
+/// A forward pass that waits for its loss and backward pass. The graph points into it, so it cannot be moved.
 struct GradientAccumulator::MicroBatchInFlight {
   MicroBatchInFlight(const types::MicroBatch& batch_in, const types::GlobalCounts& counts_in,
                      const LossOptions& loss_in)

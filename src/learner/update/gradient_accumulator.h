@@ -1,4 +1,3 @@
-// Owns a mini-batch under way: its micro-batches' forward passes, losses and gradients, and their statistics.
 #pragma once
 
 #include <memory>
@@ -14,11 +13,10 @@
 
 namespace qrl::learner {
 
-/// Computes a mini-batch's gradients, a micro-batch at a time. A device's loss and backward pass may wait while the
-/// next forward pass runs; finish() computes them.
+/// Computes a mini-batch's gradients and statistics, a micro-batch at a time. A device's loss and backward pass may
+/// wait while the next forward pass runs; finish() computes them.
 class GradientAccumulator {
  public:
-  /// All must outlive it.
   GradientAccumulator(TrainableWeights& weights, ForwardEngine& engine, const Publisher& publisher,
                       MicroBatchPacker& packer);
   ~GradientAccumulator();

@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Multiplies matrices whose entries are exact in bf16: bf16 on a GPU; fp32 on the CPU, which may lack bf16 matmuls.
+/// Entries are exact in bf16: bf16 on a GPU; fp32 on the CPU, which may lack bf16 matmuls.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
@@ -23,7 +23,7 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Advances the momentum and zeroes the gradient. Returns the orthogonalized update if `is_mine`, else nothing.
+/// Also zeroes the gradient. Returns the orthogonalized update if `is_mine`, else nothing.
 torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;

@@ -1,4 +1,3 @@
-// Owns Muon: orthogonalized momentum of matrices, divided over ranks.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ struct MuonMatrix {
 
 struct MuonStep {
   double lr = 0, weight_decay = 0;
-  double gradient_scale = 1;  ///< factor on gradients, applied first: clipping
+  double gradient_scale = 1;  ///< applied to gradients first: clipping
   MuonOptions settings;
 };
 

@@ -20,9 +20,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns the ranges to update in order, equal on every rank, so that one range's copies travel while the next is
-/// updated. If copies do not overlap with work, one range suffices, and CPU threads take several of Muon's matrices at
-/// once.
+/// Equal on every rank: one range's copies travel while the next is updated. If copies do not overlap with work, one
+/// range suffices, and CPU threads take several of Muon's matrices at once.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
@@ -44,7 +43,6 @@ std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const Gradie
   return matrices;
 }
 
-/// Sets one segment's constants in an ops::AdamW or a cuda::AdamwTask.
 template <class Args>
 void set_constants(const AdamwSegment& segment, const OptimizerOptions& optim, const OptimizerStep& step, Args& args) {
   const auto updates = static_cast<double>(step.num_updates + 1);
@@ -68,7 +66,7 @@ struct AdamwTensors {
   Tensor weights, gradients, exp_avg, exp_avg_sq;
 };
 
-/// Updates a segment and the forward pass's copies, with one launch per dtype of copies.
+/// One launch per dtype of copies.
 void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const OptimizerOptions& optim,
                      const OptimizerStep& step) {
   for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
@@ -105,7 +103,7 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const Opti
                   on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
 }
 
-/// Sums squares of this rank's tensors (0 for other ranks') with one launch and one copy.
+/// One launch and one copy; 0 for other ranks' tensors.
 void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
   const std::vector<Placement>& placements = parameters.layout().placements();
   const torch::Device& device = parameters.options().device;
@@ -152,7 +150,7 @@ void GradientSums::rotate(std::size_t layer) {
 }
 
 void GradientSums::gather() {
-  if (was_rotated_back_) {  // else the gradients are zero, rotated or not
+  if (was_rotated_back_) {  // else gradients are zero in either basis
     for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
   }
   is_rotated_ = true;
@@ -226,7 +224,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
-  // Sharded, each rank updates its own Muon matrices.
+  // Each rank updates its own Muon matrices.
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
   const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};
@@ -236,7 +234,7 @@ void take_step(Parameters& parameters, const OptimizerOptions& optim, const Opti
     for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
   }
-  if (layout.is_sharded()) clear_gradients(parameters);  // this rank's terms of gradients that other ranks own
+  if (layout.is_sharded()) clear_gradients(parameters);  // its terms of gradients that other ranks own
   parameters.end_refresh(ranks);
 }
 
@@ -256,7 +254,7 @@ void Optimizer::step(Parameters& parameters, double gradient_norm, RankTensors& 
   // 1e-6 as in torch.nn.utils.clip_grad_norm_.
   const double scale = options_.grad_clip > 0 ? std::min(1.0, options_.grad_clip / (gradient_norm + 1e-6)) : 1.0;
   take_step(parameters, options_, {lr(), num_updates_, scale}, ranks);
-  parameters.wait_for_device();  // so that a timer counts the device's work to the update
+  parameters.wait_for_device();  // so that a timer counts the device's work
   ++num_updates_;
 }
 

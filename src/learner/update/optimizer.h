@@ -1,5 +1,3 @@
-// Owns the end of a mini-batch: gradients summed over ranks, their norm, and the optimizer with its step on this rank's
-// tensors.
 #pragma once
 
 #include <cstddef>
@@ -39,9 +37,9 @@ class GradientSums {
 
   const Parameters& parameters_;
   RankTensors& ranks_;
-  std::size_t num_begun_ = 0;                           // layers whose sums have begun, from the last
-  bool is_rotated_ = false, was_rotated_back_ = false;  // state of gradients whose sums have not begun: rotated now;
-                                                        // gathered rotated
+  std::size_t num_begun_ = 0;  // layers whose sums have begun, from the last
+  bool is_rotated_ = false,
+       was_rotated_back_ = false;  // of gradients whose sums have not begun: rotated now; gathered rotated
 };
 
 /// ‖gradients‖², equal on every rank, and the first tensor that is not finite, if any. A tensor's square is
@@ -55,8 +53,8 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 struct OptimizerStep {
   double lr = 0;
-  std::int64_t num_updates = 0;  ///< updates before this one
-  double gradient_scale = 1;     ///< factor on gradients: clipping
+  std::int64_t num_updates = 0;  ///< before this one
+  double gradient_scale = 1;     ///< on gradients: clipping
 };
 
 /// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Zeroes gradients and refreshes the

@@ -1,4 +1,3 @@
-// Owns the learning rate as a function of the update count.
 #pragma once
 
 #include <cstdint>

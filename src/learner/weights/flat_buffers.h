@@ -1,5 +1,4 @@
-// Owns the learner's memory and access to it by name. Masters, gradients and moments are one flat fp32 buffer each, in
-// ParameterLayout's order, on one device.
+// Masters, gradients and moments are one flat fp32 buffer each, in ParameterLayout's order, on one device.
 #pragma once
 
 #include <functional>
@@ -24,7 +23,7 @@ struct FlatBuffers {
   Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }
 
   Tensor masters, gradients, exp_avg;
-  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements, because Muon has no second moment
+  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements: Muon has no second moment
 };
 
 /// Returns a view of contiguous fp32 or bf16 values.

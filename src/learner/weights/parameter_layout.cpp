@@ -25,12 +25,12 @@ bool is_matrix(const model::WeightSpec& spec) {
 
 namespace {
 
-/// Orders kinds: layers' matrices, other matrices, the rest.
+/// Layers' matrices, other matrices, the rest.
 int rank_of_kind(const model::WeightSpec& spec) {
   return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
 }
 
-/// Orders a layer's tensors so that those of one matmul are adjacent.
+/// Tensors of one matmul are adjacent.
 int rank_in_group(std::string_view name) {
   int next = 0, rank = -1;
   model::visit_matrices(model::ModelConfig(), [&](const model::BlockMatrix& matrix, const auto&) {
@@ -43,7 +43,6 @@ int rank_in_group(std::string_view name) {
   return rank < 0 ? next : rank;
 }
 
-/// Returns a tensor's layer, or −1 if it belongs to none.
 std::int64_t layer_of(std::string_view name) {
   constexpr std::string_view kPrefix = "model.layers.";
   return name.starts_with(kPrefix) ? std::stoll(std::string(name.substr(kPrefix.size()))) : -1;

@@ -11,15 +11,15 @@
 
 namespace qrl::learner {
 
-/// Returns the owner rank of each of `specs`, balanced by bytes. Tensors stay whole, because Muon needs matrices, and
-/// so that a checkpoint's shard is a Hugging Face shard. `muon`: the layers' matrices have one moment.
+/// Returns the owner rank of each of `specs`, balanced by bytes. Tensors stay whole, because Muon needs matrices and a
+/// checkpoint's shard is a Hugging Face shard. `muon`: the layers' matrices have one moment.
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks);
 
 struct Placement {
   model::WeightSpec spec;
-  std::int64_t offset = 0;        ///< first element, in the gradients
-  int owner = 0;                  ///< the rank with its master and moments
-  std::int64_t owned_offset = 0;  ///< first element, in the owner's masters and moments
+  std::int64_t offset = 0;        ///< first element in the gradients
+  int owner = 0;                  ///< has its master and moments
+  std::int64_t owned_offset = 0;  ///< first element in the owner's masters and moments
 };
 
 /// Adjacent elements that one AdamW step updates.
@@ -28,7 +28,7 @@ struct AdamwSegment {
   bool decays = false;
 };
 
-/// Holds a contiguous range of the gradients.
+/// A contiguous range of the gradients.
 struct GradientRange {
   std::int64_t begin = 0, count = 0;
   std::int64_t end() const { return begin + count; }
@@ -37,7 +37,7 @@ struct GradientRange {
 
 struct LayoutOptions {
   bool muon = false;  ///< whether the layers' matrices have only a first moment
-  /// Unless its rank is 0, only model::adapter_specs are trained, unsharded.
+  /// With a rank above 0, the trained tensors are only model::adapter_specs, unsharded.
   model::LoraConfig lora = {};
   /// With several `shards`, masters and moments are divided (shard_owners).
   int rank = 0, shards = 1;
@@ -60,7 +60,7 @@ class ParameterLayout {
   bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
   bool is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
   std::int64_t num_mine() const { return num_mine_; }    ///< elements of this rank's masters
-  std::int64_t num_muons() const { return num_muons_; }  ///< the first num_muons() of these have no second moment
+  std::int64_t num_muons() const { return num_muons_; }  ///< the first of these, without second moment
 
   /// Return ranges of gradients: a layer's matrices, embedding and lm_head, gains and biases, all but layers' matrices,
   /// everything.

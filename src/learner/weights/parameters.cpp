@@ -35,7 +35,7 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
 }
 
 bool Parameters::has_copies() const {
-  if (options_.lora.enabled()) return false;  // weights being trained are rounded when read
+  if (options_.lora.enabled()) return false;  // trained weights are rounded when read
   return layout_.is_sharded() || (options_.torch_ops && (options_.compute != torch::kFloat32 || options_.fake_quant));
 }
 
@@ -79,7 +79,6 @@ Weight Parameters::frozen(const std::vector<std::string>& names, const model::We
   }
   QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
   const bool is_table = is_matrix(parts.front()) && parts.front().kind != model::WeightKind::linear;
-  // Otherwise tables are the snapshot's as well.
   if (is_matrix(parts.front()) && !options_.reads_layers && !is_kept) return {};
   std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());
   shape[0] = 0;
@@ -211,7 +210,7 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
-    // Converted before the copy, so that few bytes go to the device.
+    // Converts first: few bytes go to the device.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
   // The sampler's table is bf16 even with an fp32 compute dtype; a tied head is the embedding.
@@ -254,7 +253,7 @@ void Parameters::read_tables(model::DeviceWeights& weights) {
 void Parameters::wait_for_device() const { wait_for(options_.device); }
 
 void Parameters::pack_head() {
-  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // rows of a bf16 copy that are fp32 at once
+  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // of a bf16 copy that are fp32 at once
   for (std::int64_t first = 0; first < policy_.head.out; first += kRows) {
     const std::int64_t count = std::min(kRows, policy_.head.out - first);
     const Tensor rows = policy_.lm_head.value.narrow(0, first, count).to(torch::kFloat32);

@@ -1,4 +1,3 @@
-// Owns what the forward pass reads: the masters, or copies in the compute dtype.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +25,19 @@ namespace qrl::learner {
 /// frozen weights once in that dtype, except a snapshot's. Otherwise it reads the masters.
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
-  bool trainable = true;     ///< otherwise no gradients and no moments
-  bool f32_lm_head = false;  ///< whether lm_head multiplies in fp32, for any `compute`
-  bool packs_head = true;    ///< whether logits use PolicyWeights::head
+  bool trainable = true;     ///< else no gradients and moments
+  bool f32_lm_head = false;  ///< lm_head multiplies in fp32, for any `compute`
+  bool packs_head = true;    ///< logits use PolicyWeights::head
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, without copies here
   torch::Device device = torch::kCPU;
   /// Whether LibTorch's operations compute (torch_ops.h). A bf16 policy then has bf16 copies of matrices, and the host
   /// sees masters through staged copies on any device.
   bool torch_ops = false;
   const cuda::TrainingKernels* kernels = nullptr;  ///< null: LibTorch's operations update
-  bool fake_quant = false;   ///< with torch_ops: copies of matrices are the snapshot's, dequantized (read_quantized)
-  bool own_lm_head = false;  ///< whether lm_head is the masters', never a snapshot's or a device's
+  bool fake_quant = false;   ///< with torch_ops: matrices' copies are the snapshot's, dequantized (read_quantized)
+  bool own_lm_head = false;  ///< lm_head is the masters', never a snapshot's or a device's
   bool reads_tables = true;  ///< false: embedding and lm_head are a device's (read_tables), without copies here
-  std::size_t staging_bytes = std::size_t{256} << 20;  ///< limit of NamedState::staged_read's buffer
+  std::size_t staging_bytes = std::size_t{256} << 20;  ///< limit of NamedState::staged_read
 };
 
 class Parameters {
@@ -56,7 +55,7 @@ class Parameters {
   const NamedState& named() const { return named_; }
   NamedState& named() { return named_; }
 
-  /// Updates what the forward pass reads. Call it after every change of masters. Collective when sharded.
+  /// Updates what the forward pass reads, after every change of masters. Collective when sharded.
   void refresh(RankTensors& ranks);
   /// Refresh tensors while masters are updated, in the same order on every rank. begin_refresh takes whole tensors and
   /// starts copies between ranks; all have arrived after end_refresh. are_written: copies of this rank's masters
@@ -92,10 +91,10 @@ class Parameters {
   void wait_for_device() const;
 
  private:
-  bool has_copies() const;  ///< whether the forward pass reads copies instead of masters
+  bool has_copies() const;  ///< the forward pass reads copies, not masters
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
-  /// Returns an untrained weight, or nothing if it is not read. is_kept: a table read from these copies, not from a
+  /// Returns an untrained weight; nothing if it is not read. is_kept: a table read from these copies, not from a
   /// snapshot.
   Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const;
   void bind_policy(const model::WeightSource& base);
@@ -107,7 +106,7 @@ class Parameters {
   ParameterLayout layout_;
   FlatBuffers flat_;
   NamedState named_;
-  std::vector<Copy> segments_;  ///< all copies, or the masters themselves
+  std::vector<Copy> segments_;  ///< all copies, or the masters
   PolicyWeights policy_;
 };
 

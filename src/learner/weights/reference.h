@@ -1,4 +1,3 @@
-// Owns the reference policy of a KL term with adapters: the same base, with the adapters that training began with.
 #pragma once
 
 #include <optional>
@@ -11,7 +10,8 @@ namespace qrl::learner {
 
 class ReferencePolicy {
  public:
-  /// `start`: adapter_specs' tensors; none: no adapters, and the gains of `base`. `parameters` must outlive it.
+  /// The reference policy of a KL term with adapters. `start`: adapter_specs' tensors, with which training began; none:
+  /// no adapters, and the gains of `base`. `parameters` must outlive it.
   ReferencePolicy(const model::ModelConfig& config, const model::LoraConfig& lora, const Parameters& parameters,
                   const model::WeightSource& base, const std::optional<model::WeightSource>& start);
   ReferencePolicy(const ReferencePolicy&) = delete;

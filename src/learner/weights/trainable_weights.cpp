@@ -9,7 +9,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// Adds to the engine's options those of the learner.
 ParameterOptions with_options(ParameterOptions how, const LearnerOptions& options, const dist::Collectives& world) {
   how.trainable = options.trainable;
   how.muon = options.optim.name == config::OptimName::muon;
@@ -21,8 +20,7 @@ ParameterOptions with_options(ParameterOptions how, const LearnerOptions& option
   return how;
 }
 
-/// Connects the ranks for `device`: by NCCL (nccl.h) if every rank has its own GPU, else through host memory, with a
-/// warning. Collective.
+/// Uses NCCL (nccl.h) if every rank has its own GPU, else host memory, with a warning. Collective.
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
   if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
   if (share_gpus(device.index(), world)) {

@@ -1,5 +1,5 @@
-// Owns the weights that a learner trains: masters, moments and gradients, what the forward pass reads of them, the
-// frozen base of adapters, and the ranks that share them.
+// Owns a learner's weights: masters, moments and gradients, what the forward pass reads of them, the frozen base of
+// adapters, and the ranks that share them.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class TrainableWeights {
   TrainableWeights& operator=(const TrainableWeights&) = delete;
 
   const model::ModelConfig& config() const { return parameters_.config(); }
-  const model::LoraConfig& lora() const { return parameters_.options().lora; }  ///< of rank 0 without adapters
+  const model::LoraConfig& lora() const { return parameters_.options().lora; }  ///< rank 0: no adapters
   bool is_sharded() const { return parameters_.layout().is_sharded(); }
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
@@ -32,12 +32,11 @@ class TrainableWeights {
   dist::Collectives& world() { return world_; }
   const model::WeightSource& base() const { return base_; }  ///< frozen, of adapters
 
-  /// Throws an internal error if the weights have no gradients.
   void require_trainable() const;
   /// Updates what the forward pass reads after every change of masters. Collective when sharded.
   void refresh() { parameters_.refresh(*ranks_); }
 
-  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank's.
+  /// Returns this rank's fp32 master, with adapters the base's weight; empty if another rank's.
   base::Buffer master(const std::string& name) const;
   /// Returns a source of all ranks' masters, with adapters theirs alone. Every rank reads it in the same order.
   /// Collective when sharded.
