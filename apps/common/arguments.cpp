@@ -23,7 +23,7 @@ std::vector<std::string> names_of(const CLI::App& parent) {
   return names;
 }
 
-/// Removes Hydra's plus signs, "++key=value".
+/// "++key=value" is Hydra's form.
 std::string without_pluses(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('+'), word.size()));
 }
@@ -37,7 +37,7 @@ const CLI::Option* option_of(const CLI::App& command, const std::string& name) {
   return option != nullptr || name.starts_with('-') ? option : command.get_option_no_throw("--" + name);
 }
 
-/// Returns the type of an option: "FLOAT", "auto|never|PATH".
+/// "FLOAT", "auto|never|PATH".
 std::string type_of(const CLI::App& command, const std::string& name) {
   const CLI::Option* option = option_of(command, name);
   return option == nullptr || option->get_type_name().empty() ? "a value" : option->get_type_name();
@@ -49,7 +49,7 @@ std::pair<std::string, std::string> sides_of(const std::string& text, std::strin
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
 }
 
-/// Holds a parser error's parts: its code gives the kind, and only its text names the option.
+/// A parser error's parts: its code gives the kind, and only its text names the option.
 struct Fault {
   std::string where, expected, got;
 };
@@ -79,13 +79,13 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
     }
     case CLI::ExitCodes::ArgumentMismatch:  // "NAME: 1 required TYPE missing"
       return {option, type_of(command, option), "nothing behind it"};
-    default:  // messages of our own checks: "NAME: expected …, got …"
+    default:  // our own checks: "NAME: expected …, got …"
       return {option, "", what};
   }
 }
 
 /// Returns advice for a recipe key given as an option ("--optim.lr=1e-6", "--learning_rate 1e-6"): --set, or this
-/// project's name for it. `value` is the text after the name. Returns "" for other words.
+/// project's name for it. `value`: the text after the name. "" for other words.
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
   if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;

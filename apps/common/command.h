@@ -1,4 +1,4 @@
-// Owns the common parts of commands, each of whose files adds its options and action.
+// Owns the common parts of commands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,12 +19,11 @@ struct RecipeArguments {
   config::LoadedRecipe load(bool complete, config::RecipeUse use) const;
 };
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
-/// Adds --set only.
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
 /// Adds --ranks, for commands that run as several processes.
 void add_ranks(CLI::App& command);
-/// Returns the value of --ranks on the parsed command line; 1 without one.
+/// Returns the parsed --ranks; 1 without it.
 int num_local_ranks();
 
 /// Returns std::cin, which reads in blocks from now on: only for commands that write with stdio.
@@ -41,9 +40,8 @@ void require_new_file(const std::string& file, const std::string& option);
 /// Throws an input error in a job of several ranks, for one-process commands. `command`: "qrl-train eval".
 void require_one_process(const dist::Collectives& world, const std::string& command);
 
-/// Returns the name and version of the program: "qrl-train X.Y.Z".
+/// Returns "qrl-train X.Y.Z".
 std::string program_name();
-/// Returns the lines of --version.
 std::string version_text();
 
 }  // namespace qrl::app

@@ -46,8 +46,7 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Returns the error of a path that could not be looked at: an input error for missing permissions, loops of links and
-/// long names.
+/// Missing permissions, loops of links and long names are input errors.
 base::Error path_error(const std::filesystem::filesystem_error& error) {
   const std::error_code& code = error.code();
   const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||
@@ -57,7 +56,7 @@ base::Error path_error(const std::filesystem::filesystem_error& error) {
                      is_input ? "name another file or folder, or change its permissions" : "");
 }
 
-/// Returns 1 if not all of the output could be written.
+/// Returns 1 if not all output could be written.
 int finish_output(const dist::Collectives* world) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   return fail(
@@ -68,12 +67,11 @@ int finish_output(const dist::Collectives* world) {
 /// Opens closed standard streams, lest other files take their numbers.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // writing to it fails, as intended
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // fails writes, as intended
   }
 }
 
-/// Ends the process, without allocation, for an exception without a handler, e.g. in a library's thread or before main.
-/// .
+/// Ends the process, without allocation, for an exception without a handler: in a library's thread, or before main.
 [[noreturn]] void end_unhandled() {
   static constexpr char kMemory[] =
       "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";
@@ -95,7 +93,7 @@ void open_standard_streams() {
 void before_initializers(int argc, char** argv, char** environment) {
   base::shorten_spins(argc, argv, environment);
   std::set_terminate(end_unhandled);
-  (void)std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails like a write to a full disk
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails like on a full disk
 }
 
 /// Test programs do not execute themselves again.
@@ -118,7 +116,7 @@ int run_program(const Program& program, int argc, char** argv) {
     learner::require_libtorch();
     words = with_shipped_recipes(std::move(words));
     check_commands(command_line, words);
-    command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse order
+    command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes reverse order
     dist::start_ranks(num_local_ranks());
     world = dist::make_world(&argc, &argv);
     action(*world);

@@ -1,10 +1,9 @@
-// Owns a program's life: command line, ranks, command, errors and exit code.
 #pragma once
 
 #include <functional>
 
 namespace CLI {
-class App;  // forward declaration: CLI11's header adds five seconds to compiling a main.cpp
+class App;  // CLI11's header would add five seconds to compiling a main.cpp
 }
 namespace qrl::dist {
 class Collectives;
@@ -12,8 +11,7 @@ class Collectives;
 
 namespace qrl::app {
 
-/// The chosen command's work, set by its callback and run after all ranks have connected. run_program runs it after all
-/// ranks have connected.
+/// The chosen command's work. The command's callback sets it; run_program calls it after all ranks have connected.
 using Action = std::function<void(dist::Collectives& world)>;
 
 struct Program {
@@ -26,7 +24,7 @@ struct Program {
 void add_commands(CLI::App& app, Action& action);
 void add_benchmarks(CLI::App& program, Action& action);
 
-/// Returns the process's exit code.
+/// Runs a program from its command line: connects the ranks, runs the command, reports errors. Returns the exit code.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace qrl::app

@@ -1,4 +1,4 @@
-// Owns the list of benchmarks: each file adds its subcommand to the program.
+// Owns the list of benchmarks: each file adds its subcommand.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,7 +16,7 @@ void add_bench_products(CLI::App& program, Action& action);
 void add_bench_attention(CLI::App& program, Action& action);
 void add_bench_ticks(CLI::App& program, Action& action);
 
-/// Prints a result: one JSON object, or a name and value per line.
+/// Prints one JSON object, or a name and value per line.
 void print_result(const nlohmann::ordered_json& result, bool as_json);
 
 }  // namespace qrl::app

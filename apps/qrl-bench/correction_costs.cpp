@@ -42,7 +42,7 @@ void add_correction_costs(nlohmann::ordered_json& result, std::span<const types:
   const double none_s = ways.front().best_s;
   result["loss_s"] = none_s;
   for (std::size_t i = 1; i < ways.size(); ++i)
-    // Noise may make a difference of timings negative.
+    // Noise may make the difference negative.
     result["correction_" + ways[i].name + "_share"] = std::max(0.0, ways[i].best_s - none_s) / step_s;
 }
 

@@ -30,7 +30,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantizer);
 
   double decode_rate = 0, prefill_rate = 0;
-  decoder::DecoderStats best;  // of the round with that decode rate
+  decoder::DecoderStats best;  // of the fastest round
   state::Hash drawn;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     sampler.decoder.reset_stats();
@@ -50,24 +50,24 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["prompt_tokens"] = arguments.prompt_tokens;
   result["new_tokens"] = arguments.new_tokens;
   result["decode_tokens_per_s"] = decode_rate;
-  if (!bench.on_gpu()) {  // the ceilings are those of processors
+  if (!bench.on_gpu()) {  // the ceilings are the processors'
     const double limit = tick.batch / least_tick_s(sampler.snapshot, tick, bench.ceilings);
     result["limit_tokens_per_s"] = limit;
     result["share_of_limit"] = decode_rate / limit;
   } else if (best.decode_ticks > 0) {
-    // The part of a tick, launches included, not spent waiting for the device.
+    // Launches count; waiting for the device does not.
     const auto ticks = static_cast<double>(best.decode_ticks);
     result["host_s_per_tick"] = (best.decode_s - best.decode_waited_s) / ticks;
     result["host_share_of_tick"] = 1 - best.decode_waited_s / best.decode_s;
     result["graph_share_of_ticks"] = static_cast<double>(best.decode_graph_ticks) / ticks;
   }
-  result["tokens_xxh3"] = drawn.hex();  // hash of all rounds' tokens
+  result["tokens_xxh3"] = drawn.hex();  // of all rounds
   const AttentionWork attention = attention_of_tick(bench.config, tick);
   result["tick_ms"] = 1e3 * tick.batch / decode_rate;
   result["tick_kv_bytes"] = attention.kv_bytes;
   result["tick_attention_flops"] = attention.operations;
   result["prefill_tokens_per_s"] = prefill_rate;
-  // Only layers' matmuls count, not attention.
+  // Attention does not count.
   result["prefill_share_of_ceiling"] =
       2 * train::matmul_params(bench.config).layers * prefill_rate / ceiling_of(bench.quant_format(), bench.ceilings);
   result["weight_bytes"] = sampler.snapshot.num_bytes();

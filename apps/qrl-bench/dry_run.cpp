@@ -1,4 +1,3 @@
-// Implements --dry-run of decode, learner and step: what they measure, and the memory.
 #include <nlohmann/json.hpp>
 
 #include "benchmarks.h"

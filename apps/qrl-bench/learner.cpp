@@ -42,7 +42,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   const config::Recipe& recipe = bench.loaded.recipe;
-  // They hold the weights of a quantized forward pass; low_bit on a GPU uses a decoder's matmuls.
+  // A quantized forward pass reads its weights; low_bit on a GPU uses a decoder's matmuls.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;
@@ -70,7 +70,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   nlohmann::ordered_json result = bench.facts();
   result["sequences"] = arguments.prompts * arguments.n;
   result["learner_s"] = best_s;
-  result["forward_s"] = best_forward_s;  // with log-probs, but without saving activations
+  result["forward_s"] = best_forward_s;  // with log-probs, without saving activations
   add_learner_figures(result, bench, work, best_s);
   finish(result, arguments);
 }

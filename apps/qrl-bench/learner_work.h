@@ -1,4 +1,3 @@
-// Owns the update that the benchmarks learner and step time.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +10,7 @@
 
 namespace qrl::app {
 
-/// Packed micro-batches of prompts·n sequences with random tokens and advantages.
+/// Packed micro-batches of prompts·n sequences with random tokens and advantages, which learner and step time.
 struct LearnerWork {
   LearnerWork(const ModelBench& bench, const std::vector<types::Completion>& completions);
 

@@ -1,4 +1,3 @@
-// Runs qrl-bench, built and started by scripts/bench.
 #include "program.h"
 
 int main(int argc, char** argv) {

@@ -28,7 +28,7 @@ model::HfModel model_of(const BenchArguments& arguments) {
   return {config, model::new_weights(config, 0)};
 }
 
-/// Lists the recipe keys that affect the benchmark, which makes its own prompts and schedule; a trailing dot means a
+/// Lists the recipe keys that affect the benchmark, which makes its own prompts and schedule. A trailing dot means a
 /// section.
 std::vector<std::string> accepted_keys(const std::string& name) {
   const std::vector<std::string> decode = {"quant.kv_calibration.percentile",
@@ -149,7 +149,7 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
                                                      checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;
-  // Lengths come from the arguments: the benchmark has only token ids.
+  // The benchmark has only token ids: arguments give lengths.
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;
@@ -196,7 +196,7 @@ ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments,
       config(hf.config) {
   train::choose_rotation(loaded.recipe, config);
   if (name != "decode") plan_gpu(loaded.recipe, args, config);
-  train::reset_peak_memory();  // excludes the buffer of the ceilings' measurement
+  train::reset_peak_memory();  // excludes the ceilings' measurement
 }
 
 quant::Format ModelBench::quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }

@@ -1,4 +1,4 @@
-// Owns what the benchmarks of a whole model share.
+// Owns what benchmarks of a whole model share.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,6 @@ struct BenchArguments {
   bool json = false, dry_run = false;
 };
 
-/// Limit the values of options.
 inline constexpr int kMaxBenchTokens = 1'048'576, kMaxBenchSequences = 65'536;
 
 /// Adds a benchmark with the common options; --new takes at least `fewest_new`.
@@ -58,7 +57,7 @@ struct ModelBench {
   /// Returns a decode tick of `batch` sequences at half of their new tokens.
   DecodeTick tick_of(std::int64_t batch) const;
   std::vector<types::TokenId> random_tokens(std::uint64_t stream, std::int64_t count) const;
-  types::SamplingParams sampling() const;  ///< no stop tokens, so every completion has new_tokens tokens
+  types::SamplingParams sampling() const;  ///< no stop tokens: every completion has new_tokens tokens
 
   BenchArguments args;
   std::string name;
@@ -68,7 +67,7 @@ struct ModelBench {
   model::ModelConfig config;
 };
 
-/// Adds the peak memory and prints the result.
+/// Adds the peak memory and prints.
 void finish(nlohmann::ordered_json& result, const BenchArguments& arguments);
 
 void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments);

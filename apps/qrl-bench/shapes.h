@@ -1,4 +1,3 @@
-// Owns the models and formats that benchmarks know by name.
 #pragma once
 
 #include <string>
@@ -16,7 +15,7 @@ std::vector<std::string> shape_names();
 /// Returns a built-in config, with up to 8192 positions.
 model::ModelConfig built_in_shape(const std::string& name);
 
-/// Weight and KV formats of the GPU engine.
+/// Name weight and KV formats of the GPU engine.
 std::vector<std::string> gpu_format_names();
 quant::Format gpu_format(const std::string& name);
 std::vector<std::string> gpu_kv_format_names();

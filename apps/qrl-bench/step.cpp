@@ -45,7 +45,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   load();
 
   nlohmann::ordered_json best;
-  std::optional<LearnerWork> work;  // of the last round
+  std::optional<LearnerWork> work;  // the last round's
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     base::log_info("bench step: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));
     sampler.decoder.reset_stats();
@@ -77,7 +77,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
         static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
     add_learner_figures(best, bench, *work, learnt_s - drawn_s);
     best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
-    if (bench.loaded.recipe.rollout.bitwise) {  // otherwise learn() has thrown
+    if (bench.loaded.recipe.rollout.bitwise) {  // else learn() has thrown
       best["bitwise_tokens_compared"] = work->counts.response_tokens;
       best["bitwise_tokens_differing"] = 0;
     }

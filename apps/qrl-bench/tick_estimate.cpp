@@ -12,10 +12,8 @@ namespace qrl::app {
 
 namespace {
 
-constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // four warps of 32 threads issue per
-                                                                                  // cycle
-constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // the latter: limit of one
-                                                                                  // multiprocessor
+constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // 4 warps of 32 per cycle
+constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // the latter: of one multiprocessor
 /// The share of read bandwidth that a kernel reaches, and its fixed time.
 struct Reach {
   double reads, fixed_s;
@@ -31,7 +29,7 @@ constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsRe
 constexpr double kAttention_s = 8e-6, kHeadTile_s = 5e-6, kSample_s = 24e-6, kSampleRow_s = 6e-8;
 /// Multiples of the read bandwidth for rows, mostly in L2, and logits.
 constexpr double kRowReads = 1.45, kLogitReads = 3.2;
-/// Query heads joined concurrently, and the rows x kv heads from which no row is split.
+/// Query heads joined concurrently; rows x kv heads from which no row is split.
 constexpr double kJoined = 3168, kWhole = 2048;
 constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
@@ -130,7 +128,7 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
     reach = kScaled;
     units = 2 * kScaledUnits;
     if (plan.kernel == cuda::GemmKernel::block_scaled) before_s = kOwnKernel_s;  // for the rows' scales
-  } else if (plan.kernel == cuda::GemmKernel::dequantized) {                     // first converted to bf16 in memory
+  } else if (plan.kernel == cuda::GemmKernel::dequantized) {                     // first converted to bf16
     const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out(), matrix.in)),
                bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out(), matrix.in));
     before_s = (quantized + bf16) / (gpu.read_bytes_per_s * kDequantizeReads) + kOwnKernel_s;
@@ -156,7 +154,7 @@ double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std:
   return seconds + gpu.small_kernel_s + 2e-6 * heads / kJoined + partial_bytes / gpu.read_bytes_per_s;
 }
 
-/// Estimates norms, rotation, SwiGLU and quantization: a fixed time each, and the rows' traffic.
+/// A fixed time each for norms, rotation, SwiGLU and quantization, and the rows' traffic.
 double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   const quant::Element element = quant::spec(task.format).activations;

@@ -17,8 +17,8 @@ struct GpuFigures {
 };
 
 struct TickEstimate {
-  double tick_s = 0, matmul_s = 0;  ///< in matmuls, lm_head included
-  double limit_s = 0;               ///< the roofline: max(bytes / read bandwidth, operations / peak)
+  double tick_s = 0, matmul_s = 0;  ///< matmul_s: with lm_head
+  double limit_s = 0;               ///< roofline: max(bytes / read bandwidth, operations / peak)
   std::string bound;                ///< of a layer's largest matrix: memory, issue slots, L2 or tensor cores
 };
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,

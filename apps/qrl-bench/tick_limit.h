@@ -1,4 +1,3 @@
-// Owns the least work of a decoder tick and a learner update.
 #pragma once
 
 #include <cstdint>

@@ -121,8 +121,8 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   });
 }
 
-/// Prints the libraries that GPU learners and rollouts require and those found, then loads LibTorch's CUDA library to
-/// detect other missing parts.
+/// Prints the libraries that GPU learners and rollouts require and those found. Loading LibTorch's CUDA library shows
+/// other missing parts.
 void describe_gpu() {
   std::string lacking;
   for (const base::LibraryReport& library : learner::gpu_libraries(true)) {

@@ -46,7 +46,7 @@ struct GapArguments {
 
 struct Setting {
   const char* name;
-  std::vector<std::string> keys;  ///< below quant.rollout. unless they contain a dot
+  std::vector<std::string> keys;  ///< below quant.rollout. unless dotted
   bool is_usual = true;           ///< false: only with --all
 };
 
@@ -89,16 +89,15 @@ config::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
       .recipe;
 }
 
-/// Tokens that all settings score, and each sample's prompt.
 struct Drawn {
   std::vector<GivenPrompt> prompts;
-  std::vector<types::Completion> samples;  ///< kGapSamples for each prompt
+  std::vector<types::Completion> samples;  ///< kGapSamples per prompt
   const std::vector<types::TokenId>& prompt_of(std::size_t sample) const {
     return prompts[sample / kGapSamples].tokens;
   }
 };
 
-/// Samples with bf16 weights, free of any setting's rounding.
+/// bf16 weights are free of any setting's rounding.
 Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
   config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
   Drawn drawn;
@@ -144,7 +143,7 @@ struct GapRow {
   std::size_t weight_bytes = 0;
 };
 
-/// Scores with a sampler and a learner per setting, a bf16 learner once.
+/// A sampler and a learner per setting, a bf16 learner once.
 class GapTable {
  public:
   GapTable(const train::Policy& policy, Drawn drawn, dist::Collectives& world)
@@ -180,7 +179,7 @@ class GapTable {
   const train::Policy& policy_;
   Drawn drawn_;
   dist::Collectives& world_;
-  std::vector<std::vector<float>> plain_;  ///< log-probs of a bf16 learner, per micro-batch
+  std::vector<std::vector<float>> plain_;  ///< a bf16 learner's log-probs, per micro-batch
 };
 
 void print_gap(const Setting& setting, const GapRow& row) {
@@ -190,7 +189,7 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Recommends the usual setting with the fewest bytes whose gap is small with a bf16 learner; at nearly equal sizes the
+/// Recommends the usual setting with the fewest bytes and a small gap with a bf16 learner. At nearly equal sizes the
 /// smallest gap wins.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;

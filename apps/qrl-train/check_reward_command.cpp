@@ -34,11 +34,11 @@ struct CheckRewardArguments {
   std::string file;
 };
 
-/// Responses to judge, those of one question adjacent.
+/// Responses to judge; those of one question are adjacent.
 struct Rows {
   struct Row {
     std::string response;
-    std::string kind;  ///< "ground truth", "nothing", "noise", or "response" (from a file)
+    std::string kind;  ///< "ground truth", "nothing", "noise"; from a file "response"
     std::string where;
     std::shared_ptr<const types::Gold> gold;
     std::int64_t group = 0;
@@ -53,7 +53,7 @@ std::string noise(std::size_t prompt) {
   return text;
 }
 
-/// Returns the recipe's training rows, with three responses each.
+/// Gives each training row three responses.
 Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
@@ -87,7 +87,7 @@ Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const t
 }
 
 struct Judged {
-  std::vector<tasks::Verdict> verdicts;  ///< in the order of the rows
+  std::vector<tasks::Verdict> verdicts;  ///< in the rows' order
   tasks::JudgeReport report;
 };
 
@@ -171,7 +171,6 @@ void print_speed(const tasks::JudgeReport& report) {
   std::printf("\n");
 }
 
-/// Throws an input error if scores changed, or too many rows could not be judged.
 void require_same(const Rows& rows, const Judged& first, const Judged& second, const std::vector<std::string>& names,
                   const config::RewardRecipe& recipe) {
   std::string lines, errors;

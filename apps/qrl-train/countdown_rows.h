@@ -1,4 +1,3 @@
-// Owns the report on countdown rows of a data file that have no solution.
 #pragma once
 
 #include <string>
@@ -9,8 +8,8 @@
 
 namespace qrl::app {
 
-/// Returns a line each for countdown rows without a solution, and with too many numbers to search, if there are any.
-/// Other tasks are skipped.
+/// Returns a line each for countdown rows without a solution, and with too many numbers to search, if any. Skips other
+/// tasks.
 std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers);
 
 }  // namespace qrl::app

@@ -58,7 +58,7 @@ void require_ascending(const DataArguments& arguments) {
   }
 }
 
-/// Writes the first `size` of sft.demonstrations with the same seed and keys.
+/// With the same seed and keys, a run has the same sft.demonstrations.
 void write_demonstrations(const DataArguments& arguments) {
   QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
               "demonstrations are of training tasks");
@@ -75,7 +75,7 @@ void write_demonstrations(const DataArguments& arguments) {
 void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train data");
   require_ascending(arguments);
-  state::output_file(arguments.out);  // fails before the work is done
+  state::output_file(arguments.out);  // fails before the work
   require_new_file(arguments.out, "--out");
   const tasks::Generator& generator = *arguments.generator;
   if (arguments.demonstrations) return write_demonstrations(arguments);
@@ -96,7 +96,6 @@ void add_integer(CLI::App* command, const std::string& name, std::int64_t& value
   command->add_option(name, value, meaning)->check(between(low, high))->capture_default_str()->type_name("INT");
 }
 
-/// Adds a generator key's option, an integer or words, with its default.
 void add_own_option(CLI::App* command, GeneratorOption& option) {
   const config::OwnKey& key = *option.key;
   const std::string name = option_of(key.name);
@@ -128,8 +127,7 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
   command->add_flag("--demonstrations", arguments->demonstrations,
                     "write worked tasks, with `response`, as sft.train_files reads them");
   for (const config::OwnKey& key : generator.keys) arguments->own.push_back({&key, 0, ""});
-  for (GeneratorOption& option : arguments->own)
-    add_own_option(command, option);  // in place: options refer to the elements
+  for (GeneratorOption& option : arguments->own) add_own_option(command, option);  // options refer to the elements
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
 }

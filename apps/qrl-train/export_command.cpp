@@ -69,7 +69,7 @@ void check_outputs(const ExportArguments& arguments) {
   QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a folder that is new or empty",
               "one with files in it", "choose another --out");
   if (arguments.logits.empty()) return;
-  // It may be in the folder that is created later.
+  // The folder may be created later.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
   if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
   require_new_file(arguments.logits, "--logits");
@@ -92,8 +92,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// Returns, and prints, the base weights to merge onto: --onto's, else those that the learner multiplied by; nothing:
-/// the original ones.
+/// Returns and prints the base to merge onto: --onto's weights, else those that the learner multiplied by; nothing: the
+/// original ones.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -115,8 +115,8 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-/// Returns a run's weights in bf16, recording in `errors` how rounding changes the update from the recipe's model.path,
-/// if it is there.
+/// Returns a run's weights in bf16. Records in `errors` how rounding changes the update from the recipe's model.path,
+/// if that exists.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -125,7 +125,7 @@ model::WeightSource rounded_from_base(const ExportArguments& arguments, const tr
     const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
                                          &model::WeightSpec::shape, &model::WeightSpec::shape);
     if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);
-  } catch (const base::Error& error) {  // an export does not need the base, which may have been deleted
+  } catch (const base::Error& error) {  // an export works without the base, which may have been deleted
     if (error.kind() != base::ErrorKind::input) throw;
   }
   return policy.weights;
@@ -141,7 +141,7 @@ constexpr double kLargeError = 0.1;
 /// A wholly lost update has an error of 1.
 constexpr double kNearlyLost = 0.9;
 
-/// Prints the error of rounding the training update to bf16, and warns if little is left.
+/// Warns if rounding to bf16 leaves little of the training update.
 void report_rounding(const train::UpdateErrors& errors) {
   if (errors.num_layers == 0) return;
   std::printf("the update from model.path, rounded to bfloat16: %s\n", text_of(errors).c_str());
@@ -210,7 +210,6 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
               arguments.out.c_str(), adapter.base_path.c_str());
 }
 
-/// Returns a checkpoint's recipe if its sampler weights fit compressed-tensors, or throws an input error.
 config::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(train::is_checkpoint(arguments.checkpoint), "--quantized", "a checkpoint",
               base::quoted(arguments.checkpoint), "only a run's recipe says how its sampler was quantized");
@@ -236,7 +235,7 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
   return recipe;
 }
 
-/// Writes the checkpoint's weights, quantized like the run's publish step.
+/// Quantizes like the run's publish step.
 void export_quantized(const ExportArguments& arguments, dist::Collectives& world) {
   const config::Recipe recipe = quantized_recipe(arguments);
   train::Policy policy = train::load_policy(arguments.checkpoint);
@@ -285,7 +284,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
-    require_new_file(arguments.logits, "--logits");  // the folder just written may have that name
+    require_new_file(arguments.logits, "--logits");  // checked again: the export may have written a file of that name
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());

@@ -56,7 +56,7 @@ struct GenerateArguments {
   std::string checkpoint;  ///< only with a recipe
   PromptArguments prompts;
   std::vector<std::string> overrides;  ///< --set
-  std::vector<std::string> settings;   ///< overrides from kKeyOptions
+  std::vector<std::string> settings;   ///< from kKeyOptions
   std::int32_t num_samples = 1;
   bool as_json = false;
 };
@@ -67,12 +67,12 @@ struct Source {
   std::string checkpoint;  ///< "": the recipe's own policy
 };
 
-/// Returns overrides that lift the learner's limits, then the user's.
+/// The user's overrides follow those that lift the learner's limits.
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
                                         "rollout.kv_pages=null"};
-  // The keys of a row's fields apply to the recipe's data files.
+  // Keys of a row's fields apply to the recipe's data files.
   if (!arguments.prompts.file.empty()) {
     const auto files = nlohmann::json::array({arguments.prompts.file});
     overrides.push_back("data.val_files=" + files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -87,7 +87,7 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
                      [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// Returns a Hugging Face folder's recipe, in the weights' dtype, like transformers' dtype "auto".
+/// In the weights' dtype, like transformers' dtype "auto".
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
@@ -112,7 +112,7 @@ Source open_source(const GenerateArguments& arguments) {
   }
   QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file before it", "a folder, " + from,
               "name one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
-  // load_policy checks a checkpoint's every byte first.
+  // Checks every byte of a checkpoint.
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
       train::is_checkpoint(from)

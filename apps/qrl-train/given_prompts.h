@@ -1,4 +1,3 @@
-// Owns generate's prompts.
 #pragma once
 
 #include <memory>
@@ -19,9 +18,9 @@ struct PromptArguments {
 
 struct GivenPrompt {
   std::string text, system;
-  std::string where;  ///< location for messages
+  std::string where;  ///< for messages
   std::vector<types::TokenId> tokens;
-  std::shared_ptr<const data::Conversation> conversation = {};  ///< null unless the prompt has several turns
+  std::shared_ptr<const data::Conversation> conversation = {};  ///< null unless there are several turns
 };
 
 /// Throws an input error, about `model`, unless exactly one source is given.

@@ -10,7 +10,6 @@ namespace qrl::app {
 
 namespace {
 
-/// Returns the text before the first semicolon.
 std::string first_fact(const std::string& description) { return description.substr(0, description.find(';')); }
 
 std::string columns(const std::vector<std::pair<std::string, std::string>>& rows) {

@@ -1,11 +1,10 @@
-// Owns the screen of qrl-train --help.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace qrl::app {
 
-/// Groups that the screen leaves out, or lists by name only.
+/// Groups that --help omits, or lists by name only.
 inline constexpr const char* kRareOptions = "More options";
 inline constexpr const char* kRareCommands = "More commands";
 

@@ -42,14 +42,14 @@ struct JudgeArguments {
   bool time = false;
 };
 
-/// Returns this thread's processor time, free of other work on the machine.
+/// Excludes other work on the machine.
 double thread_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// Returns verdicts judged one at a time, and each one's processor time.
+/// Judges one row at a time.
 std::vector<reward::Verdict> judge_timed(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                                          std::vector<double>& times_us) {
   std::vector<reward::Verdict> verdicts(rows.size());
@@ -102,7 +102,7 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
                                    {"reason", verdict.detail.empty() ? std::string(verdict.reason) : verdict.detail},
                                    {"extracted", verdict.extracted}};
     if (verdict.verifier_error) line["error"] = verdict.reason;
-    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // a score that does not apply is null
+    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // null: does not apply
       const double score = verdict.scores[k];
       nlohmann::ordered_json& shown = line["scores"][verifier.score_names()[k]];
       if (!std::isnan(score)) shown = score;
@@ -112,7 +112,6 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-/// Returns the recipe, or defaults with the command line's verifier and settings.
 config::Recipe recipe_of(const JudgeArguments& arguments) {
   if (!arguments.recipe.file.empty()) return arguments.recipe.load(false, config::RecipeUse::sampling).recipe;
   config::Recipe recipe = train::keys().defaults();
@@ -149,7 +148,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
       if (rows.size() == kRowsAtOnce) print();
     }
   } catch (const base::Error&) {
-    print();  // the verdicts of the earlier rows
+    print();  // the earlier rows' verdicts
     std::fflush(stdout);
     throw;
   }
@@ -171,7 +170,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
       arguments.own.push_back(std::move(option));
     }
   }
-  for (VerifierOption& option : arguments.own) {  // in place: options refer to the elements
+  for (VerifierOption& option : arguments.own) {  // options refer to the elements
     command
         ->add_option(option.name, option.word,
                      std::string(option.verifier->word) + ": " + option.key->meaning + " (" + option.key->name + ")")
@@ -180,7 +179,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// Returns the fields read instead of a whole ground truth: ", or for countdown numbers and target".
+/// ", or for countdown numbers and target": fields instead of a whole ground truth.
 std::string own_fields() {
   std::string text;
   for (const config::Choice* choice : train::keys().catalog().verifiers.all) {

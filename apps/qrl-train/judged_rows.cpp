@@ -11,7 +11,6 @@ namespace {
 
 constexpr const char* kGroundTruth = "ground_truth";
 
-/// Describes the fields of a row that lacks one.
 std::string names_of_fields(const nlohmann::json& row) {
   constexpr std::size_t kMaxNamed = 12;
   std::string names;
@@ -78,8 +77,7 @@ std::vector<reward::Verdict> judge_rows(const std::vector<JudgedRow>& rows, cons
   std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
   std::vector<tasks::Sample> samples(rows.size());
   if (!rows.empty())
-    golds.front() = verifier.prepare(rows.front().question());  // a verifier may start its program
-                                                                // with the first
+    golds.front() = verifier.prepare(rows.front().question());  // a verifier may start its program with the first
   base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
       golds[k] = verifier.prepare(rows[k].question());

@@ -19,10 +19,9 @@ struct JudgedRow {
 };
 
 struct RowForm {
-  const tasks::VerifierChoice* verifier = nullptr;  ///< its fields may replace the ground truth; null: none
-  std::string gold_key;                             ///< field of the ground truth; "": ground_truth, or the verifier's
-                                                    ///< fields
-  bool whole = false;                               ///< keep prompt, data source and the row itself
+  const tasks::VerifierChoice* verifier = nullptr;  ///< its fields may replace the ground truth; or null
+  std::string gold_key;  ///< the ground truth's field; "": ground_truth, or the verifier's fields
+  bool whole = false;    ///< keep prompt, data source and row
 };
 
 /// Input errors name `where`.

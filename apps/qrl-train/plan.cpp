@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 long long whole(std::int64_t value) { return value; }
 
-/// Returns e.g. "1 prompt" or "2 prompts".
+/// "1 prompt", "2 prompts".
 std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -99,7 +99,7 @@ void describe_memory(const train::RunOutline& outline, int num_ranks) {
   }
 }
 
-/// Prints checkpoints' disk space, and warns if the run folder's disk has less.
+/// Warns if the run folder's disk has less.
 void describe_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
   const train::DiskEstimate disk = train::estimate_disk(recipe, config);
   const auto kept = [](const train::CheckpointRoom& room) {
@@ -123,7 +123,7 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
         "trainer.default_local_dir");
 }
 
-/// Returns the prompts' sources in order: "a (80), b (40)".
+/// "a (80), b (40)", in order.
 std::string sources_of(const std::vector<types::Prompt>& prompts) {
   constexpr std::size_t kMaxNamed = 8;
   std::vector<std::pair<std::string, std::size_t>> sources;

@@ -10,8 +10,8 @@ struct PlanOptions {
   bool allow_absent = false, allow_change = false;
 };
 
-/// Checks a recipe's model, shapes, batch arithmetic and data, and prints a run's plan: memory, disk, and the
-/// checkpoint to resume from. Writes nothing.
+/// Checks a recipe's model, shapes, batch arithmetic and data. Prints a run's plan: memory, disk, the checkpoint to
+/// resume from. Writes nothing.
 ///
 /// Reports what this machine lacks (weights, tokenizer, data files, a GPU) and skips dependent checks, then throws an
 /// input error unless `allow_absent`. Also throws one if `num_here` processes exceed this machine's memory.

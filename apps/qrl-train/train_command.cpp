@@ -29,7 +29,6 @@ struct TrainArguments {
   bool allow_change = false;
 };
 
-/// Returns this process's command line, quoted for a shell.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
