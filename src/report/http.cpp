@@ -19,7 +19,7 @@ std::string_view without_blanks(std::string_view text) {
   return text;
 }
 
-/// Decodes %NN and + of a query; keeps an invalid %NN.
+/// Keeps an invalid %NN.
 std::string decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,4 +1,3 @@
-// Owns HTTP's text form.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,8 @@ inline constexpr std::size_t kMaxHead_bytes = std::size_t{16} << 10, kMaxHeadLin
 struct Request {
   std::string method;
   std::string path;
-  std::map<std::string, std::string> parameters;  ///< decoded; the first value of a repeated name
-  std::string host;                               ///< the Host header in lower case; empty if missing
+  std::map<std::string, std::string> parameters;  ///< decoded; a repeated name's first value
+  std::string host;                               ///< in lower case, or empty
 };
 
 struct Response {
@@ -26,7 +25,7 @@ struct Response {
 /// Returns the end of the head, including its empty line, or npos.
 std::size_t head_end(std::string_view received);
 
-/// Parses a head into `request`. Returns 0, 400 (no HTTP/1 request with a path) or 431 (too many lines).
+/// Parses a head. Returns 0, 400 (no HTTP/1 request with a path) or 431 (too many lines).
 int read_head(std::string_view head, Request& request);
 
 /// Returns the response's bytes; with_body is false for HEAD. The connection closes after them.

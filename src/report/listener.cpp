@@ -26,9 +26,8 @@ namespace qrl::report {
 namespace {
 
 constexpr std::size_t kNumAnswerers = 4;
-constexpr double kDrain_s = 1;  ///< longest time to read from a client that still sends after its response
+constexpr double kDrain_s = 1;  ///< limit of reading from a client that still sends after its response
 
-/// Returns the listening socket, or −1.
 int bound_socket(const std::string& host, int port) {
   const bool has_brackets = host.starts_with('[') && host.ends_with(']');
   const std::string name = has_brackets ? host.substr(1, host.size() - 2) : host;
@@ -66,7 +65,7 @@ struct Listener::Parts {
     int socket = -1;
     std::uint64_t number = 0;
     Stage stage = Stage::head;
-    double end_s = 0;  ///< deadline of the connection's current stage
+    double end_s = 0;  ///< of the current stage
     std::string received, response;
     std::size_t num_sent = 0;
   };

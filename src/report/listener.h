@@ -10,8 +10,8 @@
 namespace qrl::report {
 
 struct ListenerLimits {
-  double head_s = 5;       ///< longest wait for a complete request head
-  double response_s = 30;  ///< longest time that a client takes to read a response
+  double head_s = 5;       ///< to receive a complete request head
+  double response_s = 30;  ///< for a client to read a response
   int max_connections = 512;
 };
 

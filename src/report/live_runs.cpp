@@ -24,7 +24,6 @@ bool is_run(const fs::path& dir) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-/// Returns the first held-out score, or NaN.
 double held_out_score(const Metrics& metrics) {
   for (const auto& [name, value] : metrics) {
     if (is_held_out_score(name)) return value;
@@ -55,7 +54,7 @@ Json held_out_files(const fs::path& dir) {
   return list;
 }
 
-/// Returns the result of `ask`, or nothing if the run folder was deleted.
+/// Returns nothing if the run folder was deleted.
 template <class Ask>
 std::optional<Json> unless_gone(const fs::path& dir, const Ask& ask) try {
   return ask();
@@ -101,7 +100,7 @@ const LiveRuns::Followed& LiveRuns::follow(const fs::path& dir) {
   const std::uintmax_t size = fs::file_size(file, none);
   const std::vector<Session> sessions = read_sessions(dir / "sessions.jsonl");
   if (none || size < run.num_bytes || sessions.size() != run.num_starts)
-    run = {};  // starts over, because a resume may have truncated the file
+    run = {};  // a resume may have truncated the file
   run.num_starts = sessions.size();
   run.ended = sessions.empty() ? "" : sessions.back().ended;
   const Rows cold_rows = read_rows(dir / "sft_metrics.jsonl", run.num_cold_bytes);
@@ -129,8 +128,7 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
   if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
   const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
   const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
-  const bool by_epochs = !epochs.empty() && epochs != "0";  // the number of steps then follows from the data, not from
-                                                            // the recipe
+  const bool by_epochs = !epochs.empty() && epochs != "0";  // the data then gives the number of steps, not the recipe
   const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
   const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
   const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);

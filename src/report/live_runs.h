@@ -1,4 +1,3 @@
-// Owns the live page's data, as JSON.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +12,7 @@
 
 namespace qrl::report {
 
-/// Finds the runs below some folders, anew at each call; thread-safe.
+/// Finds the runs below some folders, anew at each call, for the live page; thread-safe.
 class LiveRuns {
  public:
   /// Takes folders that contain runs, or run folders. Throws an input error if one does not exist.
@@ -27,7 +26,7 @@ class LiveRuns {
   /// Returns rows after byte `since` of metrics.jsonl and byte `cold_since` of sft_metrics.jsonl, and the other data
   /// that changes.
   std::optional<nlohmann::ordered_json> rows(const std::string& name, std::uint64_t since, std::uint64_t cold_since);
-  /// Returns the held-out answers of evaluations, in the format of `run`.
+  /// Returns the held-out answers of evaluations, as `run` does.
   std::optional<nlohmann::ordered_json> validation(const std::string& name);
   std::optional<nlohmann::ordered_json> samples(const std::string& name, std::int64_t step);
 
@@ -35,13 +34,13 @@ class LiveRuns {
   struct Followed {
     std::uint64_t num_bytes = 0, num_cold_bytes = 0;
     std::size_t num_starts = 0;
-    std::string ended;  ///< how the last start ended; empty while running
+    std::string ended;  ///< the last start's end; empty while running
     std::int64_t cold_update = 0;
     double first_unix_s = kNan;
     Course course;
-    Metrics last;  ///< the newest value of each metric
+    Metrics last;  ///< each metric's newest value
     std::int64_t step = 0;
-    std::vector<double> step_s;  ///< seconds of each training step
+    std::vector<double> step_s;  ///< of each training step
   };
   std::map<std::string, std::filesystem::path> find() const;
   /// Returns an item of `list`; its `ended` names unreadable files.

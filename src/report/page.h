@@ -1,4 +1,3 @@
-// Owns the assembly of the page from its embedded parts and the data.
 #pragma once
 
 #include <string>

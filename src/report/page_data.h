@@ -11,7 +11,7 @@
 namespace qrl::report {
 
 struct PageLimits {
-  std::size_t max_rows = 2000;              ///< per run; for longer runs, groups of steps show minimum and maximum
+  std::size_t max_rows = 2000;              ///< per run; groups of steps in longer runs show minimum and maximum
   std::size_t max_sample_files = 40;        ///< per run
   std::size_t max_prompts = 8;              ///< per file
   std::size_t max_sample_bytes = 11 << 20;  ///< over all runs

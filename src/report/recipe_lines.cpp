@@ -13,7 +13,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \r") - first + 1);
 }
 
-/// Returns where a line's comment begins: "  # " outside of double quotes.
+/// A comment begins with " # " outside of double quotes.
 std::size_t comment_at(std::string_view line) {
   bool quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -28,7 +28,7 @@ std::size_t comment_at(std::string_view line) {
 
 std::vector<RecipeLine> read_recipe_lines(std::string_view yaml) {
   std::vector<RecipeLine> lines;
-  std::vector<std::pair<std::size_t, std::string>> sections;  // indentation and name of the enclosing sections
+  std::vector<std::pair<std::size_t, std::string>> sections;  // the enclosing sections' indentation and name
   while (!yaml.empty()) {
     const std::size_t end = std::min(yaml.find('\n'), yaml.size());
     const std::string_view line = yaml.substr(0, end);

@@ -1,4 +1,4 @@
-// Owns reading config.yaml for display: each key with its value as written and its origin.
+// Owns reading config.yaml for display.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ struct RecipeLine {
   std::string key, value, origin;  ///< "optim.lr", "5.0e-4", "recipe.yaml:14" or "default"
 };
 
-/// Returns the values of an annotated recipe in order; skips other lines.
+/// Returns an annotated recipe's values in order; skips other lines.
 std::vector<RecipeLine> read_recipe_lines(std::string_view yaml);
 
 /// Returns a key's value, or "".
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key);
 
-/// Returns all values except seeds, run folder and threads. Equal texts mean runs that differ only in the seed.
+/// Returns all values except seeds, run folder and threads: equal for runs that differ only in the seed.
 std::string without_seed(const std::vector<RecipeLine>& lines);
 
 }  // namespace qrl::report

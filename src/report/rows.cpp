@@ -41,7 +41,6 @@ void add_row(std::string_view line, Rows& rows) {
   if (!row.metrics.empty()) rows.rows.push_back(std::move(row));
 }
 
-/// Returns the length of the first UTF-8 character, or 0.
 std::size_t character_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;

@@ -34,13 +34,13 @@ double median(Values values) {
   return *middle;
 }
 
-/// Returns the values of a run's last quarter, at least ten steps.
+/// The last quarter, at least ten steps.
 std::span<const double> recent(std::span<const double> values) {
   const std::size_t count = std::min(values.size(), std::max<std::size_t>(10, values.size() / 4));
   return values.last(count);
 }
 
-/// Returns the values of a run's first tenth, at least five steps.
+/// The first tenth, at least five steps.
 std::span<const double> start(std::span<const double> values) {
   return values.first(std::min(values.size(), std::max<std::size_t>(5, values.size() / 10)));
 }
@@ -58,7 +58,7 @@ double best_mean(std::span<const double> values) {
 }
 
 double gap_growth(const Course& course) {
-  constexpr double kNoGap = 0.01;  // below this gap, its growth does not matter
+  constexpr double kNoGap = 0.01;  // growth below it does not matter
   const auto gap = course.column("mismatch/k3_kl");
   const double now = median(finite(recent(gap)));
   return now > kNoGap ? now / median(finite(start(gap))) : std::isfinite(now) ? 0 : kNan;
@@ -71,24 +71,24 @@ double entropy_left(const Course& course) {
 
 double highest_gradient(const Course& course) {
   const Values norms = finite(course.column("actor/grad_norm"));
-  Values taught;  // without steps whose groups are all flat, which have gradient 0
+  Values taught;  // steps whose groups are all flat have gradient 0
   std::copy_if(norms.begin(), norms.end(), std::back_inserter(taught), [](double norm) { return norm > 0; });
   return taught.empty() ? kNan : *std::max_element(taught.begin(), taught.end()) / median(taught);
 }
 
 double reward_left(const Course& course) {
-  constexpr double kAnyReward = 0.05;  // below this reward, there is nothing to lose
+  constexpr double kAnyReward = 0.05;  // below it, there is nothing to lose
   constexpr double kBroken = 0.1;
   const Values rewards = finite(course.column(kReward));
   const double now = mean(recent(rewards));
   double best = best_mean(rewards);
-  // Also compares with the first reward, because a policy that broke at once never had five good steps.
+  // A policy that broke at once never had five good steps: also compares with the first reward.
   if (!rewards.empty() && now < kBroken * rewards.front()) best = std::fmax(best, rewards.front());
   return best > kAnyReward ? now / best : kNan;
 }
 
-/// Returns the rise of a held-out score relative to the rise of the training reward, the largest over sets. Takes the
-/// higher of a set's last two scores, because scores are noisy.
+/// Returns the rise of a held-out score relative to the training reward's, the largest over sets. Takes the higher of a
+/// set's last two scores, because scores are noisy.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));
@@ -111,9 +111,9 @@ double skipped_steps(const Course& course) {
   return skipped;
 }
 
-// The bounds were chosen by this project. In the 202 runs of docs/science, 14 exceed the bound of "sampler and learner
-// are far apart", all with W4A8 samplers. Four runs have a step above 0.1, three of them with a naive correction. A run
-// that learns has 1e-6 to 3e-2.
+// Bounds chosen by this project. In the 202 runs of docs/science, 14 exceed the bound of "sampler and learner are far
+// apart", all with W4A8 samplers. Four runs have a step above 0.1, three of them with a naive correction. A run that
+// learns has 1e-6 to 3e-2.
 constexpr std::array<Rule, 12> kRules = {{
     {"most groups are flat", "data/flat_group_fraction", "mean of the recent steps", true, 0.7, 5,
      [](const Course& course) { return recent_mean(course, "data/flat_group_fraction"); },

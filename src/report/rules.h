@@ -33,12 +33,12 @@ class Course {
 
 struct Rule {
   std::string_view name;    ///< "most groups are flat"
-  std::string_view metric;  ///< the metric that is measured
+  std::string_view metric;  ///< the measured one
   std::string_view number;  ///< the measure: "mean of the recent steps"
-  bool above;               ///< true: bad above the bound, false: bad below it
+  bool above;               ///< true: bad above the bound, false: below
   double bound;
-  std::int64_t min_steps;  ///< number of steps before which the rule gives no verdict
-  /// Returns the measured number, or NaN if there is none.
+  std::int64_t min_steps;  ///< before them, no verdict
+  /// Returns the measured number, or NaN.
   double (*measure)(const Course& course);
   std::string_view advice;
   /// Bound on a single step, above which train/metrics/health warns at once; NaN: no such warning.
@@ -58,13 +58,13 @@ struct Verdict {
 /// Returns each rule's verdict, in the order of rules().
 std::vector<Verdict> judge(const Course& course);
 std::vector<Verdict> judge(const Rows& rows);
-/// Returns, for example, "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take
-/// prompts …".
+/// Returns "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take prompts …", for
+/// example.
 std::string describe(const Verdict& verdict);
 
 class Watcher {
  public:
-  /// Adds a row; returns the bad verdicts that were not returned before.
+  /// Adds a row; returns the bad verdicts not returned before.
   std::vector<Verdict> observe(const Row& row);
 
  private:

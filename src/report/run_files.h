@@ -13,7 +13,7 @@ namespace qrl::report {
 struct RunFiles {
   std::filesystem::path dir;
   std::string name;
-  std::string recipe_yaml;  ///< config.yaml with each value's origin; empty if missing
+  std::string recipe_yaml;  ///< config.yaml with each value's origin, or empty
   Rows rows, sft_rows;
   std::vector<Session> sessions;
 };
@@ -21,7 +21,7 @@ struct RunFiles {
 /// Throws an input error if the folder does not exist, or has neither config.yaml nor metric rows.
 RunFiles read_run(const std::filesystem::path& dir);
 
-/// Returns whether a process trains in the folder. Looks up the folder's lock in /proc/locks and takes no lock.
+/// Returns whether a process trains in the folder, by its lock in /proc/locks; takes no lock.
 bool is_running(const std::filesystem::path& dir);
 
 /// Writes TensorBoard events files to `out`, the cold start's to `out`/sft.

@@ -51,7 +51,7 @@ Json sample_of(const Json& row) {
   return sample;
 }
 
-/// Reads a file's whole lines on demand, at most kMaxFileBytes.
+/// Reads whole lines on demand, at most kMaxFileBytes.
 class Lines {
  public:
   explicit Lines(const fs::path& file) : in_(file, std::ios::binary) {}

@@ -30,7 +30,7 @@ std::string make_token() {
   return token;
 }
 
-/// Compares in constant time, so that timing does not reveal the token.
+/// Takes constant time, lest timing reveals the token.
 bool equal(const std::string& a, const std::string& b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -38,7 +38,6 @@ bool equal(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-/// Returns a Host header without its port.
 std::string host_of(const std::string& header) {
   const std::size_t colon = header.rfind(':'), bracket = header.rfind(']');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);

@@ -19,7 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns /proc/cpuinfo's "model name", or "unknown".
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {

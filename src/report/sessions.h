@@ -9,11 +9,11 @@
 namespace qrl::report {
 
 struct Session {
-  double unix_s = 0;  ///< seconds since 1970
+  double unix_s = 0;  ///< since 1970
   std::string host, processor, isa, program;
-  int ranks = 1, threads = 1;  ///< processes, and threads per process
+  int ranks = 1, threads = 1;  ///< threads: per process
   std::int64_t first_step = 0;
-  // Set when the start ends; unset if it was killed.
+  // Unset if the start was killed.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
   std::string ended;  ///< "done", or "exit 3: …" with the error's text

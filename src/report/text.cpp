@@ -128,7 +128,7 @@ std::string report_text(const std::vector<RunFiles>& runs) {
     else if (num_bad == 0) text += "  no rule is broken, of " + std::to_string(num_known) + "\n";
   }
   const std::string metrics = table(runs);
-  // Escapes control characters, because texts may come from untrusted files.
+  // Texts may come from untrusted files.
   return base::printable(metrics.empty() ? text : text + "\n" + metrics);
 }
 

@@ -1,4 +1,3 @@
-// Owns a run's report as plain text.
 #pragma once
 
 #include <span>

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kUnix = "timing_s/unix";
 
 std::array<std::uint32_t, 256> make_table() {
-  constexpr std::uint32_t kPolynomial = 0x82f63b78;  // the polynomial 0x1edc6f41, bit-reversed
+  constexpr std::uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41, bit-reversed
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
@@ -70,7 +70,7 @@ std::string event_at(double wall_time_s) {
   return event;
 }
 
-/// Returns this machine's name, with characters allowed in a file name.
+/// Characters must be allowed in a file name.
 std::string host_name() {
   char name[256] = "unknown";
   (void)gethostname(name, sizeof name - 1);
@@ -144,7 +144,7 @@ EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
   std::string text = version_record(std::isfinite(first_s) ? first_s : now_s);
   for (const Row& row : rows.rows) text += record_of(row.step, row.metrics);
   path_ = dir / ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now_s)) + "." + host_name());
-  // Writes under a temporary name first, so that TensorBoard reads no incomplete file.
+  // TensorBoard must not read an incomplete file.
   const std::filesystem::path temporary = dir / (".new-" + path_.filename().string());
   write(temporary, text, std::ios::trunc);
   std::filesystem::rename(temporary, path_);

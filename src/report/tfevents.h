@@ -15,18 +15,18 @@ std::uint32_t crc32c(std::string_view bytes);
 
 /// Returns the first record of a file, the format's version.
 std::string version_record(double wall_time_s);
-/// Returns one step's record: a Summary with a float32 for each finite metric. `wall_time_s` is in seconds since 1970.
+/// Returns one step's record: a Summary with a float32 for each finite metric. `wall_time_s`: since 1970.
 std::string step_record(double wall_time_s, std::int64_t step, const Metrics& metrics);
 
 /// Appends one record per step in a single write call, so that a kill leaves a readable file.
 class EventsFile {
  public:
-  EventsFile() = default;  ///< has no file; append does nothing
+  EventsFile() = default;  ///< without a file; append does nothing
   /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes older events files there.
   /// Throws an input error if the folder does not exist.
   EventsFile(const std::filesystem::path& dir, const Rows& rows);
 
-  /// Appends a step's record. Its time is metrics' timing_s/unix, which is no metric itself, or the current time.
+  /// Appends a step's record, at timing_s/unix of the metrics (itself no metric) or the current time.
   void append(std::int64_t step, const Metrics& metrics);
   const std::filesystem::path& path() const { return path_; }
 
