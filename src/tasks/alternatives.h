@@ -1,4 +1,3 @@
-// Owns ground truths that are lists of accepted answers.
 #pragma once
 
 #include <memory>

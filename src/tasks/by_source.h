@@ -1,4 +1,3 @@
-// Owns the choice of a verifier by data source (reward.by_source).
 #pragma once
 
 #include <map>
@@ -10,7 +9,7 @@
 
 namespace qrl::tasks {
 
-/// Judges each sample by its data source's verifier. Scores: the rules', then the command's.
+/// Judges each sample by its data source's verifier (reward.by_source). Scores: the rules', then the command's.
 class SourceVerifier final : public Verifier {
  public:
   explicit SourceVerifier(const VerifierOptions& options);
@@ -18,7 +17,7 @@ class SourceVerifier final : public Verifier {
   void check_ground_truth(const Question& question, const std::string& where) const override;
   void finish_checks() const override;
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
-  /// Judges each sample. Warns once of data sources in reward.by_source that no row has.
+  /// Warns once of data sources in reward.by_source that no row has.
   std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const override;
   const std::vector<std::string>& score_names() const override;
   std::vector<double> score_weights(const RuleWeights& rule_weights) const override;
@@ -34,14 +33,14 @@ class SourceVerifier final : public Verifier {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t index_of(std::string_view data_source) const;
   std::size_t num_rule_scores() const;
-  /// Extends the verdict's scores to all score_names(), with NaN for other verifiers' scores.
+  /// Extends a verifier's scores to all score_names(), with NaN for others' scores.
   void widen(Verdict& verdict, std::size_t verifier) const;
 
   std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< first: reward.verifier's
   std::map<std::string, std::size_t, std::less<>> of_source_;
-  std::size_t command_ = kNone;  ///< the command's index in verifiers_
+  std::size_t command_ = kNone;  ///< index in verifiers_
   mutable std::vector<std::string> names_;
-  mutable std::map<std::string, bool, std::less<>> seen_;  ///< whether a row has each source of reward.by_source
+  mutable std::map<std::string, bool, std::less<>> seen_;  ///< whether rows have the sources of reward.by_source
 };
 
 /// Creates a run's verifier: that of options.word, or a SourceVerifier with options.by_source.

@@ -19,7 +19,7 @@ const Generator& find_generator(const config::Choices& generators, const std::st
 
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
                                           std::int64_t size) {
-  constexpr int kMaxRepeats = 2000;  // consecutive repeats after which the search for new tasks ends
+  constexpr int kMaxRepeats = 2000;  // in a row, which end the search for new tasks
   std::vector<GeneratedTask> tasks;
   std::set<std::string> seen;
   int repeats = 0;

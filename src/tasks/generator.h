@@ -13,7 +13,7 @@ namespace qrl::tasks {
 
 struct GeneratedTask {
   std::string prompt;
-  std::string ground_truth;  ///< in the form that the task's verifier reads
+  std::string ground_truth;  ///< as the task's verifier reads it
   friend bool operator==(const GeneratedTask&, const GeneratedTask&) = default;
 };
 
@@ -41,8 +41,8 @@ const Generator& find_generator(const config::Choices& generators, const std::st
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
                                           std::int64_t size);
 
-/// Returns the index of a demonstration's task in the train split. It is random below 2^62, so it hardly repeats the
-/// tasks of training, which are the first ones.
+/// Returns the index of a demonstration's task in the train split: random below 2^62, so it hardly repeats the first
+/// tasks, those of training.
 std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 
 /// Returns JSONL rows (prompt, ground_truth, data_source) for data::read_jsonl.

@@ -8,7 +8,7 @@ extern const Task math_task, countdown_task, sudoku_task, arithmetic_task, sums_
 
 namespace {
 
-/// in the order in which words and keys are printed
+/// in the order of printed words and keys
 constexpr const Task* kTasks[] = {&math_task,       &countdown_task, &sudoku_task,
                                   &arithmetic_task, &sums_task,      &command_task};
 

@@ -5,7 +5,7 @@
 
 namespace qrl::tasks {
 
-config::Choices generators();  ///< each is a Generator
-config::Choices verifiers();   ///< each is a VerifierChoice
+config::Choices generators();  ///< each a Generator
+config::Choices verifiers();   ///< each a VerifierChoice
 
 }  // namespace qrl::tasks

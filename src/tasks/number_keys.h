@@ -1,11 +1,10 @@
-// Owns keys that several generators share.
 #pragma once
 
 #include "config/choice.h"
 
 namespace qrl::tasks {
 
-/// A function, because other files' static lists use it before main.
+/// A key of several generators. A function, because other files' static lists use it before main.
 inline config::OwnKey max_number_key() {
   return {"max_number", config::OwnKey::Integers{1}, 20, "numbers are 1 … max_number"};
 }

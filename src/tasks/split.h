@@ -1,4 +1,3 @@
-// Owns the fixed split of generated tasks.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,8 @@
 
 namespace qrl::tasks {
 
-/// The split of a generated task: a hash of its content, so that splits are disjoint for all seeds, sizes and ranges.
-/// One task in four is held out.
+/// A generated task's split: a hash of its content, so that splits are disjoint for all seeds, sizes and ranges. One
+/// task in four is held out.
 enum class Split : std::uint8_t { train, held_out };
 Split split_of(std::span<const std::int64_t> values);
 Split split_of(std::string_view text);

@@ -1,4 +1,3 @@
-// Owns the type of a task: a generator, a verifier, or both.
 #pragma once
 
 #include "tasks/generator.h"
@@ -6,7 +5,7 @@
 
 namespace qrl::tasks {
 
-/// A part with an empty word does not exist (`math` has no generator).
+/// A generator, a verifier, or both. A part with an empty word does not exist (`math` has no generator).
 struct Task {
   Generator generator;
   VerifierChoice verifier;

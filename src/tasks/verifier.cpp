@@ -82,8 +82,7 @@ void check_gold(const Verifier& verifier, const VerifierOptions& options, const 
   verifier.check_ground_truth(question, where);
 } catch (const base::Error& error) {
   if (!options.command.argv.empty())
-    throw;  // the error's advice to choose another verifier does not apply to a
-            // command
+    throw;  // the error's advice to choose another verifier does not apply to a command
   throw base::Error(error.kind(), error.what(), "", "", verifier_advice(options));
 }
 

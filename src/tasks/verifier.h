@@ -25,21 +25,21 @@ using reward::Verdict;
 /// A prompt's data for its verifier.
 struct Question {
   std::string_view ground_truth;
-  std::string_view prompt = {};             ///< text before the chat template; "": unknown
+  std::string_view prompt = {};             ///< before the chat template; "": unknown
   std::string_view data_source = {};        ///< "": unknown
-  std::string_view ground_truth_json = {};  ///< the value in the data row; "": ground_truth is a string
-  std::string_view row = {};                ///< the data row as a JSON object; "": none
+  std::string_view ground_truth_json = {};  ///< the data row's value; "": ground_truth is a string
+  std::string_view row = {};                ///< as a JSON object; "": none
 };
 
 /// A response and the data to judge it. Samples of one prompt are adjacent and share its gold.
 struct Sample {
   std::string_view response;
-  const types::Gold* gold = nullptr;  ///< from the judging verifier's `prepare`; null: unprepared
-  std::int64_t group = 0;             ///< index within the batch; samples of a group are adjacent
+  const types::Gold* gold = nullptr;  ///< from the judging verifier's `prepare`, or null
+  std::int64_t group = 0;             ///< index within the batch; a group's samples are adjacent
   types::StopReason stop = types::StopReason::eos;
-  std::span<const types::TokenId> tokens = {};         ///< of the response; empty: unknown
-  std::span<const types::TokenId> prompt_tokens = {};  ///< of the prompt after the chat template; empty: unknown
-  std::int64_t index = 0;                              ///< global index of the sample
+  std::span<const types::TokenId> tokens = {};         ///< empty: unknown
+  std::span<const types::TokenId> prompt_tokens = {};  ///< after the chat template; empty: unknown
+  std::int64_t index = 0;                              ///< global
 };
 
 struct Occasion {
@@ -48,7 +48,7 @@ struct Occasion {
   /// Limit on errors: the run ends with a guard error beyond it, or if all first responses are errors. Nothing: no
   /// limit.
   std::optional<std::int64_t> max_errors = {};
-  std::function<void()> pause = {};  ///< called regularly while a verifier waits; an exception from it ends the judging
+  std::function<void()> pause = {};  ///< called regularly while a verifier waits; its exception ends the judging
 };
 
 /// Time and failures of judging since the last report.
@@ -56,40 +56,39 @@ struct JudgeReport {
   std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
   std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
   double seconds = 0;
-  std::vector<double> row_ms;  ///< milliseconds per row, measured in a worker
+  std::vector<double> row_ms;  ///< per row, measured in a worker
 };
 
-/// Weighs the scores of a rule: reward.correct and the like.
+/// Weights of a rule's scores: reward.correct and the like.
 struct RuleWeights {
   double correct = 0, wrong = 0, format = 0, partial = 0;
 };
 
-/// Configures the user's program (command/verifier.h).
+/// The user's program (command/verifier.h).
 struct CommandOptions {
-  std::vector<std::string> argv = {};           ///< program and arguments
-  std::string folder = {};                      ///< its working directory
-  std::vector<std::string> env = {};            ///< environment variables passed on, besides those that programs need
+  std::vector<std::string> argv = {};  ///< program and arguments
+  std::string folder = {};
+  std::vector<std::string> env = {};            ///< variables passed on, besides those that programs need
   std::string after = {};                       ///< a verifier that judges first; "": none
   std::int64_t workers = 0;                     ///< processes; 0: half the process's threads, at least 1
   double timeout_s = 0;                         ///< per row, from its arrival at the worker
   double start_timeout_s = 0;                   ///< per worker, until `ready`
   std::int64_t memory_bytes = 0;                ///< address space per worker; 0: no limit
-  std::int64_t in_flight = 1;                   ///< rows that a worker holds at once
+  std::int64_t in_flight = 1;                   ///< rows per worker at once
   std::optional<config::RewardRows> rows = {};  ///< none: as the program requests
-  std::map<std::string, double> weights = {};   ///< for the program's scores, instead of its own defaults
-  double correct_at = 0;                        ///< a first score from here on is right, if an answer has no outcome
+  std::map<std::string, double> weights = {};   ///< of the program's scores, instead of its defaults
+  double correct_at = 0;                        ///< least first score that is right, if an answer has no outcome
   config::OnVerifierError on_error = config::OnVerifierError::drop;
-  double max_error_fraction = 0;  ///< for messages: Occasion::max_errors has the limit
-  std::uint64_t seed = 0;         ///< for the program
-  std::string run_folder = {};    ///< likewise; "": none
+  double max_error_fraction = 0;  ///< for messages; Occasion::max_errors limits
+  std::uint64_t seed = 0;         ///< the program's
+  std::string run_folder = {};    ///< the program's; "": none
 };
 
-/// Configures a run's verifier.
 struct VerifierOptions {
   config::Choices known = {};                         ///< all verifiers, each a VerifierChoice
-  std::string word = {};                              ///< reward.verifier, one of `known`
+  std::string word = {};                              ///< reward.verifier, of `known`
   std::map<std::string, std::string> by_source = {};  ///< data source → a word of `known`
-  config::OwnValues own = {};                         ///< keys of the verifiers
+  config::OwnValues own = {};                         ///< the verifiers' keys
   RuleWeights weights = {};
   CommandOptions command = {};
 };
@@ -119,7 +118,7 @@ class Verifier {
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
   /// Sets the log's file, with the text so far, if there is a log.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
-  /// Writes the log to this process's standard error from now on, if there is a log.
+  /// Writes the log, if any, to this process's standard error from now on.
   virtual void show_log() const {}
   /// Returns, with bounded work, whether two extracted answers (Verdict::extracted) are equal regardless of the ground
   /// truth. The default compares texts.
@@ -142,14 +141,14 @@ class RuleVerifier : public Verifier {
 /// A data field with a part of the ground truth, for rows without a `ground_truth` (`qrl-train judge`).
 struct GroundTruthField {
   std::string_view name;
-  bool is_text = false;      ///< true: the value is text, false: JSON
+  bool is_text = false;      ///< true: text, false: JSON
   bool is_optional = false;  ///< may be missing or null
 };
 
 /// A word of reward.verifier, and its verifier's properties.
 struct VerifierChoice : config::Choice {
   std::unique_ptr<Verifier> (*make)(const VerifierOptions& options) = nullptr;
-  std::string_view data_hold;                              ///< what its data contains, for errors: "grids"
+  std::string_view data_hold;                              ///< for errors: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 

@@ -24,19 +24,19 @@ struct ArithmeticTask {
 
 struct ArithmeticRanges {
   std::int64_t min_steps = 0, max_steps = 0;
-  std::int64_t max_number = 0;  ///< operands of + and − are 1 … max_number
-  std::int64_t max_target = 0;  ///< values are 1 … max_target
+  std::int64_t max_number = 0;  ///< of operands of + and −, from 1
+  std::int64_t max_target = 0;  ///< of values, from 1
 };
 
-/// Returns problem `index` of the endless sequence (ranges, seed, split). Number of operations: ranges.min_steps to
-/// max_steps. Operands go up to max_number (factors and divisors: 2 to 5), values up to max_target.
+/// Returns problem `index` of the endless sequence (ranges, seed, split), with ranges.min_steps to max_steps
+/// operations. Operands go up to max_number (factors and divisors: 2 to 5), values up to max_target.
 ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t seed, Split split,
                                    std::uint64_t index);
 
-/// Returns, for example, "Ann has 7 pens. She buys 5 more. How many pens does she have?\n".
+/// Returns "Ann has 7 pens. She buys 5 more. How many pens does she have?\n", for example.
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
-/// Returns, for example, "7+5=12 \boxed{12}" for a train-split task. Each step is wrong with probability 1/3
+/// Returns "7+5=12 \boxed{12}", for example, for a train-split task. Each step is wrong with probability 1/3
 /// (measured), and later steps continue from the wrong value.
 std::string demonstrate_arithmetic(const ArithmeticTask& task, std::uint64_t seed, std::uint64_t index);
 

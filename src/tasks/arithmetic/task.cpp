@@ -1,4 +1,3 @@
-// Registers arithmetic word problems, judged by `math`.
 #include "tasks/task.h"
 
 #include "tasks/arithmetic/generator.h"

@@ -1,4 +1,3 @@
-// Owns the environment of a reward program.
 #pragma once
 
 #include <string>

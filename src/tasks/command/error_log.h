@@ -1,4 +1,3 @@
-// Owns the workers' standard error, in a file of limited size.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ class ErrorLog {
  public:
   static constexpr std::int64_t kMaxBytes = 10'000'000;
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
-  /// Writes text so far (its end, at most a tenth of the limit) and later text to `file`.
+  /// Writes the workers' standard error so far (its end, at most a tenth of the limit), and later text, to `file`.
   void open(const std::filesystem::path& file);
   /// Writes text so far and later text to this process's standard error.
   void show();
@@ -25,7 +24,7 @@ class ErrorLog {
   std::int64_t max_bytes_;
   std::filesystem::path file_;
   bool is_shown_ = false;
-  std::string before_;  ///< text from before the file was opened
+  std::string before_;  ///< from before the file was opened
 };
 
 }  // namespace qrl::tasks

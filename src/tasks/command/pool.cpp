@@ -29,7 +29,7 @@ constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
 
-/// Returns whether `text` has the variable's name as a whole word.
+/// The name must be a whole word.
 bool mentions(const std::string& text, const std::string& name) {
   const auto is_of_name = [&](std::size_t at) {
     return at < text.size() && (base::is_letter(text[at]) || base::is_digit(text[at]) || text[at] == '_');
@@ -39,8 +39,7 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-/// Returns a note on withheld variables: the names that the program's last words mention, else their number; "" without
-/// any.
+/// Names withheld variables that the program's last words mention, else their number; "" without any.
 std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
   std::vector<std::string> mentioned;
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),
@@ -81,7 +80,7 @@ bool holds_nan(std::string_view line) {
 
 struct Pool::Work {
   const PoolJob& job;
-  std::size_t next = 0;  ///< the first row not yet given to a worker
+  std::size_t next = 0;  ///< not yet given to a worker
   std::size_t num_open;  ///< rows neither answered nor failed
   std::vector<std::uint8_t> deaths;
 
@@ -146,7 +145,7 @@ void Pool::refuse_start(Slot& slot, const std::string& what) {
 
 void Pool::take_ready(Slot& slot, std::string_view line) {
   if (line.size() > kMaxReadyLine_bytes) refuse_start(slot, "a first line above 64 KiB");
-  nlohmann::ordered_json message;  // ordered, because the scores' order is part of the protocol
+  nlohmann::ordered_json message;  // the scores' order is part of the protocol
   std::string fault;
   try {
     message = state::parse_ordered_json(line, "the line");

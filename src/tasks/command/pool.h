@@ -18,11 +18,11 @@ namespace qrl::tasks {
 
 struct PoolSettings {
   Program program;
-  std::string hello;  ///< the first line sent to each worker, with its newline
+  std::string hello;  ///< first line for each worker, with newline
   std::int64_t num_workers = 1;
   std::int64_t in_flight = 1;  ///< rows per worker
   double timeout_s = 10, start_timeout_s = 60;
-  std::vector<std::string> withheld;  ///< names of variables that the program lacks, for the error of a failed start
+  std::vector<std::string> withheld;  ///< variables that the program lacks, for the error of a failed start
 };
 
 enum class RowFault : std::uint8_t {
@@ -70,7 +70,7 @@ class Pool {
   /// A worker, and rows reserved for its successor.
   struct Slot {
     std::unique_ptr<Worker> worker;
-    std::vector<std::size_t> again;  ///< a stack: the last row runs next
+    std::vector<std::size_t> again;  ///< a stack: the last runs next
   };
   struct Work;
 
@@ -92,7 +92,7 @@ class Pool {
   PoolSettings settings_;
   ErrorLog log_;
   std::vector<Slot> slots_;
-  std::string ready_;  ///< the first worker's ready line; "": none yet
+  std::string ready_;  ///< the first worker's; "": none yet
   std::uint64_t next_id_ = 1;
   std::string last_errors_;
   std::vector<double> row_ms_;

@@ -29,7 +29,6 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Time limits of a program's start and of its watchdog's exit.
 constexpr double kStart_s = 60, kEnd_s = 2;
 
 std::string described(const WatchdogNote& end) {
@@ -39,7 +38,7 @@ std::string described(const WatchdogNote& end) {
 
 void set_non_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-/// Duplicates a descriptor to a number that the child does not replace.
+/// Takes a number that the child does not replace.
 Fd out_of_the_way(const Fd& fd) {
   constexpr int kFirst = 16;
   const int copy = fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirst);
@@ -47,7 +46,7 @@ Fd out_of_the_way(const Fd& fd) {
   return Fd(copy);
 }
 
-/// Returns both ends of a message socket: this process's, then the watchdog's.
+/// Returns this process's end, then the watchdog's.
 std::pair<Fd, Fd> make_socket() {
   int ends[2];
   QRL_INVARIANT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", "a pair of sockets",
@@ -82,7 +81,7 @@ struct SpawnPlan {
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    // A session of its own, so that signals that end the run do not end the watchdog.
+    // A session of its own: signals that end the run do not end the watchdog.
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
   ~SpawnPlan() {
@@ -100,7 +99,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// Waits for `events` on a descriptor; false at the deadline.
+/// Returns false at the deadline.
 bool wait_for(int fd, short events, double end_s) {
   for (;;) {
     pollfd file{fd, events, 0};
@@ -187,7 +186,7 @@ std::string Process::kill() {
   WatchdogNote end;
   const bool by_itself = recv(notes_.get(), &end, sizeof end, MSG_DONTWAIT) == sizeof end;
   end_ = by_itself ? described(end) : "killed";
-  ::kill(watchdog_, SIGCONT);  // continues a watchdog that the program stopped
+  ::kill(watchdog_, SIGCONT);  // the program may have stopped the watchdog
   (void)::send(notes_.get(), "k", 1, MSG_NOSIGNAL);
   const double end_s = base::now_s() + kEnd_s;
   const bool all_ended = wait_for(notes_.get(), 0, end_s);

@@ -9,13 +9,13 @@
 
 namespace qrl::tasks {
 
-inline constexpr const char* kCommandKey = "reward.command";  ///< the key named by errors of src/tasks/command
+inline constexpr const char* kCommandKey = "reward.command";  ///< in errors of src/tasks/command
 
 struct Program {
-  std::vector<std::string> argv;         ///< argv[0]: the path of an executable
-  std::string folder;                    ///< working directory; "": the current one
+  std::vector<std::string> argv;         ///< argv[0]: an executable's path
+  std::string folder;                    ///< "": the current one
   std::vector<std::string> environment;  ///< NAME=VALUE
-  std::int64_t memory_bytes = 0;         ///< largest address space; 0: no limit
+  std::int64_t memory_bytes = 0;         ///< of address space; 0: no limit
 };
 
 class Fd {
@@ -73,7 +73,7 @@ class Process {
   std::string end_;
 };
 
-/// Returns the program's path: `name` relative to `folder`, or PATH's first executable with that name. Throws an input
+/// Returns the program's path: `name` relative to `folder`, or PATH's first executable of that name. Throws an input
 /// error that names reward.command.
 std::string find_program(const std::string& name, const std::string& folder);
 

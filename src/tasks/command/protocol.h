@@ -13,8 +13,8 @@
 namespace qrl::tasks {
 
 struct CommandReady {
-  std::vector<std::string> scores;  ///< names, in the command's order
-  std::vector<double> weights;      ///< default weight of each score
+  std::vector<std::string> scores;  ///< in the command's order
+  std::vector<double> weights;      ///< default of each score
   bool wants_row = false;
   bool wants_tokens = false;
   bool wants_prompt_tokens = false;
@@ -30,7 +30,7 @@ CommandReady read_ready(const std::string& ready);
 /// `with_row`.
 std::string question_fields(const Question& question, bool with_row);
 
-/// Returns the first line sent to a worker; `first` may be null.
+/// Returns a worker's first line; `first` may be null.
 std::string hello_line(std::uint64_t seed, const std::string& run, const Question* first);
 
 /// Appends `text` as a JSON string, with U+FFFD for bytes that are not UTF-8.

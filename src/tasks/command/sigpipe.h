@@ -1,4 +1,3 @@
-// Owns writing to a pipe whose reader may have ended.
 #pragma once
 
 #include <csignal>
@@ -6,7 +5,7 @@
 
 namespace qrl::tasks {
 
-/// Blocks SIGPIPE on this thread, so that a write to a pipe without a reader fails instead of ending the process.
+/// Blocks SIGPIPE on this thread: a write to a pipe without a reader fails instead of ending the process.
 class NoSigpipe {
  public:
   NoSigpipe() {

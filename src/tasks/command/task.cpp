@@ -1,4 +1,4 @@
-// Registers the verifier `command`, whose keys (texts and maps) are in config/keys/reward_keys.
+// Keys that are texts and maps are in config/keys/reward_keys.
 #include "tasks/task.h"
 
 #include "tasks/command/verifier.h"

@@ -27,7 +27,7 @@ constexpr std::size_t kShownGolds = 20;
 constexpr int kMostGoldFaults = 8;  ///< rejected golds before the check stops asking
 
 struct CommandGold final : types::Gold {
-  std::string fields;  ///< the question's fields, the same in all its rows
+  std::string fields;  ///< the same in all the question's rows
   std::shared_ptr<const types::Gold> after;
 };
 
@@ -137,15 +137,15 @@ class CommandVerifier::Session {
   std::unique_ptr<Pool> pool_;
   CommandReady ready_;
   bool is_group_ = false;
-  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of each gold, not checked yet
-  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< number of first responses, and of errors among them
+  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of golds not yet checked
+  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< of first responses, and errors among them
 };
 
 struct CommandVerifier::Session::Batch {
   std::span<const Sample> samples;
   const Occasion& occasion;
   std::vector<Verdict> verdicts;
-  std::vector<std::size_t> rows;  ///< first sample of each row, then the number of samples
+  std::vector<std::size_t> rows;  ///< each row's first sample, then the number of samples
   std::int64_t num_errors = 0;
 };
 

@@ -1,4 +1,3 @@
-// Owns one worker of a command: its process, lines and rows.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +40,7 @@ class Worker {
   std::string last_errors();
 
   bool is_ready = false;
-  bool had_rows = false;  ///< it was sent at least one
+  bool had_rows = false;  ///< whether it has ever received rows
   double started_s = 0;
   std::vector<HeldRow> held;
 
@@ -52,10 +51,10 @@ class Worker {
   std::string unsent_;
   std::size_t sent_ = 0;
   std::string received_;
-  std::size_t taken_ = 0;    ///< number of bytes of received_ already returned by next_line
-  std::size_t scanned_ = 0;  ///< number of bytes after taken_ known to have no newline
+  std::size_t taken_ = 0;    ///< bytes of received_ that next_line has returned
+  std::size_t scanned_ = 0;  ///< bytes after taken_ known to have no newline
   std::deque<std::string> errors_;
-  std::string error_line_;  ///< the incomplete last line
+  std::string error_line_;  ///< incomplete last line
 };
 
 }  // namespace qrl::tasks

@@ -1,4 +1,3 @@
-// Owns countdown's demonstrations (countdown.h).
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -12,11 +11,11 @@ namespace qrl::tasks {
 namespace {
 
 // Chosen by measurement: the quickstart's cold start solves about a quarter, and RL then more than doubles that.
-constexpr double kRightFirst = 0.3;  // probability that an attempt is correct, while wrong ones are left
-constexpr double kStopWrong = 0.3;   // probability to answer after a failed attempt
+constexpr double kRightFirst = 0.3;  // probability of a correct attempt, while wrong ones are left
+constexpr double kStopWrong = 0.3;   // of an answer after a failed attempt
 constexpr int kMaxTries = 8;
 constexpr double kNearness = 20.0;          // scale of |value − target| in the order of wrong attempts
-constexpr std::int64_t kLargestValue = 99;  // so that no value in an attempt has three digits
+constexpr std::int64_t kLargestValue = 99;  // no value in an attempt has three digits
 
 /// Operations applied from left to right, ((x o y) o z) …, with values in 1…kLargestValue.
 struct Chain {
@@ -25,7 +24,7 @@ struct Chain {
   std::string expression;  ///< "(6*2)-4"
 };
 
-/// Returns a op b if the result is positive and an exact integer, and a divisor is above 1.
+/// The result must be a positive, exact integer, and a divisor above 1.
 std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t b) {
   const std::int64_t value = op == '+'             ? a + b
                              : op == '*'           ? a * b
@@ -55,7 +54,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
   }
 }
 
-/// Returns every chain over the numbers, once per first pair, larger number first.
+/// Once per first pair, larger number first.
 std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   std::vector<Chain> chains;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -75,7 +74,7 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   return chains;
 }
 
-/// Returns wrong chains in random order, near misses first: sorted by |value − target| / kNearness minus Gumbel noise.
+/// Random order, near misses first: sorted by |value − target| / kNearness minus Gumbel noise.
 std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target,
                                             base::RandomStream& random) {
   std::vector<std::pair<double, const Chain*>> order;
@@ -96,7 +95,7 @@ std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, st
 
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::demonstrations, index);
-  constexpr int kMaxTasks = 1000;  // nearly every task has a chain, so failure means unsuitable ranges
+  constexpr int kMaxTasks = 1000;  // nearly every task has a chain: failure means unsuitable ranges
   for (int attempt = 0; attempt < kMaxTasks; ++attempt) {
     const CountdownTask task = generate_countdown(ranges, seed, Split::train, random.below(std::uint64_t{1} << 62));
     const std::vector<Chain> chains = all_chains(task.numbers);

@@ -12,7 +12,7 @@ using base::is_digit;
 using base::is_letter;
 using base::is_space;
 
-constexpr char kFraction = 'F';  // returned by peek for \frac
+constexpr char kFraction = 'F';  // peek's \frac
 
 class Parser {
  public:
@@ -25,8 +25,8 @@ class Parser {
   }
 
  private:
-  /// Returns whether a fault ends parsing. A fault of the value (overflow, division by zero) does not, because the rest
-  /// must still match the grammar.
+  /// A fault of the value (overflow, division by zero) does not end parsing, because the rest must still match the
+  /// grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }
@@ -43,7 +43,7 @@ class Parser {
     if (at_ == text_.size()) return '\0';
     const char c = text_[at_];
     if (c == '\\' && operators_ == Operators::latex) return peek_command();
-    return c == '\0' || c == kFraction ? '?' : c;  // so that a NUL byte is not taken for the end
+    return c == '\0' || c == kFraction ? '?' : c;  // a NUL byte is not the end
   }
   char peek_command() noexcept {
     std::size_t end = at_ + 1;
@@ -106,11 +106,10 @@ class Parser {
       fail(ExpressionFault::grammar);
     }
     depth_ = outer_depth;
-    if (negative) value.numerator = -value.numerator;  // the negation cannot overflow (see narrow())
+    if (negative) value.numerator = -value.numerator;  // cannot overflow (see narrow())
     return value;
   }
 
-  /// Parses an expression in braces, or one digit.
   Rational argument() noexcept {
     if (stopped()) return {};
     const int outer_depth = depth_;
@@ -148,7 +147,7 @@ class Parser {
     return {fits ? value : 0, 1};
   }
 
-  /// Returns false beyond the limit on numbers, where the answer is wrong regardless of its value.
+  /// Beyond the limit on numbers, the answer is wrong regardless of its value.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
   Rational add(Rational a, Rational b, char op) noexcept {

@@ -27,16 +27,15 @@ enum class ExpressionFault : std::uint8_t {
   too_long,  ///< more than kMaxExpression_bytes; not parsed
   too_deep,  ///< more than kMaxDepth; not parsed to the end
   grammar,
-  division_by_zero,  ///< valid grammar, but no value
-  overflow,          ///< valid grammar, but a numerator or denominator exceeds 64 bits: no answer is equal
+  division_by_zero,  ///< valid, but no value
+  overflow,          ///< valid, but a numerator or denominator exceeds 64 bits: no answer is equal
 };
 
 struct Expression {
   ExpressionFault fault = ExpressionFault::none;
   Rational value;                                   ///< valid if fault is none and num_numbers ≤ kMaxNumbers
-  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< in order of appearance, without sign; −1 beyond 64 bits
-  std::size_t num_numbers = 0;                      ///< number of numbers in the text; only the first kMaxNumbers are
-                                                    ///< kept
+  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< in order, without sign; −1 beyond 64 bits
+  std::size_t num_numbers = 0;                      ///< in the text; only the first kMaxNumbers are kept
 };
 
 /// Selects the operators: ASCII's, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac;

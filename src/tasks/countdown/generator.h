@@ -17,12 +17,12 @@ struct CountdownTask {
 };
 
 struct CountdownRanges {
-  std::int64_t min_numbers = 0, max_numbers = 0;  ///< how many numbers a task has
-  std::int64_t max_number = 0;                    ///< numbers are 1 … max_number
-  std::int64_t max_target = 0;                    ///< targets are 1 … max_target
+  std::int64_t min_numbers = 0, max_numbers = 0;  ///< of a task
+  std::int64_t max_number = 0;                    ///< of the numbers, from 1
+  std::int64_t max_target = 0;                    ///< of targets, from 1
 };
 
-/// Returns a task's split, a hash of its sorted numbers and target.
+/// Hashes a task's sorted numbers and target.
 Split split_of(const CountdownTask& task);
 
 /// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split); depends on the arguments alone.
@@ -30,18 +30,18 @@ Split split_of(const CountdownTask& task);
 /// integers, divisors positive. Throws an input error if the ranges allow too few tasks.
 CountdownTask generate_countdown(const CountdownRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// Returns the prompt of a task: "3 8 12 = 36\n".
+/// Returns "3 8 12 = 36\n".
 std::string countdown_prompt(const CountdownTask& task);
 /// Returns the ground truth for the verifier: {"numbers":[…],"target":…}.
 std::string countdown_ground_truth(const CountdownTask& task);
 struct Demonstration {
   CountdownTask task;
-  std::string response;  ///< trusted text: contains <answer> and </answer>
+  std::string response;  ///< trusted: contains <answer> and </answer>
 };
 /// Returns demonstration `index` of the sequence (ranges, seed): a train-split task and at most eight attempts. An
-/// attempt is "6*2=12-4=8~40?": operations from left to right, ~, the target, and ! (reached) or ?. The expression of
-/// the last attempt follows in <answer>. Arithmetic and labels are always correct. After a failed attempt, three
-/// searches in ten stop with a wrong answer, so that RL can teach longer search. The form was chosen by measurement.
+/// attempt is "6*2=12-4=8~40?": operations from left to right, ~, the target, and ! (reached) or ?. The last attempt's
+/// expression follows in <answer>. Arithmetic and labels are always correct. After a failed attempt, three searches in
+/// ten stop with a wrong answer, so that RL can teach longer search. The form was chosen by measurement.
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -16,7 +16,7 @@ namespace {
 
 using base::Rational;
 
-/// A subset of the numbers, one bit each.
+/// One bit per number of a subset.
 using Mask = unsigned;
 
 /// An expression and its last operation; '\0': a number.
@@ -56,7 +56,7 @@ std::optional<Rational> applied(Operation operation, Rational first, Rational se
   }
 }
 
-/// Returns the `second` operand with which the operation gives `target`, if exactly one value does.
+/// Returns nothing unless exactly one value gives `target`.
 std::optional<Rational> missing(Operation operation, Rational first, Rational target) {
   switch (operation.op) {
     case '+':
@@ -101,9 +101,9 @@ class Search {
  private:
   struct Entry {
     Rational value;
-    Operation operation{'\0', false};  ///< '\0': a single number
+    Operation operation{'\0', false};  ///< '\0': a number
     Mask first_mask = 0;
-    Rational first, second;  ///< values of the operands
+    Rational first, second;  ///< the operands' values
   };
 
   static bool before(const Rational& a, const Rational& b) {
@@ -170,7 +170,7 @@ class Search {
 
   std::span<const std::int64_t> numbers_;
   int num_tabled_;
-  std::vector<std::vector<Entry>> tables_;  ///< one table per subset of at most num_tabled_ numbers, sorted by value
+  std::vector<std::vector<Entry>> tables_;  ///< per subset of at most num_tabled_ numbers, sorted by value
 };
 
 }  // namespace
@@ -178,8 +178,7 @@ class Search {
 std::optional<std::string> solve_countdown(std::span<const std::int64_t> numbers, std::int64_t target, Numbers use) {
   QRL_REQUIRE(!numbers.empty() && numbers.size() <= kMaxCountdownNumbers, "solve_countdown",
               "1 to " + std::to_string(kMaxCountdownNumbers) + " numbers", std::to_string(numbers.size()));
-  if (target == std::numeric_limits<std::int64_t>::min())
-    return std::nullopt;  // no Rational, so no answer equals this value
+  if (target == std::numeric_limits<std::int64_t>::min()) return std::nullopt;  // no Rational, so no answer equals it
   const Search search(numbers);
   const Mask all = (Mask{1} << numbers.size()) - 1;
   for (Mask mask = all; mask > 0; --mask) {

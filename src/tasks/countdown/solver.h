@@ -1,4 +1,3 @@
-// Owns the solver of countdown tasks.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,8 @@ enum class Numbers : std::uint8_t { all, subset };
 inline constexpr std::size_t kMaxCountdownNumbers = 6;
 
 /// Returns an expression for `target`, such as "3*8+12", or nothing. It uses `numbers` (1 to kMaxCountdownNumbers, none
-/// negative) with + − * / and parentheses. Each number is used exactly once (Numbers::all) or at most once. Values are
-/// exact 64-bit fractions. The search is complete, with some ten thousand lookups for six numbers.
+/// negative) with + − * / and parentheses: each exactly once (Numbers::all) or at most once. Values are exact 64-bit
+/// fractions. The search is complete, with some ten thousand lookups for six numbers.
 std::optional<std::string> solve_countdown(std::span<const std::int64_t> numbers, std::int64_t target, Numbers use);
 
 }  // namespace qrl::tasks

@@ -43,7 +43,7 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
     expected_ = Place::nothing;
     return true;
   }
-  bool number_integer(number_integer_t value) override {  // the parser calls this for negative numbers only
+  bool number_integer(number_integer_t value) override {  // called for negative numbers only
     if (expected_ != Place::target) return false;
     return set_target(value);
   }
@@ -79,14 +79,14 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text) {
   GroundTruthReader reader;
   const bool read = nlohmann::json::sax_parse(text, &reader);
-  // Rejects text after a NUL byte, where the parser stops.
+  // The parser stops at a NUL byte.
   if (!read || !reader.complete() || text.find('\0') != std::string_view::npos) return std::nullopt;
   return reader.truth();
 }
 
 namespace {
 
-/// Returns the text without a final "= number".
+/// Drops a final "= number".
 std::string_view drop_trailing_value(std::string_view text) noexcept {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos) return text;

@@ -1,4 +1,4 @@
-// Registers the verifier `math`; prompts come from files or from `arithmetic`.
+// Prompts come from files or from `arithmetic`.
 #include "tasks/task.h"
 
 #include "tasks/alternatives.h"
@@ -8,13 +8,13 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Same order as reward::math::Profile.
+/// In the order of reward::math::Profile.
 const config::OwnKey kProfile{
     "reward.profile", config::OwnKey::Words{"auto", "boxed", "gsm8k", "answer_is", "answer_tag", "text", "last_number"},
     0,
     "where in a response its answer is; auto: \\boxed{}, ####, \"answer is\", <answer>, a short text, the last number, "
     "whichever there is first"};
-/// Same order as reward::math::RequiredForm.
+/// In the order of reward::math::RequiredForm.
 const config::OwnKey kAnswerForm{"reward.answer_form", config::OwnKey::Words{"any", "value"}, 0,
                                  "any takes 25+60 for 85, value does not: an answer must have no operation left to do, "
                                  "or the gold answer's"};

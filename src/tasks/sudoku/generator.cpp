@@ -11,8 +11,7 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::int64_t kMaxTrials = 1'000'000;  // digits tried by the solver; a grid with a unique solution needs some
-                                                // hundred
+constexpr std::int64_t kMaxTrials = 1'000'000;  // digits tried by the solver; a unique solution needs some hundred
 constexpr double kWrongCell = 1.0 / 6;
 
 SudokuGrid random_solution(int size, base::RandomStream& random) {

@@ -14,7 +14,7 @@ struct SudokuTask {
 };
 
 struct SudokuRanges {
-  int grid_size = 4;  ///< rows per grid: 4 or 9
+  int grid_size = 4;  ///< 4 or 9
   std::int64_t min_empty = 0, max_empty = 0;
 };
 
@@ -24,11 +24,11 @@ struct SudokuRanges {
 /// input error if no grid in a thousand has enough empty cells.
 SudokuTask generate_sudoku(const SudokuRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// Returns, for example, "3102 2000 0210 0320\n": rows, with 0 for an empty cell.
+/// Returns "3102 2000 0210 0320\n", for example: rows, with 0 for an empty cell.
 std::string sudoku_prompt(const SudokuTask& task);
 std::string sudoku_ground_truth(const SudokuTask& task);
 
-/// Returns, for example, "<answer>3142 2431 4213 1324</answer>" for a train-split task. Each empty cell is wrong with
+/// Returns "<answer>3142 2431 4213 1324</answer>", for example, for a train-split task. Each empty cell is wrong with
 /// probability 1/6 (measured).
 std::string demonstrate_sudoku(const SudokuTask& task, std::uint64_t seed, std::uint64_t index);
 

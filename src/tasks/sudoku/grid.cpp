@@ -7,7 +7,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// The digits used in each row, column and box: bit d for digit d.
+/// Bit d for digit d in a row, column or box.
 struct Used {
   std::array<std::uint16_t, 9> row{}, column{}, box{};
 };
@@ -47,7 +47,7 @@ class Solver {
                                         used_.box[idx(box_of(grid_, cell))]);
   }
 
-  /// Returns whether to continue the search. Recurses at most 81 deep.
+  /// Returns whether to continue. Recurses at most 81 deep.
   bool search() {
     int best = -1;
     unsigned digits = 0;

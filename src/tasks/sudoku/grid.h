@@ -11,7 +11,7 @@
 namespace qrl::tasks {
 
 struct SudokuGrid {
-  int size = 4;                          ///< 4 or 9: rows, columns and digits
+  int size = 4;                          ///< rows, columns and digits: 4 or 9
   std::array<std::uint8_t, 81> cells{};  ///< row-major; 0: empty
 
   int num_cells() const noexcept { return size * size; }
@@ -28,8 +28,8 @@ bool is_solved(const SudokuGrid& grid) noexcept;
 bool keeps_clues(const SudokuGrid& puzzle, const SudokuGrid& grid) noexcept;
 
 struct SudokuSolutions {
-  std::vector<SudokuGrid> grids;  ///< the first solutions in a fixed order
-  bool complete = false;          ///< whether `grids` has all solutions
+  std::vector<SudokuGrid> grids;  ///< the first ones, in a fixed order
+  bool complete = false;          ///< `grids` has all solutions
 };
 /// Backtracks over the cell with the fewest candidates. Stops at `max_solutions`, or after trying `max_trials` digits.
 SudokuSolutions solve_sudoku(const SudokuGrid& puzzle, std::size_t max_solutions, std::int64_t max_trials);

@@ -14,8 +14,8 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::size_t kMaxGolds = 64;          ///< limit of the solutions compared for partial credit
-constexpr std::int64_t kVerdictTrials = 4000;  ///< limit of the solver in a verdict: below 2 ms
+constexpr std::size_t kMaxGolds = 64;          ///< solutions compared for partial credit
+constexpr std::int64_t kVerdictTrials = 4000;  ///< of the solver in a verdict: below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
 struct SudokuGold final : types::Gold {
@@ -41,7 +41,7 @@ std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
 
 bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Returns a text's digits if everything else is separators, drawn lines or LaTeX matrices.
+/// Everything else must be separators, drawn lines or LaTeX matrices.
 std::optional<std::string> digits_alone(std::string_view text) {
   constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#$\"'`";
   constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
@@ -77,7 +77,7 @@ bool names_no_row(std::string_view label) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-/// Returns a label's row number (3 for "Row 3", "R3", "3rd row", "3." and "third row"), else 0.
+/// 3 for "Row 3", "R3", "3rd row", "3." and "third row"; 0 for other texts.
 int number_of_label(std::string_view label) {
   constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
                                             "sixth", "seventh", "eighth", "ninth"};
@@ -106,7 +106,7 @@ std::optional<std::string_view> behind_label(std::string_view line) {
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
     return names_no_row(line.substr(0, end)) ? std::nullopt : std::optional(line.substr(end + 1));
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  if (line.starts_with('|')) {  // a table whose first column has the labels
+  if (line.starts_with('|')) {  // a table's first column may have the labels
     const std::size_t end = line.find('|', 1);
     const bool is_label =
         end < kLongest && !names_no_row(line.substr(0, end)) && number_of_label(line.substr(0, end)) > 0;
@@ -122,21 +122,20 @@ std::optional<std::string_view> behind_label(std::string_view line) {
 struct Line {
   std::string digits;
   bool is_labelled = false;
-  int number = 0;  ///< row number in the line's label; 0: no label
+  int number = 0;  ///< in the line's label; 0: no label
 };
 
-/// Parses a line of cells, with or without a label. A line without cells is a border or empty. Nothing for other lines.
+/// The line may have a label. Without cells it is a border or empty. Nothing for other lines.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
-  if (num_digits > 0 && num_digits < size) return std::nullopt;  // rejects most lines early
-  if (num_digits > 0)
-    text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // removes punctuation at the end of a sentence
+  if (num_digits > 0 && num_digits < size) return std::nullopt;                     // rejects most lines early
+  if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // a sentence's final punctuation
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
   if (auto digits = digits_alone(text); fits(digits)) return Line{std::move(*digits)};
-  // A full grid may be a word of a sentence: "The solution is 3142243142131324."
+  // A sentence may contain a full grid: "The solution is 3142243142131324."
   const std::size_t first = text.find_first_of("0123456789");
   const std::string_view word = text.substr(std::min(first, text.size()), size * size);
   if (num_digits == size * size && std::all_of(word.begin(), word.end(), [](char c) { return is_cell(c) && c != '0'; }))
@@ -162,11 +161,11 @@ class Rows {
     groups_.back().push_back(std::move(row));
     ++num_rows_;
   }
-  /// Returns whether more rows are collected than any answer needs.
+  /// Enough rows for any answer.
   bool is_full() const { return num_rows_ >= 8 * size_; }
   bool empty() const { return groups_.empty(); }
   void part() { group_ended_ = true; }
-  /// Returns whether `row` is part of another grid: it has no label, unlike the rows below it.
+  /// `row` is part of another grid: it has no label, unlike the rows below it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
   /// Returns the grid of the last groups whose rows add up to its size; of a larger group, its last rows. Returns size
@@ -199,11 +198,11 @@ class Rows {
   }
 
   std::size_t size_, num_rows_ = 0;
-  std::vector<std::vector<Line>> groups_;  ///< groups and rows in reverse order
+  std::vector<std::vector<Line>> groups_;  ///< in reverse order
   bool group_ended_ = false, last_labelled_ = false;
 };
 
-/// Returns a text's last grid: consecutive lines with one row each, or one line with all rows.
+/// Takes consecutive lines with one row each, or one line with all rows.
 std::optional<SudokuGrid> last_grid(std::string_view text, int size) {
   const auto num_rows = static_cast<std::size_t>(size);
   Rows rows(num_rows);

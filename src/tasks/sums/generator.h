@@ -12,7 +12,7 @@ namespace qrl::tasks {
 struct SumTask {
   std::string text;  ///< "What is 47 plus 38?"
   std::int64_t first = 0, second = 0;
-  char op = '+';  ///< '+' or '-'
+  char op = '+';
   std::int64_t answer() const { return op == '+' ? first + second : first - second; }
 };
 
@@ -20,7 +20,7 @@ struct SumTask {
 /// belongs to one split, in any order and wording. Throws an input error if a split has no pair.
 SumTask generate_sum(std::int64_t max_number, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// Returns, for example, "47 + 38 = 85" for a train-split task; with probability 1/3 the result is wrong by up to 10.
+/// Returns "47 + 38 = 85", for example, for a train-split task; with probability 1/3 the result is wrong by up to 10.
 std::string demonstrate_sum(const SumTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -1,4 +1,3 @@
-// Registers sums and differences, judged by `math`.
 #include "tasks/task.h"
 
 #include "tasks/number_keys.h"

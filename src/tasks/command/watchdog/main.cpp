@@ -29,7 +29,7 @@ namespace {
 using qrl::tasks::kWatchdogSocket;
 using qrl::tasks::WatchdogNote;
 
-/// Time for the program to exit by itself once its input ends.
+/// For the program to exit by itself once its input ends.
 constexpr double kPatience_s = 1;
 constexpr long kMostPause_ms = 100;
 
@@ -44,8 +44,7 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Executes the program in its own process group, which gets SIGKILL when the watchdog dies. On failure writes errno to
-/// `failed`.
+/// The program's own process group gets SIGKILL when the watchdog dies. On failure writes errno to `failed`.
 [[noreturn]] void become_program(char** arguments, pid_t watchdog, int failed) {
   for (int number = 1; number <= SIGRTMAX; ++number) (void)std::signal(number, SIG_DFL);
   sigset_t none;
@@ -63,7 +62,7 @@ double now_s() {
   _exit(127);
 }
 
-/// Returns whether the process `name` of /proc is a child of this one. Sets `leads` if it leads a process group.
+/// `name`: an entry of /proc. Sets `leads` if the child leads a process group.
 bool is_child(const char* name, bool& leads) {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%.16s/stat", name);
@@ -79,8 +78,8 @@ bool is_child(const char* name, bool& leads) {
   return parent == getpid();
 }
 
-/// Kills this process's children and the process groups that they lead. Their ids cannot have been reused, because only
-/// this process reaps them.
+/// Kills this process's children and the process groups that they lead. Only this process reaps them, so no id has been
+/// reused.
 void kill_children() {
   DIR* const all = opendir("/proc");
   if (all == nullptr) return;
@@ -94,7 +93,7 @@ void kill_children() {
   closedir(all);
 }
 
-/// Reaps ended children; returns false if none is left.
+/// Returns false if no child is left.
 bool collect() {
   pid_t child = 0;
   do child = waitpid(-1, nullptr, WNOHANG);
@@ -131,8 +130,8 @@ void wait_for_child(long most_ms) {
   end_all(0);
 }
 
-/// Reaps ended orphans and reports the program's end to the run. Returns whether the program has ended. It is not
-/// reaped, so that its id stays reserved for its group.
+/// Reaps ended orphans and reports the program's end to the run. Does not reap the program, whose id stays reserved for
+/// its group.
 bool has_ended(pid_t program) {
   for (;;) {
     siginfo_t info{};
@@ -142,7 +141,7 @@ bool has_ended(pid_t program) {
       tell(by_itself ? WatchdogNote::Kind::exited : WatchdogNote::Kind::signaled, info.si_status);
       return true;
     }
-    waitpid(info.si_pid, nullptr, 0);  // it has already ended
+    waitpid(info.si_pid, nullptr, 0);  // has already ended
   }
 }
 
@@ -175,7 +174,7 @@ pid_t start(char** arguments) {
   int error = 0;
   if (program > 0 && read(failure[0], &error, sizeof error) != sizeof error) error = 0;
   close(failure[0]);
-  if (program > 0 && error != 0) waitpid(program, nullptr, 0);  // it has already ended
+  if (program > 0 && error != 0) waitpid(program, nullptr, 0);  // has already ended
   errno = program > 0 ? error : fork_error;
   return error != 0 ? -1 : program;
 }
@@ -203,6 +202,6 @@ int main(int argc, char** argv) {
     _exit(0);
   }
   tell(WatchdogNote::Kind::started, program);
-  (void)!chdir("/");  // so that the watchdog keeps no folder in use
+  (void)!chdir("/");  // keeps no folder in use
   watch(program, file);
 }

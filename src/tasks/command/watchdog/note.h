@@ -1,11 +1,11 @@
-// Owns the messages between a run and a worker's watchdog, one per socket message.
 #pragma once
 
 #include <cstdint>
 
 namespace qrl::tasks {
 
-/// A message to the run. The run sends a single byte, at which the watchdog kills all its descendants.
+/// A watchdog's message to the run, one per socket message. The run sends a single byte, at which the watchdog kills
+/// all its descendants.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
     started,  ///< value: the program's process id
@@ -17,7 +17,7 @@ struct WatchdogNote {
   std::int32_t value = 0;
 };
 
-inline constexpr int kWatchdogSocket = 3;   ///< its descriptor in the watchdog
-inline constexpr int kWatchdogProgram = 4;  ///< the descriptor of the file that the watchdog is executed from
+inline constexpr int kWatchdogSocket = 3;   ///< in the watchdog
+inline constexpr int kWatchdogProgram = 4;  ///< the file that the watchdog is executed from
 
 }  // namespace qrl::tasks

@@ -1,4 +1,4 @@
-// Owns access to the watchdog's executable, which the build embeds (src/embed.cmake).
+// Owns the watchdog's executable, which the build embeds (src/embed.cmake).
 #pragma once
 
 #include <string_view>
