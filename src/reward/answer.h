@@ -1,4 +1,3 @@
-// Owns finding a marked answer in a response.
 #pragma once
 
 #include <optional>
@@ -6,11 +5,11 @@
 
 namespace qrl::reward {
 
-/// Limits the search to a response's last bytes (some 30,000 tokens), so that it takes milliseconds.
+/// Limits the search to a response's last bytes (some 30,000 tokens): it takes milliseconds.
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
-  std::string_view text;  ///< a view into the response, trimmed of ASCII white space
+  std::string_view text;  ///< within the response, without ASCII white space around
   bool boxed = false;
 };
 
@@ -18,7 +17,7 @@ struct ExtractedAnswer {
 /// \boxed{…}. Ignores an unclosed <answer>. Takes linear time.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
-/// Returns the content of the last <answer> that a </answer> follows.
+/// Returns the last <answer>'s content that a </answer> follows.
 std::optional<std::string_view> last_tagged(std::string_view text) noexcept;
 
 }  // namespace qrl::reward

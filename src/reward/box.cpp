@@ -6,7 +6,7 @@ namespace qrl::reward {
 
 namespace {
 
-/// Returns whether the brace at `at` groups: \{ and \} do not, but a brace after a line break (\\) does.
+/// \{ and \} do not group, but a brace after a line break (\\) does.
 bool groups(std::string_view text, std::size_t at) noexcept {
   std::size_t begin = at;
   while (begin > 0 && text[begin - 1] == '\\') --begin;
@@ -16,7 +16,7 @@ bool groups(std::string_view text, std::size_t at) noexcept {
 }  // namespace
 
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept {
-  const std::size_t first = text.find('\\');  // a command name begins with a backslash
+  const std::size_t first = text.find('\\');  // of a command name
   if (first == std::string_view::npos) return std::nullopt;
   std::size_t unpaired_closes = 0;
   for (std::size_t i = text.size(); i-- > first;) {

@@ -1,4 +1,3 @@
-// Owns finding the last box in a text.
 #pragma once
 
 #include <initializer_list>

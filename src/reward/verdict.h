@@ -1,4 +1,3 @@
-// Owns the verdict on a response: right or wrong, the reason, and scores.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +10,19 @@ namespace qrl::reward {
 enum class Outcome : std::uint8_t {
   correct,
   wrong,      ///< right form, but does not solve the task
-  no_answer,  ///< no answer was found, or it does not parse
+  no_answer,  ///< none was found, or it does not parse
 };
 
 struct Verdict {
   Outcome outcome = Outcome::no_answer;
-  std::string_view reason;      ///< static text: "correct", "wrong value", "numbers differ", "no answer", …
-  bool verifier_error = false;  ///< a limit was exceeded; counted separately from wrong answers
-  double credit = 0;            ///< partial credit of a wrong answer, 0 to 1, if the task has it
+  std::string_view reason;      ///< static: "correct", "wrong value", "numbers differ", "no answer", …
+  bool verifier_error = false;  ///< a limit was exceeded; counted apart from wrong answers
+  double credit = 0;            ///< partial, of a wrong answer, 0 to 1
   std::string extracted;        ///< the judged answer, at most kMaxExtracted_bytes
-  /// In the order of tasks::Verifier::score_names; empty until the batch is judged. NaN: the score does not apply.
+  /// In the order of tasks::Verifier::score_names; empty until the batch is judged. NaN: does not apply.
   std::vector<double> scores = {};
   bool dropped = false;     ///< not judged: excluded from its group, the loss and the scores
-  std::string detail = {};  ///< the verifier's own explanation; "": `reason` is sufficient
+  std::string detail = {};  ///< the verifier's explanation; "": `reason` is sufficient
 };
 
 inline constexpr std::size_t kMaxExtracted_bytes = 512;

@@ -14,7 +14,7 @@ namespace qrl::reward::math {
 
 /// The meaning of the words after a number: "km/h", "square meters", "million dollars".
 struct Measure {
-  std::uint64_t dimensions = 0;  ///< sum of one number per dimension over its units; 0: unknown
+  std::uint64_t dimensions = 0;  ///< one number per dimension, summed over units; 0: unknown
   long double factor = 1;        ///< product of the units' factors
   long double scale = 1;         ///< 1e6 for "million"
   bool is_known() const noexcept { return dimensions != 0; }
@@ -29,7 +29,7 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary);
 /// Returns the factors that convert both numbers to common units; nothing if the dimensions differ.
 std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
-/// An answer's name, words and run of capitals. Notes must agree if both sides have them; otherwise they are ignored.
+/// An answer's name, words and run of capitals. Notes must agree only if both sides have them.
 struct Notes {
   std::string name;  ///< of a point (A in A(1, 2)), or of the variable in x ∈ {1, 2}
   std::string run;   ///< consecutive capitals such as HTH, possibly a product
@@ -41,7 +41,7 @@ enum class Form : unsigned char {
   value,     ///< a number or formula; in `parts`: the same with letters read as a unit
   list,      ///< unordered: a list, ± (`signs`), alternatives (`either`), or rows of cases as tuples
   set,       ///< unordered, without repetitions
-  tuple,     ///< ordered: a tuple, an interval, or a matrix (its rows, or the entries of a single row or column)
+  tuple,     ///< ordered: a tuple, an interval, or a matrix (its rows, or a single row's or column's entries)
   relation,  ///< the parts are its sides
   sets,      ///< a union or difference, ℝ, ∅, {x | …}
   text,
@@ -51,7 +51,7 @@ struct Answer {
   Form form = Form::value;
   const Tree* tree = nullptr;
   const Node* node = nullptr;
-  int sign = 1;         ///< the sign that ± represents in this answer
+  int sign = 1;         ///< the sign that ± takes in this answer
   bool signs = false;   ///< list: both signs of a ±
   bool either = false;  ///< list: members joined by "or"
   Notes notes;
@@ -61,7 +61,7 @@ struct Answer {
   char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
 
-/// Gives lowering rules the tree and the vocabulary. A rule rewrites nodes of one kind, and sees one side of the
+/// What lowering rules read: the tree and the vocabulary. A rule rewrites nodes of one kind, and sees one side of the
 /// comparison only.
 struct Lowering {
   Tree& tree;

@@ -9,7 +9,6 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Finds operations on rational numbers that are left uncomputed.
 class AnswerForm {
  public:
   bool has_operation_left(const Node& at) {
@@ -26,8 +25,7 @@ class AnswerForm {
  private:
   using Numbers = std::vector<const Node*>[2];  ///< of numerator and denominator
 
-  /// Returns whether a product has operations left. 2·3√2 has; a product is computed if its numeric factors are one
-  /// number or one reduced fraction.
+  /// 2·3√2 has operations left. A product is computed if its numeric factors are one number or one reduced fraction.
   bool left_in_product(const Node& at) {
     Numbers numbers;
     if (collect(at, false, numbers)) return true;
@@ -46,8 +44,7 @@ class AnswerForm {
     });
   }
 
-  /// Checks relations: in a chain of equalities (x = 25 + 60 = 85) one computed number suffices. In other relations
-  /// every side must be computed.
+  /// A chain of equalities (x = 25 + 60 = 85) needs one computed number, other relations computed sides.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
@@ -69,8 +66,8 @@ class AnswerForm {
     if (budget_.spent() || !number) return false;
     const bool has_constants = any_node(at, [](const Node& part) { return part.is(Kind::constant); });
     if (value.image && !has_constants) return true;
-    constexpr int kMaxDenominator = 100;  // chosen; √2·√2 and log₂8 are rational, but the algebra has no exact value
-                                          // for them
+    constexpr int kMaxDenominator =
+        100;  // chosen; √2·√2 and log₂8 are rational, but the algebra has no exact value for them
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));
       if (equal(value, algebra_.divide(algebra_.integer(p), algebra_.integer(q)))) return true;
@@ -87,7 +84,7 @@ class AnswerForm {
     return at.is(Kind::ratio) || at[1].joint == '/' ? is_lowest_fraction(&at[0], at[1]) : is_scientific(at);
   }
 
-  /// Returns whether a fraction of integers is in lowest terms. A null `above` means 1; beyond 64 bits, returns true.
+  /// A null `above` means 1. Returns true beyond 64 bits.
   bool is_lowest_fraction(const Node* above, const Node& below) const {
     if (!is_digits(unsigned_of(below)) || (above != nullptr && !is_digits(unsigned_of(*above)))) return false;
     const auto a = above != nullptr ? integer_of(unsigned_of(*above)) : 1, b = integer_of(unsigned_of(below));
@@ -109,7 +106,7 @@ const Node& bare_value(const Node& at) {
   return named ? bare_value(at[1]) : at;
 }
 
-/// Returns whether no side of an equation is a computed value, as in 96 - 79 = x and 96 - 79 = ....
+/// No side is a computed value in 96 - 79 = x and 96 - 79 = ....
 bool leaves_work(const Node& at) {
   const auto is_value = [](const Node& side) {
     return !side.is(Kind::dots, Kind::symbol, Kind::subscript) && !AnswerForm().has_operation_left(side);
@@ -117,7 +114,6 @@ bool leaves_work(const Node& at) {
   return at.is(Kind::relation) && at[1].joint == '=' && std::ranges::none_of(at.parts, is_value);
 }
 
-/// Returns the tree of the first reading that has one.
 const Node* root_of(const Reading& answer) {
   for (const Reading::Read& read : answer.reads)
     if (read.tree.root) return &*read.tree.root;

@@ -20,12 +20,12 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 }  // namespace
 
-/// Returns whether "[" closes an interval, as in ]2, 5[, because no operand follows.
+/// "[" closes ]2, 5[, because no operand follows.
 bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
-/// Returns whether a bracket's single number with thousands commas may be a pair: (1,234), but not (1,000)(0.05).
+/// (1,234) may be a pair, (1,000)(0.05) may not.
 bool Parser::may_be_pair() const noexcept {
   const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
   const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // (3,331\pi)
@@ -38,10 +38,10 @@ bool Parser::may_be_pair() const noexcept {
 }
 
 Node Parser::bracketed(char open) {
-  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another reading of the commas applies
+  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another reading of the commas may apply
   ++at_;
   const char closing = closing_of(open);
-  // Plain braces, which LaTeX does not print: {x | …} and {x ∈ S : …}.
+  // LaTeX does not print plain braces: {x | …} and {x ∈ S : …}.
   const Token& bar = now(is(now(1), T::relation, 'e') ? 3 : 1);
   if (open == '{' && now().type == T::symbol && (bar.type == T::bar || is(bar, T::op, ':'))) open = 'S';
   if (has("S{", open) && take(T::close, closing))
@@ -100,7 +100,7 @@ Node Parser::separated(const Operator& op, Node first) {
       items.push_back(expression(op.right).behind(alternative ? '|' : '\0'));
     }
   }
-  // Rejects n ≡ 1, 3 (mod 8), where the modulus would apply to both items.
+  // In n ≡ 1, 3 (mod 8) the modulus would apply to both items.
   if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::kOperandMissing);
   return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
 }
@@ -138,8 +138,8 @@ void Parser::lay_out_rows(std::size_t begin) {
   if (!aligned && (name == "array" || name == "tabular")) return;  // a matrix
   tokens_[begin - 1].text = kCases;
   const bool indented = tokens_[begin].type == T::cell;
-  std::size_t end = begin, kept = begin, row = begin;  // end of the kept tokens, start of the current row, and start of
-                                                       // their last row
+  std::size_t end = begin, kept = begin,
+              row = begin;  // end of the kept tokens, start of the current row, start of their last row
   for (int depth = 0; tokens_[end].type != T::end && (depth > 0 || tokens_[end].type != T::finish); ++end) {
     const Token token = tokens_[end];
     depth += token.type == T::begin ? 1 : token.type == T::finish ? -1 : 0;
@@ -167,7 +167,7 @@ Node Parser::environment() {
   for (T end = T::newline; end != T::finish;) {
     if (now().type == T::word && words_.is(WordClass::condition, now().text) &&
         !is_one_of(now(1), T::cell, T::newline, T::finish))
-      ++at_;  // x & \text{if} x > 0
+      ++at_;  // skips the word before a condition: x & \text{if} x > 0
     entries.push_back(list());
     ++in_row;
     end = next().type;

@@ -14,7 +14,7 @@ using base::is_space;
 using base::trimmed;
 using W = WordClass;
 
-constexpr std::size_t kMaxSentence_bytes = 400;  // limit of the sentence that is checked around a last number
+constexpr std::size_t kMaxSentence_bytes = 400;  // of the sentence checked around a last number
 constexpr std::string_view kBold = "**", kDigits = "0123456789", kFigures = "0123456789$", kEnds = ".,;\\",
                            kApart = "([;, ", kBreaks = " ,:", kValues = "0123456789$\\", kPause = "...",
                            kArticle = " a", kAnd = " and ", kLoss = "($";
@@ -29,7 +29,6 @@ std::string_view last_word(std::string_view text) noexcept {
   return text.substr(begin);
 }
 
-/// Returns the start of the formula that ends a text.
 std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   std::size_t first = 0;
   for (Words words{text}; words.next();) {
@@ -42,7 +41,7 @@ std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   return first;
 }
 
-/// Returns whether `c` ends a clause between the texts before and behind it.
+/// `c` is between the texts before and behind it.
 bool ends_between(std::string_view before, char c, std::string_view behind, const Vocabulary& vocabulary) {
   const bool apart = behind.empty() || is_space(behind[0]);
   if (c == '\n') return true;

@@ -1,4 +1,4 @@
-// Chooses the comparison rule for each pair of forms; compares texts, values, lists, tuples, matrices and sets.
+// Compares texts, values, lists, tuples, matrices and sets, by the rule for each pair of forms.
 #include "reward/math/equal.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // lanes to evaluate; kManyLanes if variables may be negative
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes: variables may be negative
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
@@ -29,8 +29,7 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Returns whether a formula has |x| or √((x − 2)²) = |x − 2|, whose sign depends on the variables even if they are
-/// positive.
+/// Signs of |x| and √((x − 2)²) = |x − 2| depend on the variables even if they are positive.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -39,15 +38,15 @@ bool has_bars(const Node& at) {
   });
 }
 
-/// Returns whether the sign depends on a variable's parity: (−1)ⁿ.
+/// (−1)ⁿ: the sign depends on a variable's parity.
 bool alternates(const Node& x) noexcept {
   return any_node(x, [](const Node& at) {
     return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
   });
 }
 
-/// Returns whether one side is a decimal of six or more places, rounded or truncated from the other side. The other
-/// side must be no decimal, and within one unit of the last place.
+/// One side is a decimal of six or more places, rounded or truncated from the other side. The other side must be no
+/// decimal, and within one unit of the last place.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -62,14 +61,14 @@ bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
 }
 
-/// Returns the letters of a text, a symbol or a product of adjacent letters (Bob, HTH); otherwise empty.
+/// A text, a symbol or a product of adjacent letters (Bob, HTH); otherwise empty.
 std::string_view shown_letters(const Answer& x) noexcept {
   const Node& at = x.at();
   if (x.form == Form::text || at.is(Kind::symbol)) return at.text;
   return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
-/// Returns whether all members are inequalities or letters, for which "and" and "or" differ.
+/// For inequalities and letters, "and" and "or" differ.
 bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
            const auto ordered = [](const Node& side) { return is_order(side.joint); };
@@ -112,7 +111,7 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Words of the statement must be on both sides.
+/// The statement's words must be on both sides.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -211,7 +210,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     return list.form == Form::list && tuple.at().open == '(' && tuple.at().close == ')' && !list.signs &&
            !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
   }
-  // 1, 1, 2 differs from 1, 2. In brackets, solutions are often repeated, so these compare as sets.
+  // 1, 1, 2 differs from 1, 2. Solutions in brackets, often repeated, compare as sets.
   return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0].is_collection());
 }
 
@@ -219,7 +218,7 @@ bool Equality::in_order(Parts x, Parts y) {
   return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
-/// Returns a hash that is equal for equal numbers or points; 0 for other members.
+/// Hashes equal numbers or points alike; 0 for other members.
 std::uint64_t Equality::image(const Answer& of) {
   const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
   const bool number = of.form == Form::value || of.at().is(Kind::tuple);
@@ -228,7 +227,7 @@ std::uint64_t Equality::image(const Answer& of) {
   return one && other ? (*one ^ (*other << 1)) | 1 : 0;
 }
 
-/// Returns whether both sides match as sets, with multiplicity if `counted`. Sorts by image to save time.
+/// Compares multiplicity if `counted`. Sorts by image to save time.
 bool Equality::as_sets(Parts x, Parts y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;

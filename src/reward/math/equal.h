@@ -1,4 +1,3 @@
-// Owns the equality of two answers.
 #pragma once
 
 #include <map>
@@ -56,7 +55,7 @@ class Equality {
   const Vocabulary& vocabulary_;
   Budget budget_;
   Variables variables_;
-  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< keyed by node, sign and lane
+  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< by node, sign and lane
   int depth_ = 0;
 };
 

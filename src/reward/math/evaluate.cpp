@@ -11,7 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Evaluates a number, with an exponent of at most four digits.
+/// The exponent has at most four digits.
 Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);
@@ -26,7 +26,7 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   return algebra.digits(text.substr(0, e), exponent);
 }
 
-constexpr std::int64_t kFunctionSteps = 20;  // cost in addition to the node's
+constexpr std::int64_t kFunctionSteps = 20;  // in addition to the node's
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Value Evaluator::value(const Node& at) {
   return one ? factorial(n) : binomial(n, value(at[1]));
 }
 
-/// Evaluates ratios: 3:4 is 3/4, 1:2:3 equals 2:4:6, 12:30 is a time of day.
+/// 3:4 is 3/4, 1:2:3 equals 2:4:6, 12:30 is a time of day.
 Value Evaluator::ratio(const Node& at) {
   const auto hour = integer_of(at[0]), minute = integer_of(at[1]);
   const bool time = hour && minute && at[1].text.size() == 2 && *hour <= 24 && *minute < 60;
@@ -69,7 +69,7 @@ Value Evaluator::ratio(const Node& at) {
   return parts.size() == 2 ? parts[0] : opaque(':', parts);
 }
 
-/// Returns an opaque value that compares parts in order, with signs.
+/// An opaque value compares parts in order, with signs.
 Value Evaluator::as_written(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
   std::vector<Value> parts;
@@ -145,7 +145,7 @@ Value Evaluator::call(const Node& at) {
   return law == Law::big ? opaque(at.text, std::array{*result, *exponent}) : power(*result, *exponent);
 }
 
-/// Evaluates a function that has a law for these arguments; else returns nothing.
+/// Returns nothing without a law for these arguments.
 std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) {
   if (arguments.size() == 1 && !index) return function(law, arguments[0]);
   if (arguments.size() == 1 && law == Law::ln) return divide(*function(law, arguments[0]), *function(law, *index));
@@ -157,15 +157,15 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   if (ordered) return law == Law::max ? arguments.back() : arguments.front();
   Value result = arguments[0];
   for (const Value& next : std::span(arguments).subspan(1)) {
-    if (!result.is_integer()) return std::nullopt;  // more than 64 bits
+    if (!result.is_integer()) return std::nullopt;  // beyond 64 bits
     const Value common = integer(std::gcd(result.exact->numerator, next.exact->numerator));
     result = law == Law::divisor ? common : divide(absolute(multiply(result, next)), common);
   }
   return result;
 }
 
-/// Returns the sum of the entries, each times a symbol for its position and the matrix's shape. Sums and multiples of
-/// matrices, such as 2A, then compare as numbers do.
+/// Sums the entries, each times a symbol for its position and the matrix's shape. Sums and multiples of matrices, such
+/// as 2A, then compare as numbers do.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);
@@ -174,7 +174,7 @@ Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entr
   return all;
 }
 
-/// Multiplies two matrices; products of three or more compare as written.
+/// Products of three or more matrices compare as written.
 Value Evaluator::matrix_product(const Node& at) {
   const Node &left = at[0], &right = at[1];
   const std::size_t inner = left.columns, columns = right.columns;

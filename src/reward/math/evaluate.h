@@ -1,5 +1,4 @@
-// Owns the value of a tree: its image in a finite field, a number with 34 digits, and the exact fraction if it is
-// short.
+// Owns the value of a tree: its image in a finite field, a number with 34 digits, and a short exact fraction.
 //
 // A lane is a field and an assignment of the variables: pseudo-random field elements and pseudo-random positive
 // numbers. Two values are equal if they are equal in every lane. Exact forms decide alone. Images of rational functions
@@ -52,11 +51,11 @@ inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u
 
 struct Value {
   std::optional<Rational> exact = {};
-  std::optional<std::uint64_t> image = {};  ///< image in the field, if computed by + − · / and integer powers only
+  std::optional<std::uint64_t> image = {};  ///< if computed by + − · / and integer powers only
   Complex z = {};
-  std::int8_t infinite = 0;  ///< ±1: ±∞; the other members are ignored
+  std::int8_t infinite = 0;  ///< ±1: ±∞; ignore the other members
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
-  bool constant = true;      ///< false with a variable or a function without a known law
+  bool constant = true;      ///< no variable and no function without a known law
 
   static Value nothing() noexcept { return {.undefined = true}; }
   bool is_number() const noexcept { return !undefined && infinite == 0; }
@@ -65,15 +64,14 @@ struct Value {
   /// Returns a real constant's number; nothing for other values.
   std::optional<long double> real() const noexcept;
 };
-/// Compares values of the same lane.
 bool equal(const Value& a, const Value& b) noexcept;
 
-inline constexpr std::int64_t kMaxFactorial = 3000;  ///< n! of a larger n is computed approximately
+inline constexpr std::int64_t kMaxFactorial = 3000;  ///< a larger n gives an approximate n!
 
 /// What variables may be, other than positive reals.
 struct Variables {
-  bool whole = false;  ///< integers, for signs that depend on parity
-  bool signs = false;  ///< positive or negative, for absolute values
+  bool whole = false;  ///< integers: signs may depend on parity
+  bool signs = false;  ///< positive or negative: for absolute values
 };
 
 /// Computes in one lane, with bounded work per operation.
@@ -87,7 +85,7 @@ class Algebra {
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;
-  /// Returns a pseudo-random value that stands for f(arguments) of an unknown function.
+  /// Returns a pseudo-random value for f(arguments) of an unknown function.
   Value opaque(std::string_view name, std::span<const Value> arguments = {}) const noexcept;
   Value opaque(char name, std::span<const Value> arguments = {}) const noexcept {
     return opaque({&name, 1}, arguments);
@@ -108,7 +106,7 @@ class Algebra {
   }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;
-  /// Returns the value of the one-argument function `law`; nothing for other laws.
+  /// Computes the one-argument function `law`; nothing for other laws.
   std::optional<Value> function(Law law, const Value& a) const noexcept;
 
  private:

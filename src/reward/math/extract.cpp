@@ -28,8 +28,7 @@ void skip(std::string_view& text, std::string_view characters) noexcept {
 }
 std::string_view line_of(std::string_view text) noexcept { return text.substr(0, text.find('\n')); }
 
-/// Removes a condition such as ", where b is any integer" after a formula. Keeps an equation, which belongs to the
-/// answer.
+/// ", where b is any integer" is a condition; an equation belongs to the answer.
 std::string without_condition(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxAnswer_bytes).find(kWhere);
   if (at == std::string_view::npos || at == 0 || is_letter(text[at - 1])) return std::string(text);
@@ -48,7 +47,7 @@ class Extraction {
   Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
       : text_(text), profile_(profile), vocabulary_(vocabulary) {}
 
-  /// Extracts by the profile; `automatic` uses the first that finds something.
+  /// `automatic` uses the first profile that finds something.
   Candidates run() {
     constexpr std::pair<P, Found (Extraction::*)()> kFinders[] = {{P::boxed, &Extraction::boxed},
                                                                   {P::gsm8k, &Extraction::after_mark},
@@ -79,8 +78,8 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// Returns the answers in a clause: its value, and its sentence's last number. "18!" at the end may also mean 18,
-  /// unless its line mentions factorials.
+  /// Returns a clause's value, and its sentence's last number. "18!" at the end may also mean 18, unless its line
+  /// mentions factorials.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return one(clause);
@@ -128,7 +127,7 @@ class Extraction {
     return one(answer);
   }
 
-  /// Returns a box's content without a leading "Answer:".
+  /// Removes a leading "Answer:".
   std::string_view without_label(std::string_view content) const noexcept {
     std::string_view rest = content;
     vocabulary_.take(W::silent, rest);  // \text
@@ -141,8 +140,7 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Returns whether the text between two boxes joins them: a comma, semicolon, "and" or "or", possibly with the
-  /// second's name.
+  /// A comma, semicolon, "and" or "or" joins two boxes, possibly with the second's name.
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -159,12 +157,12 @@ class Extraction {
     const std::size_t at = find_last(text_, kMark);
     if (at == std::string_view::npos) return std::nullopt;
     const std::string_view rest = trimmed(text_.substr(at + kMark.size())), line = line_of(rest);
-    // A "####" line with words and text below it, such as "#### Step 4: the sum", is a heading.
+    // "#### Step 4: the sum" with text below is a heading.
     if (letters_of(line).size() > 1 && line.size() < rest.size()) return std::nullopt;
     return said(sentence(line, vocabulary_));
   }
 
-  /// Consumes a verb, a sign, or both, between a noun and the answer. Returns false if neither is found.
+  /// Consumes a verb, a sign, or both, between a noun and the answer.
   bool take_joint(std::string_view& rest) const noexcept {
     skip(rest, kEmphasis);
     if (rest.starts_with(kJson)) rest.remove_prefix(1);
@@ -176,7 +174,6 @@ class Extraction {
     return joint || vocabulary_.take(W::dash, rest);  // "is - 42" is −42
   }
 
-  /// Joins the list items in the following lines; empty if there are none.
   std::string listed(std::string_view rest) {
     std::string all;
     skip(rest, " *_:\r");
@@ -190,7 +187,7 @@ class Extraction {
     return all;
   }
 
-  /// Returns whether the text before the mark denies it, as in "I doubt that the answer is".
+  /// "I doubt that the answer is" denies the mark.
   bool is_doubted(std::string_view before) const {
     before.remove_prefix(before.size() - std::min(before.size(), kMaxQuestion_bytes));
     bool denied = false;
@@ -201,7 +198,7 @@ class Extraction {
     return false;
   }
 
-  /// Extracts the text after the last "answer is", "answer:", "Ans:" or "correct option is".
+  /// The nouns: "answer is", "answer:", "Ans:", "correct option is".
   Found after_nouns() {
     std::string initials;
     vocabulary_.for_each(W::noun, [&](std::string_view noun) { initials += noun.front(); });
@@ -228,7 +225,7 @@ class Extraction {
 
   // ---- no mark
 
-  /// Extracts the last number, or the last delimited formula after that number.
+  /// The last number, or the last delimited formula after it.
   Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
@@ -256,7 +253,7 @@ class Extraction {
 
 namespace {
 
-/// Returns the text before the first chat token that begins another turn.
+/// A chat token begins another turn.
 std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr std::size_t kLongestToken_bytes = 40;
   for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {
@@ -272,8 +269,8 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
   if (response.size() > kMaxScanned_bytes) response.remove_prefix(response.size() - kMaxScanned_bytes);
   response = first_turn(trimmed(response), vocabulary);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
-    response = trimmed(response.substr(0, at));  // drops control tokens after the text
-  // Text before </think> is reasoning; it is searched only if nothing follows.
+    response = trimmed(response.substr(0, at));  // drops control tokens
+  // Text before </think> is reasoning, searched only if nothing follows.
   constexpr std::string_view kThought = "</think>";
   if (const std::size_t end = find_last(response, kThought); end != std::string_view::npos) {
     const std::string_view said = trimmed(response.substr(end + kThought.size()));

@@ -1,4 +1,3 @@
-// Owns finding the answer in a response.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace qrl::reward::math {
 
-/// Tells where in a response its answer is (reward.profile); automatic: the first of the others that finds one.
+/// The place of a response's answer (reward.profile); automatic: the first of the others that finds one.
 enum class Profile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 
 /// Returns a response's answer without delimiters such as $, then alternatives to judge if the answer is wrong. Empty
@@ -27,19 +26,19 @@ std::string extract_gold(std::string_view ground_truth);
 
 /// Returns the last position of `needle`, or npos, in linear time.
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
-/// Returns the text without white space, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
+/// Removes white space, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
 std::string_view bare(std::string_view text) noexcept;
-/// Returns the text of a list item: after "- ", "* ", "1. " or "2) "; empty if the line is no item.
+/// Returns a list item's text: after "- ", "* ", "1. " or "2) "; else "".
 std::string_view item_of(std::string_view line) noexcept;
 /// Returns the text up to the full stop, line break or tag that ends it.
 std::string_view sentence(std::string_view text, const Vocabulary& vocabulary);
 /// Returns a clause's value ("42" of "a total of 42 because …"), without leading words and closing part of the
 /// vocabulary.
 std::string value_of_clause(std::string_view clause, const Vocabulary& vocabulary);
-/// Returns a text's last number with the formula and unit around it (x^2 = 16, 12 m²). Rules:
-/// docs/reference/verifiers.md. Nothing if words before it in the sentence reject it, or other text follows.
+/// Returns a text's last number with the formula and unit around it (x^2 = 16, 12 m²), by docs/reference/verifiers.md.
+/// Nothing if words before it in the sentence reject it, or other text follows.
 std::optional<std::string> last_number(std::string_view text, const Vocabulary& vocabulary);
-/// Returns whether a text has no plain words except function names, "and" and "or".
+/// Returns whether a text's only plain words are function names, "and" and "or".
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

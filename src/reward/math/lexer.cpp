@@ -64,7 +64,7 @@ class Lexer {
   }
 
   void read_sign() {
-    for (std::size_t size = 3; size > 0; --size) {  // the longest sign first
+    for (std::size_t size = 3; size > 0; --size) {  // longest sign first
       const std::string_view sign = rest().substr(0, size);
       const Meaning* meaning = words_.find(WordClass::sign, sign);
       if (meaning == nullptr) continue;
@@ -74,12 +74,12 @@ class Lexer {
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
-  /// Records a currency sign, the unit of all numbers, without a token.
+  /// A currency sign is the unit of all numbers, without a token.
   void note_currency(std::string_view unit) noexcept {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
 
-  /// Pushes a number; its digits overwrite its source text, which is at least as long.
+  /// A number's digits overwrite its source text, which is at least as long.
   void push_number(const WrittenNumber& number, std::size_t begin, char code) {
     std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::string_view text = text_.substr(begin, number.digits.size());
@@ -145,7 +145,7 @@ class Lexer {
     newline_ = newline_ || meaning.code == 'n';
   }
 
-  /// Reads a line break: a row's end, or a comma outside of environments.
+  /// A break is a row's end, or a comma outside of environments.
   void read_break() {
     ++at_;
     if (depth_ == 0 && words_.command(letters_of(rest().substr(1))) != nullptr) return;
@@ -153,7 +153,7 @@ class Lexer {
     push(depth_ > 0 ? T::newline : T::separator, ',');
     if (depth_ > 0) skip_option();
   }
-  /// Skips an option such as [2pt] or [t].
+  /// Such as [2pt] or [t].
   void skip_option() noexcept {
     if (peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
   }
@@ -197,10 +197,10 @@ class Lexer {
       return meaning != nullptr ? push_meaning(*meaning, *content)
                                 : push(wrapper == 'o' ? T::function : T::word, wrapper == 'o' ? '\0' : 'r', *content);
     }
-    at_ -= content->size() + 1;  // the content is read next
+    at_ -= content->size() + 1;  // to read the content next
     const std::size_t end = at_ + content->size();
     if (wrapper == 'r') upright_end_ = end;
-    else if (!has(*content, '=')) text_end_ = end + 1;  // \text{y = 2x + 3} is a formula
+    else if (!has(*content, '=')) text_end_ = end + 1;  // content with = is no text but a formula: \text{y = 2x + 3}
     out_.source[end] = ' ';
   }
 

@@ -17,7 +17,7 @@ struct Token {
   TokenType type = TokenType::end;
   char code = 0;
   bool space = false;
-  bool newline = false;    ///< preceded by a line break or \quad
+  bool newline = false;    ///< after a line break or \quad
   bool thousands = false;  ///< has thousands commas
   std::string_view text;
 };
@@ -30,11 +30,11 @@ enum class Comma : unsigned char {
 };
 
 struct Tokens {
-  std::vector<char> source;      ///< bytes of the tokens' texts; their address survives a move
+  std::vector<char> source;      ///< of the tokens' texts; their address survives a move
   std::vector<Token> tokens;     ///< ends with a token of type end
-  bool ambiguous_comma = false;  ///< whether another meaning of commas gives other tokens
-  std::string_view currency;     ///< unit of the currency signs; "several" if they differ, empty without any
-  std::string fault;             ///< the error, e.g. an unknown command; empty on success
+  bool ambiguous_comma = false;  ///< another meaning of commas gives other tokens
+  std::string_view currency;     ///< of the currency signs; "several" if they differ
+  std::string fault;             ///< such as an unknown command; empty on success
 };
 
 Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary);
@@ -47,12 +47,12 @@ std::string normalized(std::string_view text);
 
 struct WrittenNumber {
   std::string digits;   ///< at most one '.', repeating digits in (), an exponent after 'e'; number words may give "2/3"
-  std::size_t end = 0;  ///< the position after the number in the text
+  std::size_t end = 0;  ///< where the number ends in the text
   bool ambiguous_comma = false, thousands = false;
 };
 /// Reads the number that begins at text[begin].
 WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary);
-/// Reads a number in words at text[begin]: "twenty-five", "two thirds", "two and a half".
+/// Reads a number in words: "twenty-five", "two thirds", "two and a half".
 std::optional<WrittenNumber> numeral_at(std::string_view text, std::size_t begin, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

@@ -5,7 +5,7 @@
 
 namespace qrl::reward::math {
 
-/// Rewrites combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10}, {}_{10}C_3.
+/// C_{10}^3, C^3_{10} and {}_{10}C_3 combine (A, P: arrange) k of n.
 const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
@@ -35,7 +35,7 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
-/// Removes a domain that is usual for the letter: x², x ∈ ℝ; 2kπ, k ∈ ℤ.
+/// x², x ∈ ℝ and 2kπ, k ∈ ℤ have the letter's usual domain.
 const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
   const Node& last = at.parts.empty() ? at : at.parts.back();
   if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
@@ -81,7 +81,7 @@ const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   return nullptr;
 }
 
-/// Rewrites x ∈ {1, 2} to the set, with the variable as its name.
+/// x ∈ {1, 2} becomes the set, named by the variable.
 const Node* membership(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
     return nullptr;
@@ -108,7 +108,7 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
     const Node* next = rules[k].kind == at->kind ? rules[k].rewrites(to, *at, notes) : nullptr;
     if (next == nullptr) continue;
     at = next;
-    k = std::size_t(-1);  // restart with all rules on the new node
+    k = std::size_t(-1);  // restarts all rules on the new node
   }
   Answer answer{form_of_node(*at), &to.tree, at, sign};
   answer.notes = std::move(notes);
@@ -140,7 +140,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
   Lowering to{tree, vocabulary};
   Answer answer = answer_of(to, rules, &*tree.root, 0);
   const std::string_view letters = unit_letters(to);
-  if (!letters.empty() && answer.form == Form::value)  // keeps the reading as a unit as a part
+  if (!letters.empty() && answer.form == Form::value)  // also keeps the reading as a unit
     answer.parts.push_back(
         answer_of(to, rules, to.add(Node{Kind::quantity, (*tree.root)[0], Node(Kind::words, letters)}), 0));
   return answer;
@@ -150,7 +150,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
 
 namespace {
 
-/// Returns the exponent after a unit's name: 2, ^3 or ^{-1}; 1 if none.
+/// 2, ^3 or ^{-1} after a unit's name; 1 if none.
 int exponent_of(std::string_view behind) noexcept {
   behind.remove_prefix(std::min(behind.find_first_not_of(" }$^{"), behind.size()));
   const bool negative = behind.starts_with('-');

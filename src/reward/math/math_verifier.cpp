@@ -19,19 +19,18 @@ using base::trimmed;
 
 // ---- choices
 
-/// Removes white space, LaTeX's spaces and text commands at the start.
 std::string_view without_layout(std::string_view text, const Vocabulary& vocabulary) noexcept {
-  constexpr int kMost = 50;  // a longer start is no label
+  constexpr int kMost = 50;  // commands removed at most: no label begins with more
   for (int k = 0; k < kMost && vocabulary.take(WordClass::silent, text);) ++k;
   return text;
 }
 
 struct Label {
   char letter = 0;
-  std::string_view rest;  ///< text after the label; empty: a label only
+  std::string_view rest;  ///< empty: a label only
 };
 
-/// Parses a choice label: "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
+/// "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
 Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view text = without_layout(whole, vocabulary);
   const bool braced = whole.substr(0, whole.size() - text.size()).find('{') != std::string_view::npos;
@@ -51,15 +50,14 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   if (!marked || !apart) return {};
   if (braced && trimmed(read.rest).starts_with('}')) read.rest = trimmed(read.rest).substr(1);
   else if (braced && read.rest.ends_with('}')) read.rest.remove_suffix(1);  // \text{(B) 42}
-  for (std::size_t k = 1; k + 1 < rest.size(); ++k)                         // "42 or (C) 43" has two labels, so it is
-                                                                            // no choice
+  for (std::size_t k = 1; k + 1 < rest.size(); ++k)                         // "42 or (C) 43" has two labels: no choice
     if (is_choice(rest[k]) && !is_letter(rest[k - 1]) && (rest[k + 1] == ')' || rest[k + 1] == '.')) return {};
   return read;
 }
 
 // ---- texts
 
-/// Returns a text's comparison key without a leading article: "an ellipse" becomes "ellipse", but "A" stays a choice.
+/// "an ellipse" becomes "ellipse", but "A" stays a choice.
 std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   std::string_view noun = without_layout(text, vocabulary);
   const bool article =
@@ -67,8 +65,7 @@ std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   return text_key(article ? noun : text, vocabulary);
 }
 
-/// Returns whether the answer begins with the gold answer (yes, no, true or false) and does not end in its opposite, as
-/// "Yes, but no" does.
+/// The gold answer is yes, no, true or false. "Yes, but no" ends in its opposite.
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
@@ -89,8 +86,7 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 
 // ---- comparison
 
-/// Returns whether the comma may be decimal: 2,74 without brackets, if the other side has a decimal point. 1,250 is a
-/// thousand.
+/// 2,74 without brackets may be decimal if the other side has a decimal point; 1,250 is a thousand.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
   std::size_t places = 0;
@@ -107,12 +103,12 @@ Reading::Reading(std::string_view whole, const Vocabulary& words) : vocabulary(w
   label = read.letter;
   is_choice = label != 0 && read.rest.empty();
   if (!read.rest.empty()) text = std::string(trimmed(read.rest));
-  reads.reserve(3);  // reserved, because answers point into the elements
+  reads.reserve(3);  // answers point into the elements
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
     if (comma == Comma::separator && !reads[0].tree.root) reads.clear();  // the pair (1,234)
     Tree& tree = reads.emplace_back(Read{comma, parse(text, comma, vocabulary), std::nullopt}).tree;
     if (tree.root) reads.back().answer = lower(tree, vocabulary, default_rules());
-    const bool several = text.find(',') != text.rfind(',');  // with several commas, none is decimal
+    const bool several = text.find(',') != text.rfind(',');  // then none is decimal
     if (!tree.tokens.ambiguous_comma || (several && comma == Comma::separator)) break;
   }
 }
@@ -196,8 +192,8 @@ void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::
 
 bool MathVerifier::same_answer(std::string_view one, std::string_view other) const noexcept try {
   if (one == other) return true;
-  constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;  // minus the longest UTF-8 character, which may
-                                                                        // have been cut
+  constexpr std::size_t kLongestWhole_bytes =
+      kMaxExtracted_bytes - 4;  // less the longest UTF-8 character, which may have been cut
   if (std::max(one.size(), other.size()) >= kLongestWhole_bytes) return false;
   const Reading x(one), y(other);
   return compare(x, y).outcome == Outcome::correct && compare(y, x).outcome == Outcome::correct;

@@ -1,4 +1,3 @@
-// Owns the math verifier, which extracts an answer and compares each of its readings with the gold answer.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +22,9 @@ struct Reading {
 
   const Vocabulary& vocabulary;
   std::string text;
-  char label = 0;           ///< of a choice: B for "(B) 42", whose text is 42; 0: none
+  char label = 0;           ///< B for "(B) 42", whose text is 42; 0: no choice
   bool is_choice = false;   ///< only a label
-  std::vector<Read> reads;  ///< one for each meaning of its commas, unless all agree
+  std::vector<Read> reads;  ///< one per meaning of its commas, unless all agree
 };
 
 Verdict compare(const Reading& gold, const Reading& answer);
@@ -34,11 +33,11 @@ std::string fault_of(const Reading& gold);
 
 // ---- answer_form.cpp: reward.answer_form
 
-/// Tells whether a right answer may have an operation left to do; value: it may not.
+/// Whether a right answer may have an operation left to do; value: it may not.
 enum class RequiredForm : std::uint8_t { any, value };
 
-/// Returns whether no operation on rational numbers is left in the answer, unless the gold answer has one, too. Answers
-/// that do not parse count as computed.
+/// Returns whether no operation on rational numbers is left in the answer, unless the gold answer has one as well.
+/// Answers that do not parse count as computed.
 bool is_worked_out_as(const Reading& gold, const Reading& answer);
 
 // ---- the verifier
@@ -50,7 +49,7 @@ struct Gold {
 };
 Gold read_gold(std::string_view ground_truth);
 
-/// Judges responses, stateless and thread-safe.
+/// Extracts answers and compares each of their readings with the gold answer; stateless and thread-safe.
 class MathVerifier {
  public:
   explicit MathVerifier(Profile profile, RequiredForm form = RequiredForm::any) : profile_(profile), form_(form) {}

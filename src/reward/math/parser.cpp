@@ -72,7 +72,7 @@ Node Parser::several(const Operator& op, Node left) {
   return Node{op.kind, std::move(parts)};
 }
 
-/// Consumes one of the signs if it is the whole script, with or without braces; returns 0 otherwise.
+/// Consumes a sign that is the whole script, with or without braces; else returns 0.
 char Parser::take_lone(std::string_view signs) noexcept {
   const std::size_t braced = is(T::open, '{') ? 1 : 0;
   const Token sign = now(braced);
@@ -93,7 +93,7 @@ Node Parser::power(Node base) {
 
 // ---- units
 
-/// Parses a degree sign; 30^\circ C is a temperature.
+/// 30^\circ C is a temperature.
 Node Parser::degree(Node of) {
   const Meaning* unit = words_.find(WordClass::temperature, now().text);
   if (unit == nullptr) return Node{Kind::degree, std::move(of)};

@@ -14,7 +14,7 @@ enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, ti
 struct Operator {
   Joint joint;
   TokenType type;
-  std::string_view codes;  ///< token codes that match; empty: any. For a joint: the code of the result
+  std::string_view codes;  ///< matching token codes; empty: any. For a joint: the result's code
   int left, right;         ///< binding powers: the operator applies if `left` is at least the context's minimum
   Kind kind;
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
@@ -59,7 +59,7 @@ class Parser {
     while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
     return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
   }
-  /// Returns whether the bar or colon between a set's element and its condition is next.
+  /// The bar or colon separates a set's element from its condition.
   bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
   bool ends_list() const noexcept {
     using enum TokenType;
@@ -107,7 +107,7 @@ class Parser {
   const Vocabulary& words_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  char inner_ = 0;  ///< '|' within bars; 'S' in a set's element, before its bar or colon; else 0
+  char inner_ = 0;  ///< '|' within bars; 'S' in a set's element, before its bar or colon
 };
 
 }  // namespace qrl::reward::math

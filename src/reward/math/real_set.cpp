@@ -10,21 +10,21 @@ namespace {
 struct Cut {
   Value value;
   long double real;
-  bool at, above;  ///< membership of the number itself, and above it up to the next cut
+  bool at, above;  ///< at the number, and above it up to the next cut
   friend bool operator==(const Cut& x, const Cut& y) noexcept {
     return x.at == y.at && x.above == y.above && equal(x.value, y.value);
   }
 };
 
 struct RealSet {
-  bool below = false;     ///< membership below all cuts
+  bool below = false;     ///< below all cuts
   std::vector<Cut> cuts;  ///< ascending
   bool is_empty() const noexcept { return !below && cuts.empty(); }
   bool operator==(const RealSet&) const = default;
 };
 using Set = std::optional<RealSet>;
 
-/// Returns the union (U), intersection (N) or difference of two sets; nothing if one is unknown.
+/// Returns union (U), intersection (N) or difference; nothing if a set is unknown.
 Set combined(const Set& a, char code, const Set& b) {
   if (!a || !b) return std::nullopt;
   const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
@@ -45,7 +45,6 @@ Set combined(const Set& a, char code, const Set& b) {
   return out;
 }
 
-/// Returns the reals that satisfy the relation `code` to a bound.
 Set half_line(const Value& bound, char code) {
   const auto is_below = [](char sign) { return sign == '<' || sign == 'l' || sign == 'n'; };
   const bool below = is_below(code), above = is_below(reversed(code)), at = has("lg=", code);
@@ -75,10 +74,10 @@ struct Reader {
     return at.is(Kind::relation) ? relation(at) : std::nullopt;
   }
 
-  /// Combines the parts' sets, if all exist; with `code` 0, the sign before each part selects the operation.
+  /// Nothing if a part is no set. With `code` 0, the sign before each part selects the operation.
   template <class Read>
   static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
-    constexpr std::size_t kMaxParts = 64;  // limits the work, because each part is combined with all earlier ones
+    constexpr std::size_t kMaxParts = 64;  // limits the work: each part is combined with all earlier ones
     Set all = RealSet{code == 'N', {}};
     if (parts.size() > kMaxParts) return std::nullopt;
     for (const Node& part : parts)
@@ -94,7 +93,7 @@ struct Reader {
     return set && set->is_empty() ? std::nullopt : set;
   }
 
-  /// Reads {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for domains other than ℝ.
+  /// {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for domains other than ℝ.
   Set described(const Node& at) {
     const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
     const Set set = has_symbol(at[1], variable.text) ? read(at[1]) : std::nullopt;
@@ -155,7 +154,7 @@ bool Equality::same_reals(const Answer& g, const Answer& a) {
   };
   const Set x = read(g);
   if (!x || x != read(a)) return false;
-  // Distinguishes variables: x < 2 is not y < 2.
+  // x < 2 is not y < 2.
   return g.form != Form::relation || a.form != Form::relation || variables_of(g.at()) == variables_of(a.at()) ||
          (g.code(1) == 'e' && a.code(1) == 'e');
 }

@@ -15,8 +15,8 @@ bool all_equalities(const Answer& x) noexcept {
   return std::ranges::all_of(x.at().rest(), [](const Node& side) { return is_equality(side.joint); });
 }
 
-/// Returns whether a formula looks like a side of an equation: a multiple of names or a linear form (2xy, m − n, m +
-/// 2n). A sum of names with powers of ten (100a + b) is a requested quantity instead.
+/// A side of an equation is a multiple of names or a linear form (2xy, m − n, m + 2n). A sum of names with powers of
+/// ten (100a + b) is a requested quantity instead.
 bool is_equation_side(const Node& at) noexcept {
   const auto is_linear = [](const Node& signed_term) {
     const Node& term = unsigned_of(signed_term);
@@ -32,8 +32,7 @@ bool is_equation_side(const Node& at) noexcept {
   return at.is(Kind::sum) && std::ranges::all_of(at.parts, is_linear) && !std::ranges::all_of(at.parts, is_plain);
 }
 
-/// Returns whether `left` may be the name of a constant or matrix: f(1) + f(2), x² + y², A^{-1}. An equation in one
-/// variable must be solved instead.
+/// f(1) + f(2), x² + y² and A^{-1} may name a constant or matrix. An equation in one variable must be solved instead.
 bool names(const Node& left, const Answer& gold) {
   const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
   if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
@@ -51,7 +50,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const Node& left = parts[0].at();
   const auto compare = [&](Answer said) {
     if (left.is(Kind::symbol, Kind::subscript)) said.notes.name = form_of(left);
-    if (other.notes.name.size() < 3) said.notes.name.clear();  // the name belongs to a point, not to a variable
+    if (other.notes.name.size() < 3) said.notes.name.clear();  // a point's name, not a variable's
     return gold ? same(said, other) : same(other, said);
   };
   // n ≡ 42 (mod 100) does not determine n, and n ≡ 42 without modulus is no congruence. f(x) ≡ 42 is an identity.
@@ -74,8 +73,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// Returns whether all constants in a chain of equalities agree, which rejects two guesses. A value after ≈ may be
-/// rounded to an integer, and is ignored after an exact value (x = 1/3 ≈).
+/// All constants in a chain of equalities must agree, which rejects two guesses. A value after ≈ may be rounded to an
+/// integer, and is ignored after an exact value (x = 1/3 ≈).
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
@@ -92,8 +91,8 @@ bool Equality::is_consistent(const Answer& relation) {
   return true;
 }
 
-/// Returns whether constants are equal, or one is a rounded decimal of the other (5/6 = 0.833, 9π = 28.26). Different
-/// units disagree; if one side has no unit, numbers decide (17 m = 17). `about`: joined by ≈.
+/// Constants are equal, or one is a rounded decimal of the other (5/6 = 0.833, 9π = 28.26). Different units disagree;
+/// if one side has no unit, numbers decide (17 m = 17). `about`: joined by ≈.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -108,9 +107,9 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
   // A decimal may be rounded to its last place, or truncated if the other side has infinitely many places. For a root
-  // or π, it may be computed from rounded factors.
+  // or π, rounded factors may give it.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
-    constexpr std::size_t kMostPlaces = 18;  // longest terminating decimal
+    constexpr std::size_t kMostPlaces = 18;  // of a terminating decimal
     const std::size_t places = places_of(decimal.at());
     if (places == 0) return;
     const bool rounded = of_other.exact && (!cut || ends_within(of_other.exact->denominator, kMostPlaces));
@@ -153,10 +152,10 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   return factor != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
-/// Returns whether `solution` is `equation` solved for a variable: inverse functions y = f(x) and x = g(y), or a
-/// solution of a(x) y + b = 0 with b ≠ 0. y = 6/x solves xy = 6; y = x/x does not solve xy = x, which also has x = 0.
+/// Accepts inverse functions y = f(x) and x = g(y), or a solution of a(x) y + b = 0 with b ≠ 0. y = 6/x solves xy = 6;
+/// y = x/x does not solve xy = x, which also has x = 0.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
-  // Returns the variable on the given side, if the other side is a formula without it; else empty.
+  // Returns the variable on that side, if the other side is a formula without it.
   const auto solved_for = [this](const Answer& of, std::size_t side) {
     const Node &name = of.at()[side], &by = of.at()[1 - side];
     const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(of.parts[1 - side]).image;
@@ -195,8 +194,7 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   return false;
 }
 
-/// Returns the sign of the constant factor between the equations' differences (left minus right); 0 if no such factor
-/// exists.
+/// Returns the sign of the constant factor between the equations' differences (left minus right); 0 without one.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const auto is_quantity = [](const Node& part) { return part.is(Kind::quantity); };  // units are no factors
@@ -211,7 +209,7 @@ int Equality::proportion(const Answer& g, const Answer& a) {
     return algebra.divide(difference(a), difference(g));
   };
   const Value first = ratio(0);
-  if (first.is_zero() || !equal(first, ratio(2)) || budget_.spent()) return 0;  // lanes 0 and 2 use the same field
+  if (first.is_zero() || !equal(first, ratio(2)) || budget_.spent()) return 0;  // both lanes use the same field
   return first.z.real() < 0 ? -1 : 1;
 }
 

@@ -19,7 +19,7 @@ struct Spelling {
 constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
 constexpr UChar kFractionSlash = 0x2044;
 
-/// Calls `take` with each character (negative for invalid UTF-8) and its bytes.
+/// `take` gets a negative character for invalid UTF-8.
 template <class Take>
 void for_each_character(std::string_view text, const Take& take) {
   const auto size = static_cast<std::int32_t>(text.size());
@@ -30,7 +30,6 @@ void for_each_character(std::string_view text, const Take& take) {
   }
 }
 
-/// Returns a character's replacement, or its bytes.
 std::string_view written(std::string_view bytes) {
   static const auto table = [] {
     std::unordered_map<std::string_view, std::string_view> all;
@@ -42,7 +41,7 @@ std::string_view written(std::string_view bytes) {
   return found == table.end() ? bytes : found->second;
 }
 
-/// Returns the number of a Roman or circled digit, else the NFKC form.
+/// The number of a Roman or circled digit, else the NFKC form.
 std::string shown(UChar32 c, int type) {
   const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
   const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
@@ -60,7 +59,7 @@ std::string shown(UChar32 c, int type) {
 std::string normalized(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
-  const Spelling* last = nullptr;  // of the previous character, so that 10⁻⁵ gets a single exponent
+  const Spelling* last = nullptr;  // the previous character's: 10⁻⁵ gets a single exponent
   for_each_character(text, [&](UChar32 c, std::string_view bytes) {
     const std::string_view ascii = c < 0x80 ? bytes : written(bytes);
     const Spelling* form = std::end(kForms);
@@ -92,7 +91,7 @@ void move_digits(std::string_view& from, std::string& to) {
   from.remove_prefix(size);
 }
 
-/// Moves repeating digits into parentheses: 0.1\overline{6} becomes "0.1(6)".
+/// 0.1\overline{6} becomes "0.1(6)".
 void move_period(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   constexpr std::size_t kMaxPeriod = 15;
   const bool whole = digits.find('.') == std::string::npos;
@@ -104,7 +103,7 @@ void move_period(std::string_view& from, std::string& digits, const Vocabulary& 
   from = period.substr(size + 1);
 }
 
-/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period, else stays.
+/// 0.1666... becomes "0.1(6)" if the digits show a period, else stays.
 void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   const std::size_t point = digits.find('.');
   if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
@@ -118,11 +117,11 @@ void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vo
   }
 }
 
-/// Reads number words, with at most one space or hyphen before each.
+/// There is at most one space or hyphen before a word.
 struct NumberWords {
   std::string_view text;
   const Vocabulary& vocabulary;
-  std::size_t at = 0, end = 0;  ///< ends of the consumed words and of the next word
+  std::size_t at = 0, end = 0;  ///< of the consumed words; of the next word
   Meaning next = {};
 
   void look(std::size_t from) {
@@ -193,8 +192,8 @@ WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma,
   }
   move_dots(rest, digits, vocabulary);
   move_period(rest, digits, vocabulary);
-  // Reads exponents such as 1e6 and 1.5E-3. Euler's number is set off by spaces (3e - 5), or in a formula with powers
-  // of e (e^2-2e-1).
+  // An e without spaces before digits begins an exponent: 1e6, 1.5E-3. It is Euler's number in 3e - 5, and in a formula
+  // with powers of e (e^2-2e-1).
   const bool sign = rest.size() > 1 && has("+-", rest[1]);
   std::string_view exponent = rest.substr(std::min<std::size_t>(sign ? 2 : 1, rest.size()));
   if (base::begins_with(rest, "e") && num_digits(exponent) > 0 &&

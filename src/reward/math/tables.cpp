@@ -1,4 +1,4 @@
-// The vocabulary, one row per line: the meaning, then the names that share it.
+// The vocabulary, a row per meaning: the meaning, then the names that share it.
 #include "reward/math/answer.h"
 #include "reward/math/parser.h"
 #include "reward/math/vocabulary.h"
@@ -171,8 +171,7 @@ constexpr Operator kOperators[] = {
     {Joint::none, T::relation, "", 10, 11, Kind::relation},
     {Joint::none, T::op, "UND", 20, 21, Kind::set_operation},
     {Joint::none, T::op, ":", 30, 31, Kind::ratio},
-    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // these apply to everything before them: a \over b, n + 1
-                                                         // \choose k
+    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // apply to all before: a \over b, n + 1 \choose k
     {Joint::none, T::op, "+-PM", 40, 41, Kind::sum},
     {Joint::none, T::op, "*/mwvxOr", 50, 51, Kind::product},
     {Joint::none, T::op, "^", 60, 59, Kind::power},

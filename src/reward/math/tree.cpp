@@ -87,12 +87,12 @@ std::string text_key(std::string_view text, const Vocabulary& vocabulary) {
       const Meaning* meaning = vocabulary.command(name);
       const bool layout =
           meaning != nullptr && (meaning->type == TokenType::wrapper || meaning->type == TokenType::layout);
-      if (!layout) key += name;  // keeps "root of odd" apart from "odd"
+      if (!layout) key += name;  // "root of odd" is not "odd"
       k += name.size();
       continue;
     }
     const bool before_digit = k + 1 < text.size() && base::is_digit(text[k + 1]);
-    // Keeps signs and points that change a number: 3.5 is not 35, and -3 not 3.
+    // Signs and points may change a number: 3.5 is not 35, and -3 not 3.
     if (has("+/^=<>|", c) || (c == '-' && k == 0) || (has(".-:", c) && before_digit)) key += c;
     else if (base::is_letter(c) || base::is_digit(c) || static_cast<unsigned char>(c) >= 0x80) key += base::lower(c);
   }

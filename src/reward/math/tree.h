@@ -1,4 +1,3 @@
-// Owns the parse tree of an answer.
 #pragma once
 
 #include <concepts>
@@ -17,7 +16,7 @@
 namespace qrl::reward::math {
 
 inline constexpr int kMaxTreeDepth = 100;
-inline constexpr std::string_view kCases = "cases";  ///< the environment of conditions and systems of equations
+inline constexpr std::string_view kCases = "cases";  ///< of conditions and systems of equations
 
 enum class Kind : std::uint8_t {
   number,    ///< text
@@ -25,10 +24,10 @@ enum class Kind : std::uint8_t {
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   words,     ///< text
   sum,       ///< links: + − P(±) M(∓)
-  product,   ///< links: * / m(mod), or another code for an operation without a law here
+  product,   ///< links: * / m(mod), or the code of an operation without a law here
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
-  call,      ///< text: the function (empty: it is the first part); then arguments; links: _ index, ^ exponent
+  call,      ///< text: the function, or empty (the first part); then arguments; links: _ index, ^ exponent
   factorial,
   absolute,
   percent,
@@ -59,9 +58,9 @@ struct Unreadable {
 
 struct Node {
   Kind kind = Kind::number;
-  char joint = 0;            ///< the sign before this node in its parent
+  char joint = 0;            ///< the sign before this node
   char open = 0, close = 0;  ///< of a tuple
-  char code = 0;             ///< code of its token, for a leaf or call
+  char code = 0;             ///< its token's, for a leaf or call
   std::size_t columns = 0;   ///< of a matrix
   std::int32_t depth = 1;    ///< at most kMaxTreeDepth
   std::string_view text;
@@ -94,7 +93,7 @@ struct Node {
 struct Tree {
   Tokens tokens;             ///< owns the texts
   std::optional<Node> root;  ///< none: parse error
-  std::deque<Node> added;    ///< nodes made by lowering
+  std::deque<Node> added;    ///< made by lowering
 };
 
 /// Parses an answer; never throws. On failure `root` is empty. kMaxTreeDepth bounds the recursion.
@@ -118,11 +117,11 @@ std::set<std::string> variables_of(const Node& at);
 inline bool is_digits(const Node& at) noexcept {
   return at.is(Kind::number) && std::ranges::all_of(at.text, base::is_digit);
 }
-/// Returns a node's integer; nothing for other nodes or beyond 64 bits.
+/// Returns a node's integer, if any, within 64 bits.
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
 /// Returns the letters of adjacent single-letter factors, or "".
 std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
-/// Returns the decimal places of a decimal, signed or not, else 0.
+/// Returns a decimal's places, signed or not; else 0.
 std::size_t places_of(const Node& at) noexcept;
 inline bool is_capital(const Node& at) noexcept {
   return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z';
@@ -134,7 +133,7 @@ inline const Node& unsigned_of(const Node& at) noexcept {
 /// Returns whether the node can only name a value, left of "… = value"; sums, powers and inequalities of variables
 /// cannot.
 bool is_name(const Node& at) noexcept;
-/// Returns the modulus of "3 mod 7", or of a relation that ends with a modulus; else null.
+/// Returns the modulus of "3 mod 7", or of a relation that ends with one; else null.
 const Node* modulus_of(const Node& at) noexcept;
 /// Returns the code of the relation with swapped sides, or 0.
 char reversed(char code) noexcept;

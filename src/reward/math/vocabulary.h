@@ -87,7 +87,7 @@ enum class Law : char {
   big,  ///< a sum, product, limit or integral
 };
 
-/// Classes of names, words, signs and phrases; a class says what the text means for the value next to it.
+/// Classes of names, words, signs and phrases: their meaning for the value next to them.
 enum class WordClass : unsigned char {
   command,      ///< a LaTeX command, without its backslash
   plain,        ///< a word in a formula
@@ -106,19 +106,19 @@ enum class WordClass : unsigned char {
   refusal,      ///< before a value: the value is rejected, an operand, a bound or a name
   changing,     ///< after a value: it changes or negates the value
   turning,      ///< in the name of a value: makes it another quantity
-  saying,       ///< after a value: part of the statement, required on both sides
+  saying,       ///< after a value: required on both sides
   hedge,        ///< approximately
   reals,        ///< all real numbers
   nothing,      ///< no solution
   condition,    ///< before a condition
   shortened,    ///< an abbreviation: its full stop ends no sentence
   concluding,   ///< capitalized: begins a conclusion
-  denial,       ///< before "that the answer is": negates it
+  denial,       ///< before "that the answer is"
   claim,        ///< between a denial and "the answer is"
-  counting,     ///< in a line: the exclamation mark after its number may be a factorial
+  counting,     ///< in a line: "!" after its number may be a factorial
   verdict,      ///< an answer that a reason may follow
   calling,      ///< functions whose bracket holds an argument
-  may_call,     ///< letters that are functions if the bracket has one name or number
+  may_call,     ///< function names if the bracket has one name or number
   noun,         ///< before a verb or colon: the answer follows, up to the end of the clause
   denied,       ///< before a box: the box is no answer
   joining,      ///< between boxes: they form a list
@@ -138,7 +138,7 @@ enum class WordClass : unsigned char {
 struct Meaning {
   TokenType type = TokenType::layout;
   char code = 0;
-  std::string_view text;  ///< set only if its row has it
+  std::string_view text;  ///< set only by its row
   long double value = 0;
 };
 /// A row's names are separated by tabs if any, else by spaces. "@c" sets the code of the following names, "@c=text"
@@ -148,7 +148,7 @@ struct Row {
   TokenType type;
   std::string_view names;
   char code = 0;
-  long double value = 0, step = 0;  ///< of the first name, and the increment per name
+  long double value = 0, step = 0;  ///< the first name's, and the increment per name
 };
 
 struct Fault {
@@ -156,7 +156,7 @@ struct Fault {
 };
 
 std::span<const Row> default_rows() noexcept;
-/// Returns pairs of delimiters around an answer that do not change it.
+/// Returns pairs of delimiters that do not change an answer.
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept;
 std::span<const std::pair<std::string_view, std::string_view>> characters() noexcept;
 
@@ -170,15 +170,15 @@ class Vocabulary {
   const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }
   bool is(WordClass of, std::string_view name) const noexcept { return find(of, name) != nullptr; }
-  /// Returns the unit of a word: singular or plural, in lower case, or with its symbol's case. Code 0: no unit.
+  /// Returns a word's unit: singular or plural, in lower case, or with its symbol's case. Code 0: no unit.
   Meaning unit(std::string_view word) const noexcept;
   bool any(WordClass of, std::string_view text) const {
     for (Words words{text}; words.next();)
       if (is(of, words.word)) return true;
     return false;
   }
-  /// Removes the class's longest matching word or phrase from the start of the text, ignoring case; no letter may
-  /// follow it. Returns whether one matched.
+  /// Removes the class's longest matching word or phrase from the text's start, ignoring case; no letter may follow it.
+  /// Returns whether one matched.
   bool take(WordClass of, std::string_view& text) const noexcept;
   template <class Take>
   void for_each(WordClass of, const Take& take) const {
