@@ -9,7 +9,7 @@ namespace qrl::rollout {
 
 namespace {
 
-/// Adds `weight` times the normalized score k to a group's advantages, except where it does not apply or is flat.
+/// Skips samples to which score k does not apply, and flat groups.
 void add_advantages_of(std::span<Rollout* const> group, std::size_t k, double weight) {
   std::vector<Rollout*> judged;
   std::copy_if(group.begin(), group.end(), std::back_inserter(judged),

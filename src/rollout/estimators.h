@@ -1,4 +1,3 @@
-// Owns the estimators of algorithm.adv_estimator.
 #pragma once
 
 #include "config/choice.h"
@@ -8,8 +7,8 @@ namespace qrl::rollout {
 /// An estimator's inputs for one sample.
 struct RewardSpread {
   double centred = 0;                   ///< reward − mean of the group; exactly 0 in a flat group
-  double group_std = 1, batch_std = 1;  ///< ddof 1; batch_std of what BatchStd names
-  std::int32_t n = 1;                   ///< size of the group
+  double group_std = 1, batch_std = 1;  ///< ddof 1; batch_std: of BatchStd
+  std::int32_t n = 1;                   ///< group size
   bool by_std = true;                   ///< algorithm.norm_adv_by_std
 };
 

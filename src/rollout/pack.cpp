@@ -31,7 +31,7 @@ void check(const PackItem& item, std::int64_t max_tokens) {
 /// One prompt's items, longest first.
 struct Group {
   std::vector<std::size_t> items;
-  std::int64_t num_prefix_tokens = 0;  ///< computed once; 0: no shared prefix
+  std::int64_t num_prefix_tokens = 0;  ///< computed once
   std::int64_t num_tokens = 0;         ///< of the group in one micro-batch
 };
 
@@ -56,7 +56,6 @@ std::vector<Group> groups_of(std::span<const PackItem> items) {
   return groups;
 }
 
-/// Appends a sequence without targets.
 void append_tokens(std::span<const types::TokenId> tokens, types::MicroBatch& batch) {
   batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
   batch.targets.resize(batch.tokens.size(), 0);
@@ -71,7 +70,7 @@ void end_sequence(std::int64_t index, bool continues, types::MicroBatch& batch) 
   batch.continues_prefix.push_back(continues ? 1 : 0);
 }
 
-/// Appends an item's tokens after `num_prefix_tokens`, the batch's newest prefix.
+/// `num_prefix_tokens`: of the batch's newest prefix.
 void append_item(const PackItem& item, std::int64_t index, std::int64_t num_prefix_tokens, types::MicroBatch& batch) {
   const std::size_t first = batch.tokens.size();
   const auto own_prompt = item.prompt.subspan(static_cast<std::size_t>(num_prefix_tokens));

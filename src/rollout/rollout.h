@@ -1,4 +1,3 @@
-// Owns a step's samples between sampling and learning.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +20,11 @@ struct Rollout {
   types::Completion completion;
   std::string response;
   reward::Verdict verdict;
-  double score = 0;   ///< weighted sum of the verdict's scores (tasks::score_weights)
+  double score = 0;   ///< weighted sum of the verdict's (tasks::score_weights)
   double reward = 0;  ///< after shaping
   double advantage = 0;
-  bool teaches = true;  ///< false: excluded from the loss and its denominators, as not judged, or alone judged in its
-                        ///< group
+  bool teaches =
+      true;  ///< false: excluded from the loss and its denominators, as not judged, or alone judged in its group
 };
 
 /// Requests a prompt's samples from first_sample on.
@@ -42,7 +41,7 @@ std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRe
 struct ScoreParts {
   double accuracy = 0;  ///< reward.correct or reward.wrong
   double format = 0;    ///< reward.format, if a wrong answer has the right form
-  double partial = 0;   ///< reward.partial · partial credit, for a wrong answer
+  double partial = 0;   ///< reward.partial · a wrong answer's partial credit
 };
 ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights& weights);
 
@@ -59,7 +58,7 @@ double weighted_sum(std::span<const double> scores, std::span<const double> weig
 /// is 0 up to L_max − L_c tokens, falls linearly to −1 at L_max, and stays −1.
 double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_length, std::int64_t buffer_len);
 
-/// Configures DAPO's overlong shaping (reward.overlong_buffer).
+/// DAPO's overlong shaping (reward.overlong_buffer).
 struct OverlongBuffer {
   bool enable = false;
   std::int64_t len = 0;  ///< tokens
@@ -73,10 +72,9 @@ void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, s
 bool has_equal_scores(std::span<const Rollout> group);
 /// Returns whether a group's judged samples are all correct or all not, regardless of scores.
 bool has_equal_outcomes(std::span<const Rollout> group);
-/// Like has_equal_scores, for the first score at `places` that applies.
+/// Compares like has_equal_scores the first score at `places` that applies.
 bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::size_t> places);
 
-/// Compares algorithm.filter_groups.metric within a group.
 class FlatGroups {
  public:
   /// Throws an input error if `metric` is no score of the verifier.
@@ -85,7 +83,7 @@ class FlatGroups {
 
  private:
   bool outcomes_ = false;
-  std::vector<std::size_t> places_;  ///< positions in a verdict's scores; empty: the weighted sum
+  std::vector<std::size_t> places_;  ///< in a verdict's scores; empty: the weighted sum
 };
 
 struct AdvantageSettings {
@@ -115,12 +113,11 @@ struct PackItem {
   const types::KeptTokens* kept = nullptr;     ///< [response]; null or without entries: all tokens
 };
 
-/// Makes a sample's item, which points to its arrays.
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage);
 
-/// Packs items into micro-batches of at most `max_tokens` tokens, or throws an input error for a longer item. Items
-/// with the very same prompt span form a group, whose prompt without the last token is packed once per micro-batch, as
-/// a shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible, their longest
+/// Packs items into micro-batches of at most `max_tokens` tokens; throws an input error for a longer item. Items with
+/// the very same prompt span form a group, whose prompt without the last token is packed once per micro-batch, as a
+/// shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible, their longest
 /// items first. The order depends on lengths and indices alone.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 

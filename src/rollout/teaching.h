@@ -1,4 +1,3 @@
-// Owns the choice of samples that enter the loss, and a value's mean and standard deviation over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,7 @@ struct Spread {
   std::int64_t count = 0;
   double mean = 0, std = 0;
 };
-/// Returns the spread of all ranks' values, summed in ascending order, so that bits do not depend on the ranks.
-/// Collective.
+/// Returns the spread of all ranks' values, summed in ascending order: ranks change no bit. Collective.
 Spread spread_of_all(std::span<const double> mine, dist::Collectives& world);
 
 }  // namespace qrl::rollout
