@@ -1,4 +1,3 @@
-// Owns the weight formats as specifications.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace qrl::quant {
 
-/// f32           Weights and activations are fp32. Products are accumulated in fp32 in order of the input index.
-/// bf16          Both are rounded to bf16 (nearest even). Products are exact and accumulated in fp32.
+/// f32 Weights and activations are fp32. Products are added in fp32 in input order.
+/// bf16 Both are rounded to bf16 (nearest even). Products are exact, sums fp32.
 /// int8          W8A8 (QuRL). Weights: symmetric, one scale per output channel. Activations: one dynamic scale per
 ///               token. The s8·s8 sums are exact in int32. Then y = sum · (scale_row · scale_channel), with products in
 ///               fp32.
@@ -68,7 +67,7 @@ inline std::string_view name(Format format) { return spec(format).name; }
 /// Largest magnitude of a quantized value: 127, 7 or 448.
 float max_magnitude(Element element);
 
-/// Returns the scale, as stored, for values whose largest magnitude is `amax`.
+/// Returns the stored scale for values whose largest magnitude is `amax`.
 float scale_of(Element element, float amax);
 
 /// Rounds W [rows, inputs] (row-major, finite) and writes the dequantized values to `rounded`, and `scales` [rows,
@@ -86,8 +85,8 @@ void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::s
 struct FormatError {
   double max_abs = 0;  ///< largest |difference|
   double rms = 0;      ///< root mean square difference
-  double snr_db = 0;   ///< 10·log10(Σ original² / Σ difference²); +inf where noise is zero
-  double cosine = 1;   ///< between the two vectors; 1 when both are zero
+  double snr_db = 0;   ///< 10·log10(Σ original² / Σ difference²); +inf without noise
+  double cosine = 1;   ///< of the two vectors; 1 when both are zero
 };
 FormatError format_error(std::span<const float> original, std::span<const float> dequantized);
 

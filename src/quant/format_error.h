@@ -1,11 +1,10 @@
-// Owns a format error's sums, also for tensors never dequantized as a whole.
 #pragma once
 
 #include "quant/format.h"
 
 namespace qrl::quant {
 
-/// Accumulates format_error over pieces of a tensor in order, with the same bits.
+/// Accumulates format_error over pieces of a tensor in order, with the bits of the whole.
 class FormatErrorSums {
  public:
   void add(std::span<const float> original, std::span<const float> dequantized);

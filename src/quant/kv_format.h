@@ -1,4 +1,3 @@
-// Owns the KV cache's formats.
 #pragma once
 
 #include <cstdint>

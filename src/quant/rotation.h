@@ -1,4 +1,3 @@
-// Owns the rotation of a quantized matrix's inputs, and its reference.
 #pragma once
 
 #include <array>
@@ -7,16 +6,16 @@
 
 namespace qrl::quant {
 
-/// Rotates a linear layer's inputs before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal. An outlier is
-/// spread over its block, and no longer determines the scale alone. Source: QuaRot (Ashkboos et al. 2024), which
-/// rotates for inference.
+/// Rotates a linear layer's inputs before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal. It spreads an
+/// outlier over its block, so that the outlier does not determine the scale alone. Source: QuaRot (Ashkboos et al.
+/// 2024), which rotates for inference.
 ///
 /// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block. It is symmetric, hence its own
 /// inverse. Random signs in front of it gain nothing (docs/science/real-weights.md).
 ///
-/// A block is rotated by butterflies, (a, b) → (a + b, a − b) in fp32, of numbers `step` apart, in the stages step = 1,
-/// 2, 4, … block/2. All are then multiplied by 1/√block in fp32, a power of two for blocks of 64. Every instruction set
-/// gives these bits.
+/// Butterflies, (a, b) → (a + b, a − b) in fp32, rotate a block, on numbers `step` apart, for step = 1, 2, 4, …
+/// block/2. All are then multiplied by 1/√block in fp32, a power of two for blocks of 64. Every instruction set gives
+/// these bits.
 struct Rotation {
   std::int64_t block = 0;  ///< inputs per block, one of kRotationBlocks; 0: no rotation
 
