@@ -1,4 +1,3 @@
-// Owns the learner's input: packed sequences with per-token training data.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +7,25 @@
 
 namespace qrl::types {
 
-/// Sequences, concatenated without padding. Arrays have N = tokens.size() entries except where noted. Position t of a
-/// sequence predicts token t+1, which entry t of the per-token arrays describes. Entries at a sequence's end, and those
-/// that predict a prompt token, have loss_mask 0.
+/// The learner's input: sequences, concatenated without padding. Arrays have N = tokens.size() entries except where
+/// noted. Position t of a sequence predicts token t+1, which entry t of the per-token arrays describes. Entries at a
+/// sequence's end, and those that predict a prompt token, have loss_mask 0.
 struct MicroBatch {
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> sequence_starts;  ///< S+1 offsets into tokens, first 0, last N
-  /// [S], or empty for all 0: 1 if the sequence continues the last one before it that has a 0. Attention then sees the
+  /// [S], or empty for all 0: 1 if the sequence continues the last one before it that has a 0. Attention then sees that
   /// prefix first, so a prompt's samples compute it once; it has no targets.
   std::vector<std::uint8_t> continues_prefix;
   std::vector<TokenId> targets;           ///< tokens[t+1]; 0 at the end of a sequence
-  std::vector<std::uint8_t> loss_mask;    ///< 1 if the target is a response token in the loss
-  std::vector<float> sampler_logprobs;    ///< log-prob of the target under the sampler; 0 where masked
+  std::vector<std::uint8_t> loss_mask;    ///< 1: a response token in the loss
+  std::vector<float> sampler_logprobs;    ///< target's under the sampler; 0 where masked
   std::vector<float> old_logprobs;        ///< log-prob of the target under the learner at rollout time; empty: use this
                                           ///< forward pass (one update per rollout: old ≡ current)
-  std::vector<float> old_entropy;         ///< entropy of the distribution of old_logprobs; empty if unused
-  std::vector<float> reference_logprobs;  ///< log-prob of the target under the reference model; empty without one
-  std::vector<float> teacher_logprobs;    ///< log-prob of the target under the teacher; empty without one
-  std::vector<float> advantages;          ///< of the sequence, repeated on its tokens; with a teacher, per token
-  KeptTokens kept;  ///< tokens that the target was sampled from; no entries without top-k and top-p
+  std::vector<float> old_entropy;         ///< of the distribution of old_logprobs; empty if unused
+  std::vector<float> reference_logprobs;  ///< target's under the reference model; empty without one
+  std::vector<float> teacher_logprobs;    ///< target's under the teacher; empty without one
+  std::vector<float> advantages;          ///< the sequence's, on each of its tokens; with a teacher, per token
+  KeptTokens kept;                        ///< the target's set of sampling; no entries without top-k and top-p
   std::vector<std::int64_t> sequence_idx;  ///< [S]: index in the caller's order; −1: a prefix
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -39,7 +38,7 @@ struct MicroBatch {
 /// Denominators of an optimizer mini-batch over all ranks.
 struct GlobalCounts {
   std::int64_t response_tokens = 0;  ///< sum of loss_mask
-  std::int64_t sequences = 0;        ///< sequences with at least one token in the loss
+  std::int64_t sequences = 0;        ///< with a token in the loss
 };
 
 }  // namespace qrl::types

@@ -1,4 +1,3 @@
-// Owns the sets of tokens left by top-k and top-p, so that a learner's distribution is over the sampler's tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,8 @@ namespace qrl::types {
 
 using TokenId = std::int32_t;
 
-/// A set of ascending token ids for each entry of another array, empty if nothing was excluded.
+/// The tokens that top-k and top-p left, for a learner's distribution over the sampler's tokens: a set of ascending ids
+/// for each entry of another array. Empty if nothing was excluded.
 class KeptTokens {
  public:
   /// Returns whether there are no entries, as without top-k and top-p.
@@ -33,7 +33,7 @@ class KeptTokens {
 
  private:
   std::vector<TokenId> ids_;
-  std::vector<std::int64_t> ends_;  ///< of each entry's set in ids_
+  std::vector<std::int64_t> ends_;  ///< where each entry's set ends in ids_
 };
 
 }  // namespace qrl::types

@@ -11,7 +11,7 @@
 
 namespace qrl::types {
 
-/// Holds a ground truth in its verifier's prepared form (a derived type), made once per prompt.
+/// A ground truth in its verifier's prepared form (a derived type), made once per prompt.
 struct Gold {
   Gold() = default;
   Gold(const Gold&) = delete;
@@ -19,18 +19,18 @@ struct Gold {
   virtual ~Gold() = default;
 };
 
-/// One task for the model. `id`, its position in its data source, is part of the sampling key, so samples do not depend
-/// on shuffle, batch or rank.
+/// One task for the model. `id`, its position in its data source, is part of the sampling key: samples do not depend on
+/// shuffle, batch or rank.
 struct Prompt {
   std::uint64_t id = 0;
-  std::string text;             ///< as in the data source, before the chat template
+  std::string text;             ///< before the chat template
   std::vector<TokenId> tokens;  ///< after the chat template
-  std::string ground_truth;     ///< input of the verifier, in its own syntax; checked at load
-  std::string data_source;      ///< name in metrics ("countdown", a file's stem, …)
+  std::string ground_truth;     ///< the verifier's input, in its syntax; checked at load
+  std::string data_source;      ///< in metrics ("countdown", a file's stem, …)
   /// `ground_truth` prepared by the run's verifier (tasks::Verifier::prepare), shared by copies; null: cannot be
   /// judged.
   std::shared_ptr<const Gold> gold = nullptr;
-  std::int64_t unencodable_bytes = 0;  ///< bytes of its text that the tokenizer has no token for
+  std::int64_t unencodable_bytes = 0;  ///< of its text, without a token
 };
 
 /// eos: a stop token or a stop string; length: max_new_tokens.
@@ -39,11 +39,11 @@ enum class StopReason : std::uint8_t { eos, length };
 /// Tokens sampled for one prompt, the end token included.
 struct Completion {
   std::vector<TokenId> tokens;
-  std::vector<float> sampler_logprobs;  ///< [tokens]: natural log, under the distribution actually sampled from
-  std::vector<std::int64_t> versions;   ///< [tokens]: policy version of the weights that sampled it
+  std::vector<float> sampler_logprobs;  ///< [tokens]: natural log, under the distribution sampled from
+  std::vector<std::int64_t> versions;   ///< [tokens]: policy version that sampled it
   StopReason stop = StopReason::eos;
-  KeptTokens kept = {};          ///< the set each token was sampled from; no entries without max_kept or exclusions
-  std::int32_t num_limited = 0;  ///< tokens whose set max_kept made smaller than top-k and top-p did
+  KeptTokens kept = {};          ///< each token's set of sampling; no entries without max_kept or exclusions
+  std::int32_t num_limited = 0;  ///< tokens whose set max_kept reduced further
 };
 
 /// Training rejects temperature 0 (greedy: the arg max, with log-prob 0 by convention).
@@ -53,7 +53,7 @@ struct SamplingParams {
   std::int32_t top_k = -1;           ///< −1 is off
   std::int32_t max_new_tokens = 0;   ///< 1 or more
   std::vector<TokenId> stop_tokens;  ///< the completion ends after one of these
-  /// The completion ends after the token that completes one of these strings, regardless of the prompt's text.
+  /// A token that completes one of these strings, whatever the prompt's text, ends the completion.
   std::vector<std::string> stop_strings;
   /// Limits top-k and top-p to the likeliest max_kept tokens, which completions then name; 0: no limit.
   std::int32_t max_kept = 0;
@@ -77,7 +77,7 @@ struct SampleKey {
 class TextSource {
  public:
   virtual ~TextSource() = default;
-  /// Returns all requests' completions in order, and blocks until all have stopped.
+  /// Returns all requests' completions in order; blocks until all have stopped.
   virtual std::vector<Completion> complete(std::span<const SampleRequest> requests, const SamplingParams& params,
                                            SampleKey key) = 0;
 };
