@@ -37,7 +37,7 @@ void require_regular(const std::filesystem::path& path, int fd) {
   require_regular(path, status);
 }
 
-/// Returns whether a failed open means no such file, or a forbidden link.
+/// No such file, or a forbidden link.
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 }  // namespace
@@ -163,7 +163,7 @@ std::filesystem::path output_file(const std::filesystem::path& path) {
     target = fs::canonical(path, error);
     QRL_REQUIRE(!error, shown(path), "a file to write", "a link that leads nowhere", "delete it, or name another file");
   }
-  // Names like /dev/stdout may refer to a file that others write to.
+  // Others may write to the file of a name like /dev/stdout.
   const std::string name = path.lexically_normal().string();
   QRL_REQUIRE(!name.starts_with("/proc/") && (!name.starts_with("/dev/") || name.starts_with("/dev/shm/")), shown(path),
               "a file to write", "a name below /dev or /proc", "name a file");

@@ -17,10 +17,10 @@ class File {
  public:
   /// Opens for reading, through links, or throws an input error unless it is a regular file.
   static File open(const std::filesystem::path& path);
-  /// Opens like `open`, but throws an input error if the path's last component is a link.
+  /// Does the same, but throws an input error if the path's last component is a link.
   static File open_no_follow(const std::filesystem::path& path);
-  /// Opens like `open_no_follow`, but returns nothing for a missing file or a link. Other failures are internal errors:
-  /// the file may be undamaged.
+  /// Does the same, but returns nothing for a missing file or a link. Other failures are internal errors: the file may
+  /// be undamaged.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
   /// Opens a new file for writing, or throws an internal error if the name exists.
   static File create(const std::filesystem::path& path);
@@ -38,7 +38,7 @@ class File {
   void write(const void* bytes, std::size_t num_bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void sync();
-  /// Closes the file, or throws an internal error for a late write error.
+  /// Closes the file; throws an internal error for a late write error.
   void close();
 
  private:
@@ -47,11 +47,10 @@ class File {
   int fd_ = -1;
 };
 
-/// Returns a regular file's text, or throws an input error beyond `max_bytes` and for a Git LFS pointer.
+/// Returns a regular file's text; throws an input error beyond `max_bytes` and for a Git LFS pointer.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-/// Throws an input error if the name, through links, is no regular file, without opening it: a device or pipe may
-/// block.
+/// Throws an input error if the name, through links, is no regular file. Does not open it: a device or pipe may block.
 void require_no_special_file(const std::filesystem::path& path);
 
 /// Returns the file to write for a user's `path`: itself, or a link's target. Throws an input error without a writable

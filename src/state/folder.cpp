@@ -36,7 +36,7 @@ constexpr std::uint64_t kMaxManifest_bytes = 100'000'000;
 constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kIdDigits = 16;
-// The manifest ends with its hash over every byte before the digits. The bytes after the digits are fixed.
+// The manifest ends with its hash over every byte before the digits. The bytes after them are fixed.
 constexpr std::string_view kBeforeHash = R"("manifest_xxh3_128": ")";
 constexpr std::string_view kAfterHash = "\"\n}\n";
 
@@ -56,7 +56,7 @@ std::string hash_of(const File& file) {
   return hash.hex();
 }
 
-/// Appends a mark and 64 random bits, which cannot be guessed to place a link there.
+/// 64 random bits cannot be guessed to place a link there.
 fs::path temporary_name(const fs::path& path) {
   std::uint64_t id = 0;
   QRL_INVARIANT(getrandom(&id, sizeof id, 0) == sizeof id, "getrandom", "8 random bytes", std::strerror(errno));
@@ -75,8 +75,7 @@ bool is_temporary_name(std::string_view name) {
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// Returns the sorted relative names of regular files below `dir`, or throws an input error for others than files and
-/// folders, which cannot be hashed.
+/// Sorts names relative to `dir`. Throws an input error for others than files and folders, which cannot be hashed.
 std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* folders = nullptr) try {
   std::set<std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {
@@ -93,7 +92,6 @@ std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* fol
   base::fail_internal(shown(dir), "to list the folder", error.code().message());
 }
 
-/// Checks the manifest's own hash.
 Json read_manifest(const fs::path& dir) {
   const fs::path file = dir / kManifest;
   const std::optional<File> open = File::open_if_there(file);
@@ -124,7 +122,7 @@ void write_synced(const fs::path& path, std::string_view text) {
   file.close();
 }
 
-/// Hashes and syncs every file below `dir`, writes the manifest, and syncs the manifest and the folders.
+/// Hashes and syncs every file below `dir`, then writes and syncs the manifest, then syncs the folders.
 void seal(const fs::path& dir, const Json& facts) {
   std::vector<fs::path> folders;
   Json files = Json::object();
@@ -136,7 +134,7 @@ void seal(const fs::path& dir, const Json& facts) {
     files[name] = {{"size_bytes", file.size_bytes()}, {"xxh3_128", hash_of(file)}};
   }
   std::string text = Json{{"facts", facts}, {"files", files}}.dump(2);
-  text.resize(text.size() - 2);  // the closing "\n}": the hash goes in before it
+  text.resize(text.size() - 2);  // removes the closing "\n}" to put the hash before it
   text += ",\n  " + std::string(kBeforeHash);
   text += hash_text(text) + std::string(kAfterHash);
   write_synced(dir / kManifest, text);
@@ -154,7 +152,7 @@ class Leftover {
  public:
   explicit Leftover(fs::path path) : path_(std::move(path)) {}
   ~Leftover() {
-    std::error_code ignored;  // errors are ignored during unwinding; remove_leftovers removes the rest
+    std::error_code ignored;  // errors during unwinding are ignored; remove_leftovers removes the rest
     if (!path_.empty()) fs::remove_all(path_, ignored);
   }
   Leftover(const Leftover&) = delete;
@@ -214,7 +212,7 @@ std::optional<std::string> verify_folder(const fs::path& path) {
     QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
                 base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
-    if (error.kind() != base::ErrorKind::input) throw;  // it could not be read, which says nothing of its bytes
+    if (error.kind() != base::ErrorKind::input) throw;  // unreadable bytes may be undamaged
     return error.what();
   } catch (const Json::exception&) {
     return shown(path / kManifest) + ": a manifest entry without size_bytes and xxh3_128";

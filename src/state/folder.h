@@ -1,4 +1,3 @@
-// Owns folders committed atomically, with every file's hash.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +11,17 @@ namespace qrl::state {
 /// Commits a folder, which must not exist, by docs/decisions/0007-checkpoint-protocol.md:
 /// 1. `fill` writes files into PATH.tmp-<id>; each is hashed and synced.
 /// 2. manifest.json is written and synced: files' sizes and hashes, `facts_json`, and its own hash.
-/// 3. The folder is synced, renamed to `path`, and the parent is synced. When the function returns, the folder is
-/// committed; an error or a kill before leaves `path` absent. A symlink at the temporary name is not followed.
+/// 3. The folder is synced and renamed to `path`, and the parent is synced. An error or a kill before the return leaves
+///    `path` absent. A symlink at the temporary name is not followed.
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Returns why a folder is damaged (file, expected, found), or nothing. Damage means missing files, or bytes that were
-/// read and differ from the manifest. Throws an internal error if the system cannot read it (EIO, EACCES, EMFILE, …):
-/// the folder may be undamaged.
+/// Returns why a folder is damaged (file, expected, found), or nothing. Damage is missing files, or bytes read that
+/// differ from the manifest. Throws an internal error if the system cannot read it (EIO, EACCES, EMFILE, …): the folder
+/// may be undamaged.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
-/// Returns the facts_json of a committed folder. Throws an input error for a damaged manifest, an internal error for an
+/// Returns a committed folder's facts_json. Throws an input error for a damaged manifest, an internal error for an
 /// unreadable one.
 std::string folder_facts(const std::filesystem::path& path);
 
@@ -33,7 +32,7 @@ void remove_leftovers(const std::filesystem::path& parent);
 /// error for others than regular files (output_file).
 void replace_file(const std::filesystem::path& file, const std::string& bytes);
 
-/// Holds an exclusive flock on PATH/.lock, or throws an input error if another process does.
+/// Holds an exclusive flock on PATH/.lock; throws an input error if another process does.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& dir);

@@ -11,8 +11,8 @@ namespace qrl::state {
 
 namespace {
 
-/// Builds the value from the parser's events. nlohmann's own callback searches the parent after each child: quadratic
-/// for a header of many tensors.
+/// Builds the value from the parser's events: nlohmann's own callback searches the parent after each child, in
+/// quadratic time for a header of many tensors.
 template <class Json>
 class StrictBuilder final : public nlohmann::json_sax<Json> {
   using Sax = nlohmann::json_sax<Json>;
@@ -86,8 +86,8 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
   const std::string& where_;
   int max_depth_;
   Json root_;
-  std::vector<Json*> open_;  ///< incomplete lists and objects, outermost first
-  Json* member_ = nullptr;   ///< in the innermost object, the value of the key just read
+  std::vector<Json*> open_;  ///< incomplete ones, outermost first
+  Json* member_ = nullptr;   ///< the innermost object's value of the key just read
 };
 
 template <class Json>

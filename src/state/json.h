@@ -9,9 +9,9 @@ namespace qrl::state {
 
 inline constexpr int kMaxJsonDepth = 32;
 
-/// Parses `text`, with members sorted by key, or throws an input error with `where` and the byte. Also rejects a
-/// byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys and comments. Numbers beyond a
-/// double, NaN and Infinity, text after the value, and more than `max_depth` levels are rejected as well.
+/// Parses `text`, with members sorted by key; throws an input error with `where` and the byte. Also rejects a
+/// byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys and comments. Rejects numbers
+/// beyond a double, NaN and Infinity, text after the value, and more than `max_depth` levels.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
 /// Keeps members in the text's order, each compared with all earlier ones: for short texts.
@@ -22,7 +22,7 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 
-/// Returns a value for a message, a string quoted once.
+/// Returns a value for a message; quotes a string once.
 std::string shown_value(const nlohmann::json& value);
 
 }  // namespace qrl::state

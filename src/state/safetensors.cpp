@@ -49,7 +49,7 @@ bool has_control_byte(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-/// Returns a JSON integer from 0 to 2^63 − 1, or throws an input error.
+/// From 0 to 2^63 − 1, or throws an input error.
 std::uint64_t natural(const Json& value, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && std::in_range<std::int64_t>(value.get<std::uint64_t>()), where,
               "integers from 0 to 2^63 - 1", base::quoted(value.dump()));
@@ -108,7 +108,7 @@ TensorEntry read_entry(const Json& value, const std::string& where) {
   return entry;
 }
 
-/// Checks that tensors tile the data section, in order of (begin, end).
+/// Tensors must tile the data section, in order of (begin, end).
 void require_tiling(const SafetensorsFile::Tensors& tensors, std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<const std::string*, const TensorEntry*>> order;
   order.reserve(tensors.size());
@@ -135,8 +135,8 @@ float f16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
-/// Names the format of another file by its first bytes, and what to do, or ""; only after an invalid header, since a
-/// valid length may look like a magic number.
+/// Names another file's format by its first bytes, and what to do, or "". Only after an invalid header: a valid length
+/// may look like a magic number.
 std::string foreign_format(std::string_view start) {
   struct Mark {
     std::string_view bytes;
@@ -268,7 +268,7 @@ void write_as_bf16(File& out, std::span<const std::byte> floats) {
 
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged) {
-  // Written as text, to keep the members' order.
+  // Text keeps the members' order.
   std::string header = "{";
   if (!metadata.empty()) header += "\"__metadata__\":" + Json(metadata).dump();
   std::uint64_t offset = 0;

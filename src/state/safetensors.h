@@ -19,15 +19,15 @@
 namespace qrl::state {
 
 struct TensorEntry {
-  std::string_view dtype_name;       ///< as in the file ("F8_E4M3"); lives as long as the program
+  std::string_view dtype_name;       ///< as in the file ("F8_E4M3"); never freed
   std::optional<base::DType> dtype;  ///< nothing: a dtype that we only list (fp8, fp6, fp4, complex)
   base::Shape shape;
-  std::uint64_t begin = 0, end = 0;  ///< byte offsets in the data section
+  std::uint64_t begin = 0, end = 0;  ///< in the data section
 };
 
 /// An open, checked file. Format: the header is at most 100 MB, fits in the file, and is strict JSON that starts with
-/// '{', of bounded depth. Names are unique, dtypes known and products checked. Offsets are contiguous, without holes,
-/// overlaps or trailing bytes. __metadata__ is a map of strings. Policy of this project where the format is silent:
+/// '{', of bounded depth. Names are unique, dtypes known and products checked. Offsets leave no holes, overlaps or
+/// trailing bytes. __metadata__ is a map of strings. Policy of this project where the format is silent:
 /// - a control byte in a name is rejected: readers could cut "a\0b" to "a".
 /// - a zero-size tensor may share its neighbor's offset, as in the reference reader.
 /// - a tensor with fields beside dtype, shape and data_offsets is rejected: they may change its meaning.
@@ -43,14 +43,14 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return file_.path(); }
   const Tensors& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
-  /// Returns a tensor's entry, or throws an input error with the nearest name.
+  /// Returns a tensor's entry; throws an input error with the nearest name.
   const TensorEntry& entry(std::string_view name) const;
-  /// Reads one tensor in its own dtype, copied, because it may be unaligned.
+  /// Reads one tensor in its own dtype; copies, because it may be unaligned.
   base::Buffer read(std::string_view name) const;
-  /// Converts a tensor exactly from F32, BF16 or F16, or throws an input error.
+  /// Converts a tensor exactly from F32, BF16 or F16; throws an input error for others.
   base::Buffer read_f32(std::string_view name) const;
-  /// Reads to.size() elements from `first` on, like read_f32; thread-safe. Reads small pieces by pread, not mapped: a
-  /// file that shrinks is an input error, not a bus error.
+  /// Reads to.size() elements from `first` on, like read_f32; thread-safe. Reads small pieces by pread: a file that
+  /// shrinks is an input error, not a mapping's bus error.
   void read_f32(std::string_view name, std::int64_t first, std::span<float> to) const;
 
  private:
@@ -63,7 +63,7 @@ class SafetensorsFile {
 struct NamedView {
   std::string name;
   base::View view;
-  /// bf16 for an f32 view that the file has rounded to bf16 (nearest even).
+  /// bf16: an f32 view that the file has rounded to bf16 (nearest even).
   std::optional<base::DType> stored_as;
   /// The file's dtype name if DType has none ("F8_E4M3"), with elements of the view's size; empty: the view's.
   std::string_view dtype_name = {};
@@ -74,7 +74,7 @@ using StagedRead =
     std::function<std::span<const std::byte>(const base::View& view, std::size_t first_byte, std::size_t num_bytes)>;
 
 /// Writes `tensors` in order, the header padded with spaces to a multiple of 8, over an existing file, without a second
-/// copy. It is closed, not synced: state/folder.h syncs checkpoints. Throws an internal error for a name that the
+/// copy. Closes the file without a sync: state/folder.h syncs checkpoints. Throws an internal error for a name that the
 /// reader would reject. `staged`, if set, reads the tensors (for example from a device), whose view.data is not
 /// dereferenced. Otherwise they are in CPU memory.
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
