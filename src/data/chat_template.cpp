@@ -26,8 +26,8 @@ std::string text_of(const nlohmann::json& config, const char* name) {
   return text.is_string() ? text.get<std::string>() : std::string();
 }
 
-/// Returns the template text of tokenizer_config.json, or of a list the template named default; "" if there is none.
-/// Throws jinja::Unsupported for a list without a default, which transformers does not render either.
+/// Returns the template text of tokenizer_config.json, or of a list the template named default, or "". Throws
+/// jinja::Unsupported for a list without a default, which transformers does not render either.
 std::string template_of(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};
@@ -50,7 +50,7 @@ std::string sample_prompt(const ChatTemplate& chat, const RenderOptions& options
   return run_template(chat, sample_turns("", has_system), options).bytes();
 }
 
-/// Returns the added token after an answer. Throws jinja::Unsupported if other text or nothing follows it.
+/// Throws jinja::Unsupported unless an added token follows an answer at once.
 std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   const Conversation conversation = sample_turns("ANSWER");
   const Text text = run_template(chat, conversation, {});
@@ -68,7 +68,7 @@ std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenize
   return token;
 }
 
-/// Reads the template of this name, and renders samples to find how answers begin and end.
+/// Renders samples to find how answers begin and end.
 ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) {
   ChatTemplate chat{name == "auto" ? "the model's own" : name};
   if (name == "plain") return chat;
@@ -79,8 +79,8 @@ ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) 
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (const std::string spelled = text_of(config, token); !spelled.empty()) chat.tokens.emplace_back(token, spelled);
   }
-  const std::string* file = tokenizer.file("chat_template.jinja");  // takes precedence over the config's template, as
-                                                                    // in transformers
+  const std::string* file =
+      tokenizer.file("chat_template.jinja");  // precedes the config's template, as in transformers
   const auto known = std::ranges::find(embedded_templates(), name, &EmbeddedTemplate::name);
   const std::string where = name != "auto"    ? "data.chat_template: " + name
                             : file != nullptr ? tokenizer.path_of("chat_template.jinja")

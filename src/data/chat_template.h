@@ -10,17 +10,17 @@
 
 namespace qrl::data {
 
-/// Chooses a template and what it renders beside a row's messages.
+/// A template and what it renders beside a row's messages.
 struct TemplateOptions {
-  std::string chat_template = config::kChatTemplateNames[0];  ///< one of kChatTemplateNames, or a file
+  std::string chat_template = config::kChatTemplateNames[0];  ///< of kChatTemplateNames, or a file
   std::string system_prompt = {};                             ///< "": the template's own, if any
   std::optional<bool> enable_thinking = {};                   ///< unset: the template's own choice
 };
 
-/// Returns the template that `options` names: a file, an embedded template, or with auto the model's own. The
-/// model's own is in chat_template.jinja or tokenizer_config.json; without one the result is plain. Throws an input
-/// error for a template that cannot be rendered, or whose turns do not end with an added token of the tokenizer. Also
-/// throws one if data.system_prompt or data.enable_thinking has no effect.
+/// Returns the template that `options` names: a file, an embedded template, or with auto the model's own. That is in
+/// chat_template.jinja or tokenizer_config.json; without one the result is plain. Throws an input error for a template
+/// that cannot be rendered, or whose turns do not end with an added token of the tokenizer. Also throws one if
+/// data.system_prompt or data.enable_thinking has no effect.
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 
 /// Returns why a system message has no effect; "" if it has one.

@@ -12,8 +12,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Returns the source of message i, 1 + 2 i; its tool calls have the next number. The tools' definitions have the
-/// source after the last message's.
+/// Message i has source 1 + 2 i, its tool calls the next number. The tools' definitions have the source after the last
+/// message's.
 Source source_of_message(std::size_t i) { return static_cast<Source>(1 + 2 * i); }
 
 bool is_assistants(std::int64_t message, const Conversation& conversation) {
@@ -48,7 +48,7 @@ std::size_t count_letters(std::string_view text) {
 }
 
 /// Throws an input error if the text shows nothing of a message, of its tool calls or of the tools. Returns the number
-/// of answers that are shown in part.
+/// of answers shown in part.
 std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversation, const Text& text,
                          const std::string& where) {
   const std::vector<Message>& messages = conversation.messages;
@@ -67,7 +67,7 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
     const bool has_thought = thought != fields.end() && thought->is_string();
     const std::size_t num_thought = has_thought ? count_letters(thought->get_ref<const std::string&>()) : 0;
     const std::size_t num_shown = shown[source_of_message(i)], num_letters = count_letters(content);
-    constexpr std::size_t kTags = std::string_view("<think></think>").size();  // the template may write these itself
+    constexpr std::size_t kTags = std::string_view("<think></think>").size();  // the template may write these
     if (role == "assistant") num_cut += num_shown + kTags < num_letters + num_thought ? 1 : 0;
     else if (num_shown == 0 && num_letters > 0) refuse("message " + std::to_string(i + 1) + " (" + role + ")");
   }
@@ -94,8 +94,8 @@ std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, co
   return learned;
 }
 
-/// Returns the message that each byte teaches, for a template without {% generation %}. An assistant's turn is learned
-/// from the end of its header through the end-of-turn token, including the template's text in between.
+/// Returns the message that each byte teaches, without {% generation %}. An assistant's turn is learned from the end of
+/// its header through the end-of-turn token, with the template's text in between.
 std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conversation& conversation,
                                            const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
@@ -104,8 +104,8 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   };
   std::vector<TextRun> runs = text.runs();
   runs.push_back({text.size(), text.size(), 0});  // the end
-  std::size_t behind = 0;                         // end of the last run that belongs to a message
-  std::int64_t open = -1;                         // the assistant's message of that run; -1: none
+  std::size_t behind = 0;                         // of the last run that belongs to a message
+  std::int64_t open = -1;                         // that run's message of the assistant; -1: none
   for (const TextRun& run : runs) {
     if (run.source == 0 && run.begin < run.end) continue;
     const std::int64_t of = message_of(run.source, conversation), message = is_assistants(of, conversation) ? of : -1;
@@ -191,7 +191,7 @@ std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where) {
   LabeledTokens labeled{encode_parts(tokenizer, parts), {}};
-  // The tokens spell the normal form (NFC) of each part, whose length may differ.
+  // Tokens spell each part's normal form (NFC), whose length may differ.
   std::vector<std::size_t> ends;
   ends.reserve(parts.size());
   for (const RenderedPart& part : parts)

@@ -22,13 +22,13 @@ struct ChatTemplate {
   std::string name = "plain";                                    ///< for messages
   std::shared_ptr<const jinja::Template> jinja = {};             ///< null: plain, which renders only a prompt's text
   std::vector<std::pair<std::string, std::string>> tokens = {};  ///< the tokenizer's bos_token, eos_token, …
-  std::string opening = {};                                      ///< text that add_generation_prompt appends
+  std::string opening = {};                                      ///< that add_generation_prompt appends
   std::string end_of_turn = {};                                  ///< the added token after an answer; "": none
   bool is_plain() const noexcept { return jinja == nullptr; }
 };
 
 struct RenderOptions {
-  bool opens_answer = false;  ///< appends the header of the next answer (add_generation_prompt)
+  bool opens_answer = false;  ///< appends the next answer's header (add_generation_prompt)
   bool learns = false;        ///< labels what is learned, and sets the template's variable `training`
   bool parse_text = false;    ///< parses added tokens in every text, not only the assistant's and the template's
   std::optional<bool> thinking = {};  ///< enable_thinking; nullopt: the template's default
@@ -42,24 +42,24 @@ struct RenderedPart {
 
 struct Rendered {
   std::vector<RenderedPart> parts;
-  std::int64_t num_cut_answers = 0;  ///< number of the assistant's messages that the template shortened
+  std::int64_t num_cut_answers = 0;  ///< of the assistant's, which the template shortened
 };
 
 /// Renders the conversation with the template. Added tokens are parsed only in the template's text and an assistant's
 /// content. With `learns`, text inside {% generation %} is learned. Without this tag, an assistant's turn is learned
 /// from the end of its header through the token that ends the turn. Throws an input error with `where` if the template
-/// refuses the conversation, or leaves out a whole message, the tools or the calls of a message.
+/// refuses the conversation, or leaves out a whole message, the tools or a message's calls.
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where);
 
 /// Renders without checks, and returns the text with its sources. Throws jinja::Unsupported.
 Text run_template(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options);
-/// Returns the index of the message that this source belongs to; −1: none.
+/// Returns the index of this source's message; −1: none.
 std::int64_t message_of(Source source, const Conversation& conversation);
 
 /// Encodes the rendered parts as one text.
 std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts);
-/// Holds tokens, and for each the index of the message that it teaches; −1: none.
+/// Tokens, each with the index of the message that it teaches; −1: none.
 struct LabeledTokens {
   std::vector<types::TokenId> tokens;
   std::vector<std::int64_t> messages;

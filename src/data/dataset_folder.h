@@ -1,4 +1,3 @@
-// Owns the names of data set splits, for folders in the Hugging Face Hub's layout.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +9,13 @@ namespace qrl::data {
 /// A file of rows, or the shards of one split in order.
 struct DataFiles {
   std::vector<std::filesystem::path> files;
-  std::string source;  ///< data source of rows that name none: the file's stem, or the folder's name
+  std::string source;  ///< of rows that name none: the file's stem, or the folder's name
 };
 
 /// Finds the files of an entry of data.train_files or a similar key. An existing path is that file. Otherwise the entry
-/// is DIR:SPLIT or DIR:CONFIG/SPLIT, and the search covers DIR, DIR/data, DIR/CONFIG and DIR/data/CONFIG. Files of a
-/// split are SPLIT.EXT, SPLIT-00000-of-00003.EXT, or any in a folder SPLIT, with EXT parquet, jsonl, json or csv.
+/// is DIR:SPLIT or DIR:CONFIG/SPLIT, as on the Hugging Face Hub; DIR, DIR/data, DIR/CONFIG and DIR/data/CONFIG are
+/// searched. Files of a split are SPLIT.EXT, SPLIT-00000-of-00003.EXT, or any in a folder SPLIT, with EXT parquet,
+/// jsonl, json or csv.
 ///
 /// Throws an input error for a missing folder or split (and lists the existing ones), for several matches (and lists
 /// them), and for missing shards. Returns a name whose folder does not exist unchanged; its reader refuses it.

@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlank = " \t\r";
-constexpr std::size_t kStart_bytes = 32;  // enough to recognize a Git LFS pointer
+constexpr std::size_t kStart_bytes = 32;  // enough for a Git LFS pointer
 
 struct Signature {
   std::string_view bytes;
   const char* name;
 };
-// UTF-32's marks come first, because they begin with UTF-16's.
+// UTF-16's marks begin UTF-32's, which come first.
 const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
                                                   {"PAR1", "parquet: name it .parquet"},
                                                   {"ARROW1", "Arrow: convert it to JSONL first"},
@@ -44,7 +44,7 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-/// Throws for foreign formats by name, because a parser's error would help less.
+/// Names foreign formats, which helps more than a parser's error.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
@@ -56,7 +56,7 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
               "UTF-16: save it as UTF-8");
 }
 
-/// Throws for common lookalikes of JSONL, by name.
+/// Names common lookalikes of JSONL.
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
   const std::string expected = "JSONL: one object a line";
@@ -75,7 +75,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "name the file .csv if it is one");
 }
 
-/// Reads a line of limited length. Returns false at the end of the file.
+/// Limits the line's length. Returns false at the end of the file.
 bool read_line(std::istream& in, std::string& line, const std::string& where) {
   line.clear();
   std::streambuf& buffer = *in.rdbuf();
@@ -87,7 +87,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
-/// Replaces escapes of lone surrogates by U+FFFD's, in place. Invalid JSON stays invalid.
+/// A lone surrogate's escape becomes U+FFFD's, in place. Invalid JSON stays invalid.
 void replace_lone_surrogates(std::string& line) {
   constexpr std::size_t kEscape_bytes = 6;  // \uXXXX
   const auto unit_at = [&line](std::size_t k) -> unsigned {
@@ -113,7 +113,7 @@ void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>
   rows.push_back(std::move(*row));
 }
 
-/// Returns the command that creates a data file of the shipped recipes; "" for others.
+/// Returns the command that creates a shipped recipe's data file; "" for others.
 std::string maker_of(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 4> kSets = {"gsm8k", "math", "dapo_math", "deepscaler"};
   const std::string set = file.parent_path().filename().string();

@@ -23,7 +23,7 @@ namespace qrl::data {
 
 inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 
-/// How to treat a lone surrogate escape ("\\ud800", which Python writes and UTF-8 cannot represent).
+/// How to treat a lone surrogate's escape ("\\ud800", which Python writes and UTF-8 cannot represent).
 enum class LoneSurrogate : bool {
   error,
   replaced,  ///< by U+FFFD
@@ -31,7 +31,7 @@ enum class LoneSurrogate : bool {
 
 class JsonLines {
  public:
-  /// `name` is used in messages. `in` must outlive this object.
+  /// `name`: for messages. `in` must outlive this object.
   JsonLines(std::istream& in, std::string name, LoneSurrogate surrogate = LoneSurrogate::error)
       : in_(in), name_(std::move(name)), surrogate_(surrogate) {}
 
@@ -53,7 +53,7 @@ class JsonLines {
 
 struct FileRow {
   const nlohmann::json& value;  ///< an object's members are sorted
-  std::string_view text;        ///< its JSONL line; "" for formats that keep no order of members
+  std::string_view text;        ///< its JSONL line; "" for formats without an order of members
   std::string where;            ///< FILE:LINE
   std::int64_t line = 0;
 
@@ -65,7 +65,7 @@ struct FileRow {
 /// Throws an input error for a missing file, a file without rows, and the faults of read_jsonl, csv.h and parquet.h.
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take);
 
-/// Returns all rows in order. `num_read` gets the number of rows before the filter.
+/// Returns all rows in order. `num_read` gets their number before the filter.
 ///
 /// Throws one input error that names file:line. Faults of the text are invalid UTF-8, lone surrogates, raw NUL,
 /// duplicate keys, NaN, nesting beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. Missing,
@@ -74,16 +74,16 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
 std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {},
                                   std::int64_t* num_read = nullptr);
 
-/// Reads rows from a stream. `name` is used in messages, `default_source` replaces the file's stem.
+/// Reads rows from a stream. `name`: for messages; `default_source` replaces the file's stem.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {}, std::int64_t* num_read = nullptr);
 
-/// Reads a file of prompts in any format of read_rows. Throws the same errors, also if the filter leaves no row.
-/// `num_read` gets the number of rows before the filter. `source` is for rows that name none; "": the file's stem.
+/// Reads a file of prompts in any format of read_rows, with its errors, also if the filter leaves no row. `num_read`
+/// gets the number of rows before the filter. `source` is for rows that name none; "": the file's stem.
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 
-/// Returns one line: number of rows, prompt sizes in bytes, rows per data source.
+/// Returns one line: rows, prompt sizes in bytes, rows per data source.
 std::string describe_rows(const std::vector<PromptRow>& rows);
 
 }  // namespace qrl::data

@@ -1,4 +1,3 @@
-// Owns a text that records the source of each byte.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,13 @@
 
 namespace qrl::data {
 
-/// The author of a byte: 0 is the template, other numbers are the caller's.
+/// A byte's author: 0 is the template, other numbers are the caller's.
 using Source = std::uint32_t;
 /// Flags a source inside {% generation %}.
 inline constexpr Source kGenerated = Source{1} << 31;
 constexpr Source writer_of(Source source) noexcept { return source & ~kGenerated; }
 
-/// The bytes [begin, end) of a text, all from one source.
+/// Bytes [begin, end) of a text, all from one source.
 struct TextRun {
   std::size_t begin = 0, end = 0;
   Source source = 0;
@@ -31,7 +30,7 @@ class Text {
   bool empty() const noexcept { return bytes_.empty(); }
   /// Returns the memory that a copy takes.
   std::size_t cost_bytes() const noexcept { return bytes_.size() + before_.size() * sizeof(Before); }
-  /// Returns the runs in order: no run is empty, and neighbors have different sources.
+  /// Returns the runs in order: none is empty, and neighbors have different sources.
   std::vector<TextRun> runs() const;
   std::string_view bytes(const TextRun& run) const {
     return std::string_view(bytes_).substr(run.begin, run.end - run.begin);
@@ -40,11 +39,11 @@ class Text {
   void add(std::string_view bytes, Source source);
   /// Appends a text, with `flag` set in each of its sources.
   void append(const Text& more, Source flag = 0);
-  /// Returns a copy of up to `size` bytes from `begin`, which is at most size().
+  /// Returns up to `size` bytes from `begin`, which is at most size().
   Text part(std::size_t begin, std::size_t size = std::string::npos) const;
 
  private:
-  /// Describes a run before the last one.
+  /// A run before the last one.
   struct Before {
     std::size_t end;
     Source source;
@@ -53,7 +52,7 @@ class Text {
   void visit(std::size_t begin, std::size_t end, const Visit& visit) const;
 
   std::string bytes_;
-  std::vector<Before> before_;  ///< empty for a text of one source, which needs no allocation
+  std::vector<Before> before_;  ///< empty: one source, without allocation
   Source source_ = 0;           ///< of the last run
 };
 

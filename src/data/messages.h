@@ -1,4 +1,3 @@
-// Owns conversations, and their form in a row of a data file.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,15 +8,15 @@ namespace qrl::data {
 
 struct Message {
   std::string role;                    ///< system, user, assistant or tool
-  std::string content;                 ///< text, with several parts joined; "": none
-  nlohmann::ordered_json fields = {};  ///< as in the row: OpenAI's members, all of which templates see
+  std::string content;                 ///< with several parts joined; "": none
+  nlohmann::ordered_json fields = {};  ///< of the row: OpenAI's members, all of which templates see
   bool has_parts() const { return fields.contains("content") && fields["content"].is_array(); }
 };
 
 struct Conversation {
   std::vector<Message> messages;
   std::vector<nlohmann::ordered_json> tools = {};  ///< definitions, as in the row
-  std::string before = {}, after = {};             ///< the recipe's text before and after the last message
+  std::string before = {}, after = {};             ///< the recipe's text around the last message
 };
 
 /// Reads `messages` (a list of {"role", "content"}, for an assistant also "reasoning_content" and "tool_calls") and

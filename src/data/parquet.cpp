@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The library's functions; null without the library.
+/// Null without the library.
 struct Functions {
   decltype(&qrl_parquet_open) open = nullptr;
   decltype(&qrl_parquet_next) next = nullptr;
@@ -43,7 +43,7 @@ Functions open_functions() {
   return functions;
 }
 
-/// Explains why fields named in an error have no JSON form, so that the row lacks them.
+/// Explains why fields named in an error have no JSON form, and so are not in the row.
 std::string about_left_out(const std::string& error, std::string_view left_out) {
   std::string text;
   while (!left_out.empty()) {

@@ -9,9 +9,9 @@ struct QrlParquet;  ///< an open file
 /// Opens a file. Returns null on failure, with the reason in `*error`, valid until the next call on this thread.
 QrlParquet* qrl_parquet_open(const char* path, const char** error);
 
-/// Returns the next row as the text of a JSON object, valid until the next call. Members are in the columns' order;
-/// null columns and fields without a JSON form are left out. Returns null at the end, with null `*error`, and on
-/// failure, with the reason in it.
+/// Returns the next row as the text of a JSON object, valid until the next call. Members are in the columns' order,
+/// without null columns and fields that have no JSON form. Returns null at the end, with null `*error`, and on failure,
+/// with the reason in it.
 const char* qrl_parquet_next(QrlParquet* file, const char** error);
 
 /// Returns the row's fields without a JSON form, "NAME\nWHY\n" each; "" if none. Valid until the next call.

@@ -15,25 +15,24 @@ namespace qrl::data {
 struct Conversation;  // messages.h
 
 struct PromptRow {
-  std::string prompt;        ///< not empty; for a conversation, the text of its last message
-  std::string system;        ///< system message; "": none
-  std::string ground_truth;  ///< a string unchanged, a number in shortest form, an object or array as compact JSON with
-                             ///< sorted keys
-  std::string data_source;   ///< the row's own, else the default source
-  std::int64_t line = 0;     ///< 1-based
-  std::shared_ptr<const Conversation> conversation = {};  ///< for several turns or tools; else null
-  std::string ground_truth_json = {};  ///< the row's own value: for a list, and with RowReader::keep_rows
-  std::string row_json = {};           ///< the whole row; with RowReader::keep_rows
+  std::string prompt;  ///< not empty; a conversation's last message
+  std::string system;  ///< message; "": none
+  std::string
+      ground_truth;  ///< unchanged string, number in shortest form, object or array as compact JSON with sorted keys
+  std::string data_source;                                ///< the row's own, else the default source
+  std::int64_t line = 0;                                  ///< 1-based
+  std::shared_ptr<const Conversation> conversation = {};  ///< with several turns or tools; else null
+  std::string ground_truth_json = {};  ///< the row's own value, for a list and with RowReader::keep_rows
+  std::string row_json = {};           ///< with RowReader::keep_rows
 };
 
-/// Names a row's fields, and the conditions that it must satisfy.
+/// A row's field names, and the conditions on it.
 struct RowOptions {
   std::string prompt_key = {}, ground_truth_key = {}, data_source_key = {};  ///< "": the usual names
   std::vector<std::string> filter = {};
-  std::string filter_key = "data.filter";  ///< of `filter`, for messages
+  std::string filter_key = "data.filter";  ///< for messages
 };
 
-/// Maximum nesting of arrays and objects.
 inline constexpr int kMaxRowDepth = 64;
 
 /// Returns a gold answer as text: a string unchanged, a number by its shortest decimal digits, an array or object as
@@ -43,14 +42,13 @@ std::string gold_text(const nlohmann::json& value, const std::string& name, cons
 /// Throws an input error for another type or text of white space.
 const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where);
 
-/// Returns a field of an object, or of nested ones by a path "a.b"; nullptr if it does not exist.
+/// Returns a field, or a nested one by a path "a.b"; null if it does not exist.
 const nlohmann::json* find_field(const nlohmann::json& row, const std::string& path);
 
-/// Converts the JSON object of a row to a PromptRow, by the fields that RowOptions names, if the row satisfies
-/// the filter.
+/// Converts a row that satisfies the filter to a PromptRow, by the fields that RowOptions names.
 ///
-/// A key is the name of a field, or a path into nested objects ("reward_model.ground_truth"). Keys of prompt and gold
-/// may list several names with commas ("problem, question"). A row must have exactly one of them; two are an error.
+/// A key is a field's name, or a path into nested objects ("reward_model.ground_truth"). Keys of prompt and gold may
+/// list several names with commas ("problem, question"). A row must have exactly one of them; two are an error.
 /// Defaults without a key:
 /// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's `reward_model.ground_truth`;
 /// - the source is `data_source`, which may be missing.
@@ -62,31 +60,30 @@ class RowReader {
   /// Throws an input error for a filter that cannot be parsed.
   explicit RowReader(const RowOptions& options);
   RowReader() : RowReader(RowOptions{}) {}
-  /// Reads prompts only, for generation without a verifier: a row needs no gold and no source, and no filter applies.
+  /// Reads prompts only, for generation without a verifier: rows need no gold and source, and no filter applies.
   static RowReader prompts_only(const RowOptions& options);
 
-  /// Also keeps the JSON of rows, for verifiers that receive it.
+  /// Also keeps rows' JSON, for verifiers that receive it.
   RowReader& keep_rows(bool keep) {
     keeps_rows_ = keep;
     return *this;
   }
 
-  /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text` is the
-  /// row's own JSON, from which tools get their order of members; "": sorted.
+  /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text`: the
+  /// row's JSON, which gives tools their order of members; "": sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
                                 std::string_view text = {}) const;
-  /// Returns the filter's key, and whether the filter has conditions.
   const std::string& filter_key() const noexcept { return filter_key_; }
   bool has_filter() const noexcept { return !filter_.empty(); }
 
  private:
   enum class Comparison : std::uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
-  /// One condition of a filter: "level >= 3", "subject == Algebra", "subject == 'Number Theory'".
+  /// A filter's condition: "level >= 3", "subject == Algebra", "subject == 'Number Theory'".
   struct Condition {
     std::string field;
     Comparison comparison = Comparison::equal;
     std::string value;
-    std::optional<double> number;  ///< the value as a number, unless it is in quotation marks
+    std::optional<double> number;  ///< the value, unless in quotation marks
   };
   Condition parse_condition(const std::string& text) const;
   bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where) const;

@@ -1,4 +1,3 @@
-// Owns text ↔ token ids as a Hugging Face tokenizer.json defines them.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +22,9 @@ struct TextPart {
   bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten plain characters
 };
 
-/// Byte-level BPE of the families GPT-2, Qwen2/3, Llama 3 and Phi-2, and vocabularies without merges. Ids equal those
-/// of the tokenizers library for the same file. A setting of the file that is not implemented is refused by name on
-/// reading. Cheap to copy; thread-safe.
+/// Converts text to token ids and back, as a Hugging Face tokenizer.json defines. Byte-level BPE of the families GPT-2,
+/// Qwen2/3, Llama 3 and Phi-2, and vocabularies without merges. Ids equal those of the tokenizers library for the same
+/// file. Reading refuses a setting that is not implemented by name. Cheap to copy; thread-safe.
 class Tokenizer {
  public:
   /// Returns the quickstart's tokenizer: ids 0…255 are the bytes, then <|endoftext|> (256, special: end and padding),
@@ -35,7 +34,7 @@ class Tokenizer {
   /// DIR/generation_config.json. If `dir` is a file, it is a tokenizer.json without an end token. Keeps the tokenizer's
   /// files for `save`. Throws an input error with the reason if it refuses a file.
   static Tokenizer load(const std::filesystem::path& dir);
-  /// Same, from the text of a tokenizer.json (`where` names it in errors) and the content of the end token, an added
+  /// Reads a tokenizer.json's text (`where` names it in errors). eos_token: the content of the end token, an added
   /// token ("": none).
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
@@ -54,7 +53,7 @@ class Tokenizer {
   /// unk_token, like the tokenizers library.
   std::int64_t unencodable_bytes(std::string_view text) const;
   bool lacks_bytes() const;
-  /// Logs a warning that names `where`; does nothing if `num_bytes` is 0.
+  /// Logs a warning that names `where`, unless `num_bytes` is 0.
   void warn_of_unencodable(const std::string& where, std::int64_t num_bytes) const;
 
   /// Returns the tokens that the file's post-processor puts before and after a text (Llama 3: <|begin_of_text|>
@@ -65,7 +64,7 @@ class Tokenizer {
   /// Returns the bytes of tokens, not necessarily UTF-8. Leaves out special tokens and, like transformers, ids without
   /// a token (padding rows of a model's vocabulary). Other added tokens are spelled.
   std::string decode(std::span<const types::TokenId> tokens) const;
-  /// Returns the bytes of one token. A special token gives its spelling if `spell_special`, else none.
+  /// Returns one token's bytes; for a special token its spelling if `spell_special`, else none.
   std::string_view bytes_of(types::TokenId token, bool spell_special) const;
 
   types::TokenId eos() const;       ///< −1: unknown
@@ -73,11 +72,10 @@ class Tokenizer {
   /// Returns the id of an added token by its spelling; −1: none.
   types::TokenId added_token_id(std::string_view text) const;
 
-  /// Returns the text of `qrl-train check tokenizer`.
   std::string describe() const;
-  /// Returns the content of a file stored with the tokenizer ("tokenizer_config.json"); null if there was none.
+  /// Returns a file stored with the tokenizer ("tokenizer_config.json"), or null.
   const std::string* file(const std::string& name) const;
-  /// Returns the path of that file in the loaded folder, for messages; it need not exist.
+  /// Returns that file's path in the loaded folder, for messages; it need not exist.
   std::string path_of(const std::string& name) const;
   /// Writes the files as they were read.
   void save(const std::filesystem::path& dir) const;
@@ -87,12 +85,12 @@ class Tokenizer {
   std::shared_ptr<const TokenizerParts> parts_;
 };
 
-/// Decodes tokens one at a time into whole characters. Keeps the bytes of an incomplete character until it is complete.
+/// Decodes tokens one at a time into whole characters; keeps the bytes of an incomplete one.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool spell_special = false)
       : tokenizer_(tokenizer), spell_special_(spell_special) {}
-  /// Returns the characters that this token completes. Bytes that cannot be part of a UTF-8 character become U+FFFD.
+  /// Returns the characters that this token completes, with U+FFFD for bytes that no UTF-8 character has.
   std::string push(types::TokenId token);
   /// Returns U+FFFD for an incomplete last character, else nothing.
   std::string finish();
@@ -100,7 +98,7 @@ class StreamDecoder {
  private:
   Tokenizer tokenizer_;
   bool spell_special_;
-  std::string pending_;  ///< first bytes of one character
+  std::string pending_;  ///< of an incomplete character
 };
 
 }  // namespace qrl::data

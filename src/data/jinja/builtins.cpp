@@ -24,7 +24,7 @@ struct Call {
   const Text& text(std::size_t i) const { return text_of(argument(i), name); }
 };
 
-/// Charges a search's worst case: all of `part` is compared at each byte of `whole`.
+/// Charges the worst case: all of `part` is compared at each byte of `whole`.
 void spend_search(const Text& whole, const Text& part, Budget& budget) {
   budget.spend(whole.cost_bytes() + whole.size() * (part.size() / 16));
 }
@@ -251,7 +251,7 @@ std::function<Value(Value, const Value&, Budget&)> integers(Wide (*operation)(Wi
   return [operation](const Value& left, const Value& right, Budget&) { return calculated(left, right, operation); };
 }
 
-/// One row of the table: names of builtins that share a function, their uses and parameter names ("*": the function
+/// A row of the table: names of builtins that share a function, their uses and parameter names ("*": the function
 /// checks its arguments itself).
 struct Row {
   std::string_view names;

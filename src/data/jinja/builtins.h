@@ -23,7 +23,7 @@ const std::vector<Operator>& operators();
 using Use = unsigned;
 inline constexpr Use kFilter = 1, kTest = 2, kOfText = 4, kOfObject = 8, kFunction = 16;
 
-/// Applies a filter, test or method to `value`; a function ignores `value`.
+/// Applies a filter, test or method to `value`, which a function ignores.
 using Builtin = std::function<Value(const Value& value, const Arguments& arguments, Budget& budget)>;
 
 /// Returns the builtin of this name for this use, never null. The call throws Unsupported for an unknown name or

@@ -1,5 +1,4 @@
-// Owns the subset of Jinja that chat templates use, rendered like transformers. Everything outside the subset is an
-// error.
+// Owns the subset of Jinja that chat templates use, rendered like transformers. All else is an error.
 #pragma once
 
 #include <functional>
@@ -13,11 +12,11 @@
 namespace qrl::data::jinja {
 
 struct Run;
-using Names = std::map<std::string, int, std::less<>>;  ///< of variables, with their ids
+using Names = std::map<std::string, int, std::less<>>;  ///< of variables, with ids
 
-/// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks. The
-/// tables of builtins.h list its operators, filters, tests, methods and functions. The time, memory and recursion depth
-/// of a render are bounded.
+/// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks; the
+/// tables of builtins.h list its operators, filters, tests, methods and functions. A render's time, memory and
+/// recursion depth are bounded.
 class Template {
  public:
   /// Throws Unsupported for invalid Jinja and for unknown tags. Other unknown names (functions, filters, …) are errors
@@ -25,7 +24,7 @@ class Template {
   explicit Template(const std::string& text);
 
   /// Renders the template with these variables; all others are undefined. Throws Unsupported. `strftime_now is defined`
-  /// is false, and a call uses the fixed date 26 Jul 2024, so that renders are reproducible.
+  /// is false, and a call uses the fixed date 26 Jul 2024: renders are reproducible.
   Text render(const std::vector<std::pair<std::string_view, Value>>& variables) const;
 
   /// Returns whether the template contains {% generation %}.

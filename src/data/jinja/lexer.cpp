@@ -84,7 +84,7 @@ class Lexer {
     put(TokenKind::sign, is_block ? "{%" : "{{");
     const std::string_view closing = is_block ? "%}" : "}}";
     const std::size_t first = tokens_.size();
-    for (int depth = 0;;) {  // of braces: "}" that closes an object does not end the tag
+    for (int depth = 0;;) {  // of braces: an object's "}" does not end the tag
       if (tokens_.size() - first > kMaxTagTokens) fail("a tag of more than 256 words");
       skip_space();
       if (at_ == text_.size()) fail("a tag that does not end");
@@ -136,7 +136,7 @@ class Lexer {
       const std::size_t which = is_escape ? kNames.find(c) : std::string::npos;
       if (is_escape && (kOthers.find(c) != std::string_view::npos || static_cast<unsigned char>(c) >= 0x80))
         fail("an escape that is not known, in a string");
-      if (is_escape && which == std::string_view::npos) value += '\\';  // as Python does with an unknown escape
+      if (is_escape && which == std::string_view::npos) value += '\\';  // Python keeps an unknown escape
       value += which == std::string_view::npos ? c : kCharacters[which];
     }
     ++at_;

@@ -1,4 +1,3 @@
-// Owns the lexer: splits the text of a Jinja template into tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +8,13 @@ namespace qrl::data::jinja {
 
 enum class TokenKind : std::uint8_t { text, name, string, number, sign, end };
 
-/// Holds text outside tags, or one token of a tag. A tag begins with the sign "{{" or "{%".
+/// Text outside tags, or one token of a tag. A tag begins with the sign "{{" or "{%".
 struct Token {
   TokenKind kind = TokenKind::end;
   std::string text = {};
 };
 
-/// Returns the tokens of a template; the last one is `end`. White space control is applied as in transformers
+/// Splits a Jinja template's text into tokens; the last one is `end`. White space control is transformers'
 /// (trim_blocks, lstrip_blocks). Throws Unsupported.
 std::vector<Token> words_of(const std::string& text);
 

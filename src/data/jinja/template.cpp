@@ -9,16 +9,15 @@
 
 namespace qrl::data::jinja {
 
-/// State of a render, or of a macro's call within it.
+/// The state of a render, or of a macro's call within it.
 struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
   Budget& budget;
   std::vector<std::pair<int, Value>> names = {};  ///< of all open scopes
-  std::vector<std::size_t> scopes = {0};          ///< index of each scope's first name; the first scope is the
-                                                  ///< template's
+  std::vector<std::size_t> scopes = {0};          ///< index of each scope's first name; the template's scope is first
   int num_macros = 0;                             ///< calls in progress
   Source mark = 0;                                ///< kGenerated inside {% generation %}
-  Leave leave = Leave::no;                        ///< set by break (loop) and continue (turn)
+  Leave leave = Leave::no;                        ///< by break (loop) and continue (turn)
   Text out = {};
 
   const Value* find(int name) const {
@@ -54,7 +53,7 @@ struct Macro {
   struct Parameter {
     std::string name;
     int id;
-    Expression otherwise;  ///< the default value; null: none
+    Expression otherwise;  ///< default value, or null
   };
   std::vector<Parameter> parameters;
   Statement body;
@@ -62,12 +61,12 @@ struct Macro {
 
 namespace {
 
-constexpr int kMaxDepth = 40;                               // of nested expressions and statements
-constexpr int kMaxMacros = 30;                              // calls in progress
-constexpr std::size_t kWork_bytes = std::size_t{64} << 20;  // budget: bytes of all texts that a render makes, plus 64 a
-                                                            // step
+constexpr int kMaxDepth = 40;   // of nested expressions and statements
+constexpr int kMaxMacros = 30;  // calls in progress
+constexpr std::size_t kWork_bytes = std::size_t{64}
+                                    << 20;  // budget: bytes of all texts that a render makes, plus 64 a step
 
-/// Returns what the macro writes. The macro sees its parameters and the template's own names, not other open scopes.
+/// A macro sees its parameters and the template's own names, not other open scopes.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
@@ -83,8 +82,8 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   return std::move(call.out);
 }
 
-/// Returns base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other
-/// than 1 or an unbounded −1.
+/// base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other than 1 or
+/// an unbounded −1.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
   if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
   const Value list = elements_of(base, "a part", budget);
@@ -152,7 +151,7 @@ class Parser {
     return body;
   }
 
-  /// Parses statements up to a tag that ends or continues the enclosing block.
+  /// Ends at a tag that ends or continues the enclosing block.
   Statement statements() {
     std::vector<Statement> all;
     for (;;) {
@@ -336,7 +335,7 @@ class Parser {
       Value left = first(run);
       for (const auto& [taken, operand] : rest) {
         run.budget.spend(64 + (left.text() == nullptr ? 0 : left.text()->size() / 8));
-        // `and` and `or` return the operand that decided, as in Python.
+        // `and` and `or` return the deciding operand, as in Python.
         if (rank > kAnd) left = taken->apply(std::move(left), operand(run), run.budget);
         else if (is_true(left) == (rank == kAnd)) left = operand(run);
       }
@@ -344,7 +343,7 @@ class Parser {
     };
   }
 
-  /// Parses an operand with its minus signs. A minus binds tighter than a filter after the operand.
+  /// A minus binds tighter than a filter after the operand.
   Expression unary(bool with_filters = true) {
     if (!take("-")) return with_steps(primary(), with_filters);
     const Operator* minus = &*std::ranges::find(operators(), "-", &Operator::sign);
@@ -434,8 +433,8 @@ class Parser {
     return is_value ? std::move(all[0].value) : list(std::move(all));
   }
 
-  /// Parses the members, elements, methods, filters and tests after a value. A filter's result needs parentheses before
-  /// a member or element.
+  /// Steps: members, elements, methods, filters and tests. A filter's result needs parentheses before a member or
+  /// element.
   Expression with_steps(Expression value, bool with_filters) {
     for (bool is_filtered = false;;) {
       if (!is_filtered && take(".")) value = member(std::move(value), expect_name());

@@ -15,7 +15,7 @@
 
 namespace qrl::data::jinja {
 
-/// Reports why a template cannot be rendered here, or the template's own raise_exception.
+/// Thrown with the reason why a template cannot be rendered here, or by its raise_exception.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -29,14 +29,14 @@ struct Namespace;
 struct Loop;
 struct Macro;
 
-/// Types of a value; `method` is a method that is named but not called.
+/// A value's types; `method` is named but not called.
 enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, list, object, names, loop, macro, method };
 
-/// Holds any value; copies are cheap. Shared values are immutable, except namespaces.
+/// Any value; copies are cheap. Shared values are immutable, except namespaces.
 class Value {
  public:
   Value() = default;                                   ///< undefined
-  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< of a kind without content
+  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< without content
   Value(std::nullptr_t) noexcept : kind_(Kind::none) {}
   Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), number_{.integer = flag} {}
   Value(std::int64_t integer) noexcept : kind_(Kind::integer), number_{.integer = integer} {}
@@ -49,7 +49,7 @@ class Value {
   bool is_undefined() const noexcept { return kind_ == Kind::undefined; }
   bool is_none() const noexcept { return kind_ == Kind::none; }
   bool is_number() const noexcept { return kind_ >= Kind::flag && kind_ <= Kind::real; }
-  /// Returns a number, or 1 or 0 for a boolean.
+  /// Returns a number; 1 or 0 for a boolean.
   double real() const noexcept { return kind_ == Kind::real ? number_.real : static_cast<double>(number_.integer); }
   /// Each returns the value, or null if it has another type.
   const std::int64_t* integer() const noexcept { return kind_ == Kind::integer ? &number_.integer : nullptr; }
@@ -84,9 +84,9 @@ struct List {
 };
 struct Object {
   static constexpr Kind kKind = Kind::object;
-  std::vector<std::pair<Text, Value>> members;  ///< in insertion order
+  std::vector<std::pair<Text, Value>> members;  ///< in order of insertion
   int depth = 1;
-  const Value* find(std::string_view name) const;  ///< null: no such member
+  const Value* find(std::string_view name) const;  ///< or null
   /// Adds or replaces a member. Throws Unsupported for a loop, a namespace, or values nested too deeply.
   void set(Text name, Value value);
 };
@@ -101,12 +101,12 @@ struct Loop {
 struct Arguments {
   Values positional;
   std::vector<std::pair<Text, Value>> named;
-  /// Returns the argument by position or name; an undefined value if it was not passed.
+  /// Returns the argument by position or name; undefined if it was not passed.
   const Value& get(std::size_t place, std::string_view name = {}) const;
   std::size_t size() const noexcept { return positional.size() + named.size(); }
 };
 
-/// Limits the work of a render; one unit costs about a byte. spend() throws Unsupported if the budget is exhausted.
+/// Limits a render's work; a unit costs about a byte. spend() throws Unsupported beyond it.
 struct Budget {
   std::size_t left = 0;
   void spend(std::size_t amount) {
@@ -124,15 +124,15 @@ Value make_object(const std::vector<std::pair<Text, Value>>& members) {
   for (const auto& [name, member] : members) object->set(name, member);
   return object;
 }
-/// Converts JSON; every text and member name gets this source. Throws Unsupported for integers beyond 64 bits.
+/// Converts JSON, with this source for every text and member name. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
 bool is_true(const Value& value);  ///< by Python's rules
 /// Returns the text. Throws Unsupported with `what` for another type, like the next two functions.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
-/// Returns a list of what a loop over the value visits: a list's elements, an object's names or a text's characters.
-/// An undefined value gives an empty list.
+/// Returns a list of what a loop visits: a list's elements, an object's names or a text's characters. An undefined
+/// value gives an empty list.
 Value elements_of(const Value& value, std::string_view what, Budget& budget);
 /// Appends the value to `out`, formatted like Python's str(), with `flag` set in each source.
 void print(const Value& value, Text& out, Budget& budget, Source flag = 0);
@@ -142,10 +142,10 @@ Text json_of(const Value& value, std::size_t indent, Budget& budget);
 bool are_equal(const Value& left, const Value& right, Budget& budget);
 /// Returns −1, 0 or 1 in Python's order of numbers or texts. Throws Unsupported for other types.
 int compare(const Value& left, const Value& right);
-/// These return base[key] and base.name; an undefined value if there is no such item.
+/// Return base[key] and base.name; undefined if there is no such item.
 Value item_of(const Value& base, const Value& key, Budget& budget);
 Value member_of(const Value& base, std::string_view name);
-/// Returns whether Python's dict has a method of this name; `base.name` is then that method.
+/// Returns whether Python's dict has this method; `base.name` then is the method.
 bool is_method(std::string_view name);
 
 }  // namespace qrl::data::jinja

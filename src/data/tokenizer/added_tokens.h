@@ -1,4 +1,3 @@
-// Owns the added tokens, which are found in a text before it is split into pieces.
 #pragma once
 
 #include <array>
@@ -13,21 +12,21 @@ namespace qrl::data {
 struct AddedToken {
   std::string text;
   types::TokenId id = 0;
-  bool special = false;      ///< left out when text is decoded
+  bool special = false;      ///< left out when decoding
   bool single_word = false;  ///< only without word characters next to it
   bool lstrip = false;       ///< includes white space before it
   bool rstrip = false;       ///< includes white space after it
   bool normalized = false;   ///< searched after normalization
 };
 
-/// Bytes begin … end − 1 of a text.
 struct TextRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-/// Finds added tokens that are searched before (or after) normalization, like the tokenizers library. The leftmost
-/// match wins, then the longest. A match that single_word rejects still hides the text that it covers.
+/// Finds added tokens before a text is split into pieces, those searched before (or after) normalization, like the
+/// tokenizers library. The leftmost match wins, then the longest. A match that single_word rejects still hides the text
+/// that it covers.
 class AddedTokens {
  public:
   AddedTokens() = default;
@@ -45,9 +44,8 @@ class AddedTokens {
  private:
   const AddedToken* match(std::string_view text, std::size_t at, std::size_t trusted_end) const;
 
-  std::vector<AddedToken> tokens_;                   ///< sorted by first byte, then longest first
-  std::array<std::size_t, 257> first_of_byte_ = {};  ///< index into tokens_ of the first token that begins with each
-                                                     ///< byte
+  std::vector<AddedToken> tokens_;                   ///< by first byte, then longest first
+  std::array<std::size_t, 257> first_of_byte_ = {};  ///< index into tokens_ of each byte's first token
 };
 
 }  // namespace qrl::data

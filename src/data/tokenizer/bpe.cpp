@@ -11,15 +11,14 @@ using types::TokenId;
 
 namespace {
 
-/// Up to this length, the best pair is found by a linear scan, which is faster than a heap within one or two cache
-/// lines.
+/// A linear scan for the best pair is faster than a heap within one or two cache lines.
 constexpr std::size_t kShort_bytes = 48;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
-/// Fibonacci hashing, which mixes the high half of the product well.
+/// Fibonacci hashing mixes the high half of the product well.
 std::size_t hash_of(std::uint64_t pair) {
   return static_cast<std::size_t>(((pair ^ (pair >> 29)) * 0x9e3779b97f4a7c15ULL) >> 32);
 }

@@ -1,4 +1,3 @@
-// Owns byte-pair encoding: from the bytes of one piece of text to token ids.
 #pragma once
 
 #include <array>
@@ -20,13 +19,13 @@ struct Merge {
   types::TokenId merged = 0;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019). The neighboring pair of lowest rank is
-/// merged first, the leftmost on ties, until no pair is left.
+/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019) of a piece of text. The neighboring
+/// pair of lowest rank is merged first, the leftmost on ties, until no pair is left.
 class Bpe {
  public:
-  /// What replaces a byte that has no token.
+  /// What replaces a byte without a token.
   struct Unknown {
-    types::TokenId id = -1;     ///< -1: dropped, which makes its neighbors adjacent
+    types::TokenId id = -1;     ///< -1: dropped; its neighbors become adjacent
     bool fuse_repeats = false;  ///< consecutive such bytes give `id` once
   };
 
@@ -37,7 +36,7 @@ class Bpe {
 
   /// Appends the ids of one piece of any bytes, in O(n log n) time.
   void encode(std::string_view piece, std::vector<types::TokenId>& ids) const;
-  /// Returns whether a token consists of this byte alone.
+  /// Returns whether a token is this byte alone.
   bool has_byte(unsigned char byte) const { return has_byte_[byte]; }
   bool has_all_bytes() const { return has_byte_.all(); }
   /// Returns the id for a byte without a token; −1: dropped.
@@ -71,7 +70,7 @@ class Bpe {
   std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
   std::vector<types::TokenId> merged_;          ///< by rank
   std::vector<PairSlot> pairs_;                 ///< open addressing, a power of two of slots
-  std::vector<WordSlot> words_;                 ///< open addressing; only tokens that their own bytes encode to
+  std::vector<WordSlot> words_;                 ///< open addressing; tokens that their own bytes encode to
 };
 
 }  // namespace qrl::data

@@ -1,4 +1,3 @@
-// Owns the spelling of bytes in the vocabularies of byte-level tokenizers.
 #pragma once
 
 #include <optional>
@@ -11,7 +10,7 @@ namespace qrl::data {
 /// themselves; the other 68 are U+0100, U+0101, … in order.
 const std::string& byte_spelling(unsigned char byte);
 
-/// Returns the bytes of a token's spelling; nothing if it has a character outside of this alphabet.
+/// Returns a spelling's bytes; nothing for a character outside of this alphabet.
 std::optional<std::string> bytes_of_spelling(std::string_view spelling);
 
 }  // namespace qrl::data

@@ -1,4 +1,3 @@
-// Reads and writes a tokenizer's files.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -20,11 +19,11 @@ constexpr std::uint64_t kMaxFile_bytes = std::uint64_t{100} << 20;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kGenerationFile = "generation_config.json";
-/// Files kept with the tokenizer if they exist, because transformers reads them.
+/// Kept with the tokenizer if they exist: transformers reads them.
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
 
-/// Returns the end token that the config names, or "".
+/// Returns "" if the config names no end token.
 std::string eos_token_of(const std::string& config_text, const std::string& where) {
   const nlohmann::json config = state::parse_json(config_text, where);
   QRL_REQUIRE(config.is_object(), where, "a JSON object", config.type_name());

@@ -1,4 +1,3 @@
-// Owns the general categories of characters that are newer than the Unicode version of some PCRE2 releases.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,8 @@ struct NewerCharacters {
   std::string_view category;  ///< two letters
 };
 
-/// Returns characters of Unicode 15, 15.1 and 16 that Unicode 14 (PCRE2 10.40 to 10.42) did not assign.
+/// Returns characters of Unicode 15, 15.1 and 16 that Unicode 14 (PCRE2 10.40 to 10.42) did not assign, with their
+/// general categories.
 std::span<const NewerCharacters> newer_characters();
 
 }  // namespace qrl::data

@@ -13,10 +13,10 @@
 
 namespace qrl::data {
 
-/// One split of a text into pieces; the next step splits each piece.
+/// A split of a text into pieces, each of which the next step splits.
 struct SplitStep {
   SplitPattern pattern;
-  bool keep_gaps = true;  ///< text between matches becomes pieces as well; else it is dropped
+  bool keep_gaps = true;  ///< text between matches becomes pieces as well, else is dropped
 };
 
 struct TokenizerParts {
@@ -26,13 +26,13 @@ struct TokenizerParts {
   std::vector<SplitStep> steps;
   std::optional<Bpe> bpe;
   std::vector<types::TokenId> prefix, suffix;
-  std::vector<std::string> id_to_bytes;  ///< by id; added tokens by their spelling
-  std::vector<bool> is_special;          ///< by id
+  std::vector<std::string> id_to_bytes;  ///< each id's bytes; an added token's are its spelling
+  std::vector<bool> is_special;          ///< whether each id is a special token
   std::map<std::string, types::TokenId, std::less<>> added_ids;
   types::TokenId eos = -1;
-  std::string summary;                       ///< one line about vocabulary and pipeline
+  std::string summary;                       ///< a line about vocabulary and pipeline
   std::map<std::string, std::string> files;  ///< by name, unchanged
-  std::filesystem::path dir;                 ///< folder of the files; empty: none
+  std::filesystem::path dir;                 ///< of the files; empty: none
 };
 
 /// Parses a tokenizer.json; see Tokenizer::parse.

@@ -40,7 +40,7 @@ class TokenizerReader {
     only_keys(root_, "",
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                "decoder", "model"});
-    // Ignores `truncation` and `padding`, which are left over from calls before saving, like transformers.
+    // `truncation` and `padding` are left over from calls before saving: ignored, as in transformers.
     QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
     const json& model = read_model();
     read_normalizer(field(root_, "normalizer"));
@@ -92,7 +92,7 @@ class TokenizerReader {
     QRL_REQUIRE(part.is_object(), where_, "an object `" + name + "`", part.type_name());
     return text_of(part, "type");
   }
-  /// Returns the members of a Sequence, or the part itself; null gives an empty list.
+  /// A Sequence's members, or the part itself; null gives an empty list.
   std::vector<json> sequence(const json& part, const std::string& name, const char* members) const {
     if (part.is_null()) return {};
     if (type_of(part, name) != "Sequence") return {part};
@@ -190,7 +190,7 @@ class TokenizerReader {
     for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) flag_of(part, flag);
   }
 
-  /// Reads ByteLevel, which moves offsets only, and templates that add special tokens before and after a text.
+  /// Accepts ByteLevel, which moves offsets only, and templates that add special tokens before and after a text.
   void read_post_processor(const json& part) {
     for (const json& step : sequence(part, "post_processor", "processors")) {
       if (type_of(step, "post_processor") == "TemplateProcessing") read_template(step);
@@ -253,9 +253,9 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// Returns an added token's id: that of its vocabulary entry, else the next id after the vocabulary. Like the
-  /// tokenizers library, ignores the file's id for vocabulary entries. For others, a different id would select another
-  /// embedding row, so it is an error.
+  /// Returns an added token's id: its vocabulary entry's, else the next id after the vocabulary. Like the tokenizers
+  /// library, ignores the file's id for vocabulary entries. For others, a different id would select another embedding
+  /// row: an error.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;
@@ -291,7 +291,7 @@ class TokenizerReader {
       if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
-      // No text becomes an entry outside of the byte alphabet; it decodes to its spelling.
+      // No text becomes an entry outside of the byte alphabet, which decodes to its spelling.
       is_unreachable_[id] = !spelled || spelled->empty();
       result_.id_to_bytes[id] = is_unreachable_[id] ? std::string(vocab_[id]) : std::move(*spelled);
     }
@@ -324,7 +324,6 @@ class TokenizerReader {
         (num_missing_bytes_ == 0 ? std::string()
                                  : ", no token for " + std::to_string(num_missing_bytes_) + " of 256 bytes");
   }
-  /// Returns `unk_token`, or nothing without one.
   Bpe::Unknown unknown_of(const json& model) const {
     if (num_missing_bytes_ == 0 || field(model, "unk_token").is_null()) return {};
     const std::string token = text_of(model, "unk_token");
@@ -332,7 +331,7 @@ class TokenizerReader {
     QRL_REQUIRE(found != ids_.end(), where_, "model.unk_token to be a token of model.vocab", base::quoted(token));
     return {found->second, flag_of(model, "fuse_unk")};
   }
-  /// Reads a merge: two strings, or (before tokenizers 0.20) one with a space between.
+  /// Two strings, or (before tokenizers 0.20) one with a space between.
   std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
     if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string())
       return {entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>()};
@@ -352,11 +351,11 @@ class TokenizerReader {
 
   const json& root_;
   const std::string& where_;
-  std::vector<std::string_view> vocab_;  ///< by id, as spelled in the file, which holds the text
+  std::vector<std::string_view> vocab_;  ///< by id, as spelled in the file's text
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;        ///< by id; after set_bytes: tokens that text must not become
-  std::vector<bool> is_unreachable_;  ///< by id: not spelled in the byte-level alphabet
+  std::vector<bool> is_added_;        ///< by id; after set_bytes: text must not become it
+  std::vector<bool> is_unreachable_;  ///< by id: no spelling in the byte-level alphabet
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;
   TokenizerParts result_;

@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kMaxPattern_bytes = 10'000;
 /// White_Space as in Oniguruma's \s; PCRE2's own \s adds U+180E.
 constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
-/// Categories for which both engines' tables agree, except for newer characters. C and Cn are excluded, because old
-/// tables count newer characters in them.
+/// Both engines' tables agree on these categories, except for newer characters. Old tables count those in C and Cn,
+/// which are excluded.
 constexpr std::array<std::string_view, 35> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
@@ -35,7 +35,7 @@ std::string code_point(std::uint32_t code) {
   return "\\x{" + digits + "}";
 }
 
-/// Returns a class: PCRE2's category plus characters that PCRE2 may not know.
+/// PCRE2's category plus characters that PCRE2 may not know.
 std::string category_class(std::string_view category) {
   std::string inside = "\\p{" + std::string(category) + "}";
   for (const NewerCharacters& newer : newer_characters()) {
@@ -60,7 +60,7 @@ class Translator {
       else if (c == '*' || c == '+' || c == '?') repeat();
       else if (c == '{') interval();
       else if (c == '.' || c == '^' || c == '$') refuse(std::string(1, c));
-      else out_ += pattern_[at_++];  // including '#' and spaces: no extended syntax
+      else out_ += pattern_[at_++];  // also '#' and spaces: no extended syntax
     }
     return std::move(out_);
   }
@@ -135,7 +135,7 @@ class Translator {
 
   void group() {
     if (!next_is("(?")) {
-      out_ += "(?:";  // groups are never referenced, and non-capturing ones are cheaper
+      out_ += "(?:";  // never referenced; non-capturing groups are cheaper
       ++at_;
       return;
     }
@@ -196,7 +196,7 @@ SplitPattern::SplitPattern(const std::string& pattern, const std::string& where)
   QRL_REQUIRE(code != nullptr, where, "a valid split pattern",
               base::quoted(pattern, 200) + ": " + (code == nullptr ? pcre2_message(error) : ""));
   code_ = {code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); }};
-  // If the machine forbids JIT, the pattern is interpreted: slower, with equal matches.
+  // A machine may forbid JIT: interpreted patterns are slower, with equal matches.
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 }
 

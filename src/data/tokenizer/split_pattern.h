@@ -1,4 +1,3 @@
-// Owns a pre-tokenizer's pattern, which splits a text into pieces.
 #pragma once
 
 #include <memory>
@@ -8,8 +7,8 @@
 
 namespace qrl::data {
 
-/// A regular expression of tokenizer.json. The tokenizers library runs it in Oniguruma, this program in PCRE2 (UTF,
-/// UCP, JIT). Only syntax that means the same in both is accepted:
+/// A pre-tokenizer's regular expression, which splits a text into pieces. The tokenizers library runs it in Oniguruma,
+/// this program in PCRE2 (UTF, UCP, JIT). Accepts only syntax that means the same in both:
 /// - literals and escaped punctuation, \r \n \t, \s \S \d \D, \p{…} and \P{…} of general categories;
 /// - classes without nested classes, \S, \D or \P;
 /// - groups (plain, (?:, (?i:), look-ahead and look-behind, alternatives, greedy, lazy and possessive repeats.
@@ -21,7 +20,7 @@ class SplitPattern {
   /// Throws an input error at `where` for syntax that is not accepted, and for PCRE2's errors.
   SplitPattern(const std::string& pattern, const std::string& where);
 
-  /// Working memory of one thread, for any patterns and texts in sequence.
+  /// A thread's working memory, for any patterns and texts in sequence.
   class Scratch {
    public:
     Scratch();

@@ -47,7 +47,7 @@ class Encoding {
     text = text.substr(range.begin, range.end - range.begin);
     const bool is_valid = base::is_utf8(text);
     if (!parts_.nfc || (is_valid && is_nfc(text))) return added(text, inside, is_valid);
-    // Normalizes trusted ranges and the text between them separately, to keep track of their bounds.
+    // Normalizes trusted ranges and the text between them separately, to keep their bounds.
     std::string result;
     std::vector<TextRange> moved;
     std::size_t done = 0;
@@ -119,8 +119,8 @@ std::size_t character_bytes(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }
 
-/// Returns whether some character begins with these bytes. Completes them with continuation bytes that are always
-/// allowed (no overlong forms, no surrogates) and checks the result.
+/// Continuation bytes that are always allowed (no overlong forms, no surrogates) complete the character, which is then
+/// checked.
 bool begins_character(std::string_view bytes) {
   const std::size_t length = character_bytes(static_cast<unsigned char>(bytes.front()));
   if (length < bytes.size()) return false;
@@ -196,7 +196,7 @@ std::string StreamDecoder::push(TokenId token) {
   for (const char byte : tokenizer_.bytes_of(token, spell_special_)) {
     pending_ += byte;
     if (!begins_character(pending_)) {
-      // As usual for UTF-8, writes one U+FFFD for the incomplete character; this byte then begins a new one.
+      // Writes one U+FFFD for the incomplete character, as usual; this byte begins a new one.
       const bool had_beginning = pending_.size() > 1;
       pending_.assign(1, byte);
       whole += kReplacement;

@@ -1,4 +1,3 @@
-// Owns the tokenizer's queries to Unicode's tables (ICU).
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@ bool is_nfc(std::string_view text);
 /// characters stay unchanged and in place.
 std::string to_nfc(std::string_view text);
 
-/// Return the number of white space bytes (property White_Space) at the start or end of valid UTF-8.
+/// Return the white space bytes (property White_Space) at the start or end of valid UTF-8.
 std::size_t leading_space_bytes(std::string_view text);
 std::size_t trailing_space_bytes(std::string_view text);
 /// Maps each character of valid UTF-8 to upper or lower case, by Unicode's full mapping, without context.
