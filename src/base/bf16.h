@@ -1,4 +1,3 @@
-// Owns the bfloat16 storage type and its conversions.
 #pragma once
 
 #include <bit>

@@ -12,7 +12,7 @@ namespace qrl::base {
 /// address space only. A block lives as long as its last buffer.
 class Arena {
  public:
-  /// Returns untouched, zeroed, 64-byte aligned memory, or throws std::bad_alloc.
+  /// Returns untouched, zeroed, 64-byte aligned memory; throws std::bad_alloc.
   std::shared_ptr<void> take(std::size_t num_bytes);
 
  private:
@@ -41,7 +41,7 @@ class Buffer {
 
  private:
   struct Free {
-    std::shared_ptr<void> piece;  ///< the arena's piece; null: memory from std::aligned_alloc
+    std::shared_ptr<void> piece;  ///< the arena's; null: from std::aligned_alloc
     void operator()(void* bytes) const;
   };
   std::unique_ptr<void, Free> bytes_;

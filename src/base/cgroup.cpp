@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 /// A mounted control-group hierarchy of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 struct Hierarchy {
-  std::string root;  ///< the group that is mounted
+  std::string root;  ///< the mounted group
   fs::path place;
   bool is_v2 = false;
   std::string options;  ///< version 1: the controllers
@@ -38,7 +38,7 @@ std::vector<Hierarchy> hierarchies(const fs::path& root) {
   return all;
 }
 
-/// Returns the process's group in a hierarchy with the controller, by /proc/self/cgroup (cgroups(7)).
+/// /proc/self/cgroup names the process's group in each hierarchy (cgroups(7)).
 std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std::string& controller) {
   std::ifstream in(root / "proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
@@ -50,7 +50,7 @@ std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std:
   return std::nullopt;
 }
 
-/// Calls `visit(folder, is_v2)` for the process's group and its mounted ancestors, in hierarchies with the controller.
+/// Visits the process's group and its mounted ancestors, in hierarchies with the controller.
 template <class Visit>
 void visit_groups(const fs::path& root, const std::string& controller, const Visit& visit) {
   for (const Hierarchy& hierarchy : hierarchies(root)) {
@@ -70,7 +70,7 @@ void visit_groups(const fs::path& root, const std::string& controller, const Vis
   }
 }
 
-/// Returns a file's first number, nothing for a missing file or a word ("max").
+/// Returns nothing for a missing file or a word ("max").
 std::optional<double> first_number(const fs::path& file) {
   std::ifstream in(file);
   double number = 0;
@@ -101,7 +101,7 @@ std::optional<double> cpu_quota(const fs::path& root) {
 }
 
 std::optional<std::uint64_t> memory_limit_bytes(const fs::path& root) {
-  constexpr double kNoLimit = 9e18;  // version 1 writes the most whole pages for "no limit"
+  constexpr double kNoLimit = 9e18;  // version 1's "no limit" is the most whole pages
   std::optional<std::uint64_t> least;
   visit_groups(root, "memory", [&](const fs::path& folder, bool is_v2) {
     const auto limit = first_number(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));

@@ -8,7 +8,7 @@
 namespace qrl::base {
 
 /// Returns the process's CPU quota in processors (1.5 for 150 ms of each 100), the least of its group and the
-/// ancestors', if there is one. `root` has /proc and the paths named in it.
+/// ancestors', if any. `root` has /proc and the paths named in it.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 /// Returns the lowest memory limit of the group and its ancestors, if any.

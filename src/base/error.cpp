@@ -16,7 +16,7 @@ std::string join(const std::string& where, const std::string& expected, const st
   if (!expected.empty()) line += ": expected " + expected;
   if (!got.empty()) line += (expected.empty() ? ": " : ", got ") + got;
   if (!what_to_do.empty()) line += "; " + what_to_do;
-  // Untrusted names and values: terminal control bytes are escaped, except newlines, which separate a list's errors.
+  // Names and values are untrusted: escapes terminal control bytes, except newlines, which separate a list's errors.
   return printable(line);
 }
 

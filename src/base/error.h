@@ -1,4 +1,3 @@
-// Owns the one error type and the checks that throw it.
 #pragma once
 
 #include <exception>
@@ -8,7 +7,7 @@ namespace qrl::base {
 
 /// Errors by their effect on the process; `exit_code` returns the code (recipes.md).
 enum class ErrorKind {
-  input,     ///< the recipe, the arguments, a file or the data are wrong: exit 2
+  input,     ///< a wrong recipe, argument, file or data: exit 2
   guard,     ///< a training guard stopped the run: exit 3
   stopped,   ///< a signal stopped the run after a checkpoint: exit 75
   internal,  ///< a bug in this program, or a failing machine: exit 1
@@ -36,8 +35,8 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Marks the phase in which a run is built from its recipe, when running out of memory is an input error, later an
-/// internal one. The reader of a recipe sets it, the start of the work resets it, and main reads it.
+/// Marks the phase that builds a run from its recipe, when lack of memory is an input error, later an internal one. The
+/// recipe's reader sets it, the start of the work resets it, and main reads it.
 void set_making_parts(bool making);
 bool making_parts();
 

@@ -16,7 +16,7 @@ void advise_huge_pages(void* block, std::size_t num_bytes) {
 }
 
 std::shared_ptr<std::byte> map_zeros(std::size_t num_bytes) {
-  // The additional huge page, address space only, allows alignment.
+  // The additional huge page, of address space only, allows alignment.
   const std::size_t mapped_bytes = num_bytes + kHugePage_bytes;
   void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();

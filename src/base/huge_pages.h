@@ -1,4 +1,3 @@
-// Owns large blocks of memory in huge pages.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@ namespace qrl::base {
 inline constexpr std::size_t kHugePage_bytes = std::size_t{2} << 20;
 
 /// Advises huge pages for the 2 MiB-aligned inside of a block: about 500 times fewer page faults, and fewer TLB misses.
-/// Call it before the memory is touched; without huge pages it has no effect.
+/// Call it before the memory is touched. No effect without huge pages.
 void advise_huge_pages(void* block, std::size_t num_bytes);
 
 /// Maps zeroed memory, aligned to huge pages, unmapped by the last holder. Pages take memory once touched. Throws

@@ -8,7 +8,6 @@ namespace qrl::base {
 /// Such a file in an error, and what to do.
 inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";
 
-/// Returns whether a text begins a Git LFS pointer.
 constexpr bool is_lfs_pointer(std::string_view text) { return text.starts_with("version https://git-lfs"); }
 
 }  // namespace qrl::base

@@ -19,7 +19,7 @@ struct Log {
   std::mutex mutex;
   std::FILE* file = nullptr;
   bool had_file = false;
-  std::vector<std::string> before_file;  // lines that were logged before the file was set
+  std::vector<std::string> before_file;  // logged before the file was set
   bool quiet = false;
   std::function<void()> before;
   std::set<std::string, std::less<>> seen;
@@ -32,7 +32,7 @@ Log& the_log() {
   return log;
 }
 
-/// Returns the local time as "2026-11-23 19:02:11 ".
+/// "2026-11-23 19:02:11 ".
 std::string time_stamp() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -41,7 +41,6 @@ std::string time_stamp() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S ", &local)};
 }
 
-/// Appends a line with its time stamp.
 void to_file(Log& log, const std::string& line) {
   if (log.file == nullptr) {
     if (!log.had_file && log.before_file.size() < kMostBeforeFile) log.before_file.push_back(line);

@@ -1,4 +1,3 @@
-// Owns the log: stderr and a run's log.txt.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +7,8 @@
 
 namespace qrl::base {
 
-/// Writes a line to stderr and the log file, thread-safe. Ranks other than the first write nothing (set_log_quiet).
+/// Writes a line to stderr and the run's log file, thread-safe. Ranks other than the first write nothing
+/// (set_log_quiet).
 void log_info(std::string_view line);
 /// Logs like log_info, with the prefix "warning: ".
 void log_warning(std::string_view line);
@@ -24,7 +24,7 @@ void log_error(std::string_view line);
 /// it cannot be opened.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
-/// Sets a function that ends an unfinished progress line before each line to stderr, without logging. An empty one
+/// Sets a function that ends an unfinished progress line before each line to stderr, without logging; an empty one
 /// removes it.
 void set_before_log(std::function<void()> end_open_line);
 

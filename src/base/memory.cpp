@@ -10,7 +10,6 @@ namespace qrl::base {
 
 namespace {
 
-/// Returns an entry of /proc/meminfo in bytes, or 0.
 std::uint64_t meminfo_bytes(const std::string& name) {
   std::ifstream in("/proc/meminfo");
   for (std::string word; in >> word;) {

@@ -1,12 +1,11 @@
-// Owns the begin and end of a process with LibTorch.
 #pragma once
 
 namespace qrl::base {
 
 /// Executes the program again with a short spin count of libgomp, unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set or it
 /// cannot. By default libgomp's threads spin for milliseconds between parallel regions, which on a busy machine costs
-/// up to 20 times the work. Its initializer reads the environment, so the process must start again: register this
-/// function in .preinit_array, before LibTorch's initializers (0.2 s).
+/// up to 20 times the work. Only libgomp's initializer reads the environment: register this function in .preinit_array,
+/// before LibTorch's initializers (0.2 s).
 void shorten_spins(int argc, char** argv, char** environment);
 
 /// Lets the process exit without the destructors of libraries (LibTorch's take 0.1 s) and of static objects made
@@ -14,9 +13,9 @@ void shorten_spins(int argc, char** argv, char** environment);
 /// reports at exit.
 void skip_library_destructors();
 
-/// Gives LD_LIBRARY_PATH its value of before the Python package's console script extended it, which noted that value in
-/// QRL_LIBRARY_PATH_BEFORE. Programs that this process starts then load their own libraries. The loader has already
-/// read the longer value. Does nothing without the note.
+/// Restores LD_LIBRARY_PATH from QRL_LIBRARY_PATH_BEFORE, its value before the Python package's console script extended
+/// it. Programs that this process starts then load their own libraries; the loader has already read the longer value.
+/// No-op without that variable.
 void restore_library_path();
 
 }  // namespace qrl::base

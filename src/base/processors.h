@@ -1,4 +1,3 @@
-// Owns the number of processors that this process may use.
 #pragma once
 
 namespace qrl::base {

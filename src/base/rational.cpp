@@ -6,7 +6,7 @@ namespace qrl::base {
 
 namespace {
 
-/// Reduces a fraction with |numerator| < 2^127 and 0 < denominator < 2^127, if the result fits 64 bits.
+/// |numerator| < 2^127 and 0 < denominator < 2^127. Nothing if the reduced fraction exceeds 64 bits.
 std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcept {
   __int128 a = numerator < 0 ? -numerator : numerator;
   __int128 b = denominator;
@@ -38,7 +38,7 @@ std::optional<Rational> sum(Rational a, Rational b) noexcept {
 }
 
 std::optional<Rational> difference(Rational a, Rational b) noexcept {
-  return sum(a, {-b.numerator, b.denominator});  // the negation is safe: narrow() never returns the least int64
+  return sum(a, {-b.numerator, b.denominator});  // safe: narrow() never returns the least int64
 }
 
 std::optional<Rational> product(Rational a, Rational b) noexcept {

@@ -1,4 +1,3 @@
-// Owns exact fractions of 64-bit integers.
 #pragma once
 
 #include <cstdint>

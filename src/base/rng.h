@@ -1,4 +1,3 @@
-// Owns the counter-based random generator.
 #pragma once
 
 #include <array>
@@ -42,14 +41,14 @@ class RandomField {
   std::array<std::uint32_t, 2> key_;
 };
 
-/// Reads a RandomField's stream `index` sequentially, so that item i does not depend on the draws for item i−1.
+/// Reads a RandomField's stream `index` sequentially: item i does not depend on the draws for item i−1.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}
   std::uint32_t next();
-  double uniform();                                           ///< uniform in [0, 1), 53 bits
-  std::uint64_t below(std::uint64_t bound);                   ///< uniform in [0, bound), unbiased; bound > 0
-  std::int64_t between(std::int64_t low, std::int64_t high);  ///< uniform in [low, high]
+  double uniform();                                           ///< in [0, 1), 53 bits
+  std::uint64_t below(std::uint64_t bound);                   ///< in [0, bound), unbiased; bound > 0
+  std::int64_t between(std::int64_t low, std::int64_t high);  ///< in [low, high]
   float normal();                                             ///< mean 0, variance 1 (Box–Muller in fp64)
   template <class T>
   void shuffle(std::span<T> items) {  ///< Fisher–Yates

@@ -48,7 +48,7 @@ std::string loaded_library_path(const std::string& name) {
     return {};
   }
   const std::string path = path_of(handle);
-  (void)dlclose(handle);  // undoes the reference that RTLD_NOLOAD added
+  (void)dlclose(handle);  // RTLD_NOLOAD added a reference
   return path;
 }
 

@@ -1,4 +1,3 @@
-// Owns shared libraries opened at run time, and versions required and found.
 #pragma once
 
 #include <span>
@@ -13,13 +12,13 @@ struct SharedLibrary {
   std::string path;
   std::string why;
 };
-/// Tells whether libraries opened later find the symbols of this one.
+/// global: libraries opened later find this one's symbols.
 enum class LibraryScope { own, global };
 /// Opens the first of `names` (paths, or loader names) that can be opened.
 SharedLibrary open_shared_library(std::span<const std::string> names, LibraryScope scope = LibraryScope::own);
 
 /// Returns the file of a library that comes with the program: beside it, above a test's folder, or in an install's
-/// lib/qrl-train. Empty if there is none.
+/// lib/qrl-train; else "".
 std::string own_library(const std::string& name);
 
 /// Returns the file of this library, if the process has loaded it.
@@ -32,13 +31,13 @@ std::vector<std::string> loaded_libraries();
 struct LibraryReport {
   std::string name;    ///< "cuBLASLt"
   std::string wanted;  ///< "13"
-  std::string found;   ///< version; empty: none
+  std::string found;   ///< version, or empty
   std::string path;    ///< of the file found; empty: none, or unknown
   std::string why;     ///< the loader's message
   std::string what_to_do;
   bool fits = false;
 
-  /// Returns e.g. "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)".
+  /// "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)", for example.
   std::string found_text() const;
   std::string line() const;
 };

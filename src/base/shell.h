@@ -1,4 +1,3 @@
-// Owns the quoting of words for a shell.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@ std::string shipped_folder(const std::string& in_source, const std::string& inst
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  // The paths are relative to the program, to a test program, and to an installed program.
+  // Relative to the program, a test program, and an installed program.
   for (const std::string& place : {"../" + in_source, "../../" + in_source, "../share/qrl-train/" + installed}) {
     const fs::path folder = (program.parent_path() / place).lexically_normal();
     if (fs::exists(folder / file, error)) return folder.string();

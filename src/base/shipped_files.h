@@ -5,11 +5,11 @@
 
 namespace qrl::base {
 
-/// Returns the folder `in_source` of the source tree that the program was built in, or
-/// PREFIX/share/qrl-train/`installed` of an install. Empty if neither holds `file`.
+/// Returns the folder `in_source` of the program's source tree, or PREFIX/share/qrl-train/`installed` of an install.
+/// Empty if neither holds `file`.
 std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file);
 
-/// Tells whether the program is that of a wheel: PACKAGE/bin/qrl-train, beside PACKAGE/launch.py.
+/// Returns whether the program is a wheel's: PACKAGE/bin/qrl-train, beside PACKAGE/launch.py.
 bool is_in_wheel();
 
 }  // namespace qrl::base

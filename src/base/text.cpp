@@ -64,7 +64,7 @@ std::size_t letters_in_common(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
-  if (word.size() < 2 || word.size() > 100) return {};  // a single letter is close to every name
+  if (word.size() < 2 || word.size() > 100) return {};  // a letter is close to every name
   std::string best;
   std::size_t best_edits = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {

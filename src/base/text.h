@@ -1,4 +1,3 @@
-// Owns small text helpers.
 #pragma once
 
 #include <span>

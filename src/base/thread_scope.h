@@ -1,4 +1,3 @@
-// Owns the number of threads that the parallel regions of one part of the program use.
 #pragma once
 
 namespace qrl::base {
@@ -14,7 +13,7 @@ class ThreadsInScope {
   ThreadsInScope& operator=(const ThreadsInScope&) = delete;
 
  private:
-  int before_ = 0, omp_before_ = 0;  // omp_before_ 0: nothing to restore
+  int before_ = 0, omp_before_ = 0;  // omp_before_: 0 has nothing to restore
 };
 
 }  // namespace qrl::base

@@ -26,7 +26,7 @@ class Team {
   /// Returns this thread's share of [0, count), cut at multiples of `grain`.
   Range slice(std::int64_t count, std::int64_t grain = 1) const;
 
-  /// Waits for all threads of the team; what they wrote before is visible after.
+  /// Waits for all threads of the team, whose earlier writes are then visible.
   void barrier();
 
  private:

@@ -1,4 +1,3 @@
-// Owns dtypes, shapes and non-owning tensor views.
 #pragma once
 
 #include <array>
@@ -18,7 +17,7 @@ namespace qrl::base {
 enum class DType : std::uint8_t { f32, bf16, f16, f64, i8, u8, i16, u16, i32, u32, i64, u64, boolean };
 
 std::size_t size_bytes(DType dtype);
-/// Returns the safetensors spelling ("F32", "BF16", "I8" …).
+/// Returns the safetensors name ("F32", "BF16", "I8" …).
 std::string_view name(DType dtype);
 
 enum class Device : std::uint8_t { cpu, cuda };
