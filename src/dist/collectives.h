@@ -1,4 +1,3 @@
-// Owns communication between a run's processes (ranks).
 #pragma once
 
 #include <cstddef>
@@ -10,25 +9,25 @@
 
 namespace qrl::dist {
 
-/// Elements [begin, begin + count) of an array that all ranks have, and the rank that owns them.
+/// Elements [begin, begin + count) of an array that all ranks have, and their owner.
 struct Part {
   std::size_t begin = 0, count = 0;
   int owner = 0;
 };
 
-/// Connects a job's ranks. All ranks make the same calls with the same sizes, in the same order, from one thread. Calls
-/// block; a long wait sleeps. Buffers are CPU memory of any size; two arguments alias only if they are the same span.
-/// The job ends if a rank is lost, or delays the others beyond the time limit. Calls throw only the internal error for
-/// wrong sizes. The destructor waits for other ranks, so a rank that fails alone first calls abort_job.
+/// Connects a job's ranks (processes). All make the same calls with the same sizes, in the same order, from one thread.
+/// Calls block; a long wait sleeps. Buffers are CPU memory of any size; two arguments alias only if they are the same
+/// span. The job ends if a rank is lost, or delays the others beyond the time limit. Calls throw only the internal
+/// error for wrong sizes. The destructor waits for other ranks, so a rank that fails alone first calls abort_job.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Returns the number of this job's ranks on this machine, among which callers divide its processors. 1 if the
-  /// launcher has bound each rank to processors.
+  /// Returns the job's ranks on this machine, among which callers divide its processors. 1 if the launcher has bound
+  /// each rank to processors.
   virtual int local_size() const = 0;
-  virtual int local_rank() const = 0;  ///< index of this rank among local_size()
+  virtual int local_rank() const = 0;  ///< among local_size()
 
   static constexpr double kTimeLimit_s = 1800;  ///< the initial limit
   /// Sets the longest wait for other ranks, in seconds; a solo world never waits.
@@ -43,10 +42,10 @@ class Collectives {
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN if any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
-  /// Sums with the bits of all_reduce_sum; the owner of a part gets its sum. Other ranks' parts of `values` stay
-  /// unchanged. Parts, in any order, must not overlap and are the same on every rank.
+  /// Sums with the bits of all_reduce_sum; a part's owner gets its sum. Other ranks' parts of `values` stay unchanged.
+  /// Parts, in any order, must not overlap and are the same on every rank.
   virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
-  /// Copies each part, in bytes, from its owner to every rank. Conditions on parts as in reduce_scatter_sum.
+  /// Copies each part, in bytes, from its owner to every rank. Parts as in reduce_scatter_sum.
   virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
   /// Returns all ranks' byte strings, of any size, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
@@ -67,13 +66,13 @@ std::unique_ptr<Collectives> make_solo();
 inline constexpr int kMaxLocalRanks = 256;
 /// Starts `count` ranks of a job on this machine as children of this process, and returns in each of them; make_world
 /// then joins the job. The parent passes SIGTERM, SIGINT, SIGHUP and SIGUSR1 on, ends all ranks if one is lost, and
-/// exits with the job's exit code. The ranks die with it. With a count of 1 it only returns. Called before the process
-/// has other threads. Throws an input error beside a launcher's ranks, or if the machine refuses memory or processes.
+/// exits with the job's exit code. The ranks die with it. A count of 1 only returns. Called before the process has
+/// other threads. Throws an input error beside a launcher's ranks, or if the machine refuses memory or processes.
 void start_ranks(int count);
 
-/// Returns the job of this process: that of start_ranks, else MPI if mpirun or srun started several processes, else
-/// solo without touching MPI. Called once, from the main thread. Throws an input error if the processes cannot connect:
-/// a build or machine without MPI, or another MPI's launcher.
+/// Returns this process's job: that of start_ranks, else MPI if mpirun or srun started several processes, else solo
+/// without touching MPI. Called once, from the main thread. Throws an input error if the processes cannot connect: a
+/// build or machine without MPI, or another MPI's launcher.
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv);
 
 /// Ends all ranks at once with this exit code; a solo world calls std::_Exit.

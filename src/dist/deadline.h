@@ -13,7 +13,7 @@ class Deadline {
   Deadline(double limit_s, std::string message);
 
  private:
-  std::jthread counter_;  ///< stopped and joined by the destructor
+  std::jthread counter_;  ///< the destructor stops and joins it
 };
 
 }  // namespace qrl::dist

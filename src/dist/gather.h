@@ -1,4 +1,3 @@
-// Owns all-gathers whose ranks have different numbers of values.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 
 namespace qrl::dist {
 
-/// Returns each rank's values, in rank order, on every rank.
+/// Returns each rank's values, whose number may differ, in rank order, on every rank.
 template <class T>
 std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectives& world) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -25,7 +24,6 @@ std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectiv
   return by_rank;
 }
 
-/// Returns all ranks' values in ascending order, whichever rank has them.
 template <class T>
 std::vector<T> all_gather_sorted(std::span<const T> mine, Collectives& world) {
   std::vector<T> all;

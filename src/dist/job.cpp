@@ -1,7 +1,7 @@
 // Implements Collectives over messages. A library's all-reduce adds in an order that depends on message size, rank
 // count and topology, and may differ between ranks. Here each rank receives all terms for its own part of the array,
-// adds them in rank order and sends the result. The traffic is that of a ring all-reduce, and the bits do not depend on
-// what carries the messages.
+// adds them in rank order and sends the result. The traffic is that of a ring all-reduce, and bits do not depend on the
+// transport.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace qrl::dist {
 namespace {
 
-/// An all-reduce processes its array in windows of this size, which bounds its scratch memory.
+/// An all-reduce takes its array in such windows, which bounds its scratch memory.
 constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
 
 class Job final : public Collectives {
@@ -134,7 +134,7 @@ class Job final : public Collectives {
     for (;;) {
       const Moved moved = messages_->poll();
       if (moved == Moved::all) return;
-      // If this process was suspended, that time is no wait for others: at most one second of it counts.
+      // Time in which this process was suspended is no wait for others: at most one second of it counts.
       const double now_s = base::now_s();
       waited_s = moved == Moved::some ? 0 : waited_s + std::min(now_s - last_s, 1.0);
       last_s = now_s;
@@ -146,7 +146,7 @@ class Job final : public Collectives {
     }
   }
 
-  /// Ends the job with a message that names the ranks that have not arrived.
+  /// Names the ranks that have not arrived.
   [[noreturn]] void give_up() const {
     std::string whom;
     for (int peer = 0; peer < place_.size; ++peer) {
@@ -158,7 +158,7 @@ class Job final : public Collectives {
     abort_job(1);
   }
 
-  /// Copies every rank's bytes into place_of(rank) on all ranks. `mine` may already be this rank's place.
+  /// `mine` may already be place_of(this rank).
   template <class PlaceOf>
   void gather(std::span<const std::byte> mine, const PlaceOf& place_of) {
     for (int peer = 0; peer < place_.size; ++peer) {
@@ -213,7 +213,7 @@ class Job final : public Collectives {
   std::unique_ptr<Messages> messages_;
   Place place_;
   double limit_s_;
-  const char* setting_;  ///< what sets the limit, for its message
+  const char* setting_;  ///< what sets the limit, for messages
 };
 
 }  // namespace

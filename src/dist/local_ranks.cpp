@@ -23,9 +23,9 @@ namespace {
 
 using End = SharedMemory::End;
 
-/// Holds this process's part in a job of start_ranks; no memory in a process that is no rank.
+/// This process's part in a job of start_ranks; no memory in a process that is no rank.
 struct LocalRank {
-  const SharedMemory* memory = nullptr;  ///< kept until the process ends
+  const SharedMemory* memory = nullptr;  ///< until the process ends
   int rank = 0;
 };
 LocalRank g_local;
@@ -35,12 +35,11 @@ void abort_local(int exit_code) {
   std::_Exit(exit_code);
 }
 
-/// Makes the child process a rank. It has a process group of its own: a terminal's signals reach the parent alone,
-/// which passes each on once.
+/// The child has a process group of its own: a terminal's signals reach the parent alone, which passes each on once.
 void become_rank(const SharedMemory* memory, int rank, pid_t parent, const sigset_t& mask) {
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) std::_Exit(1);  // it ended before the line above
+  if (getppid() != parent) std::_Exit(1);  // ended before prctl
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   if (rank > 0) {
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -51,7 +50,6 @@ void become_rank(const SharedMemory* memory, int rank, pid_t parent, const sigse
   set_abort(abort_local);
 }
 
-/// Watches the ranks until all have ended.
 class Parent {
  public:
   Parent(const SharedMemory& memory, const sigset_t& watched) : memory_(memory), watched_(watched) {}
@@ -68,7 +66,7 @@ class Parent {
     }
   }
 
-  /// Returns the job's exit code: the first one that is not 0.
+  /// The job's exit code is the first one that is not 0.
   int watch() {
     for (;;) {
       const int number = sigwaitinfo(&watched_, nullptr);
@@ -100,7 +98,7 @@ class Parent {
     return true;
   }
 
-  /// Takes the exit statuses of ranks that have ended. Returns the first code that is not 0, else 0.
+  /// Reaps ended ranks. Returns the first code that is not 0, else 0.
   int collect() {
     for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
       int status = 0;
@@ -112,7 +110,7 @@ class Parent {
     return 0;
   }
 
-  /// Returns the exit code of a rank. Says what ended it, unless the rank has or a signal of the user's did.
+  /// Says what ended a rank, unless the rank has or a signal of the user's did.
   int judge(int rank, int status) const {
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int exit_code = number != 0 ? 128 + number : WEXITSTATUS(status);
@@ -135,10 +133,10 @@ class Parent {
   const SharedMemory& memory_;
   sigset_t watched_;
   std::vector<pid_t> pids_;  ///< by rank; 0: ended
-  int passed_on_ = 0;        ///< the last signal of the user's
+  int passed_on_ = 0;        ///< the user's last signal
 };
 
-/// Returns the signals that the parent waits for. SIGHUP is not among them if nohup ignores it.
+/// nohup may ignore SIGHUP.
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);

@@ -1,4 +1,4 @@
-// Owns the interface by which a job's ranks move bytes. What they compute with them is in job.cpp, once for all ways.
+// Owns the interface by which a job's ranks move bytes. job.cpp computes with them, once for all ways.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,14 @@
 
 namespace qrl::dist {
 
-/// Holds a rank's number and place in a job.
 struct Place {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
 };
 
-/// Tells what a poll of the begun messages found.
+/// The result of polling the begun messages.
 enum class Moved {
-  all,      ///< every message has been sent and received
-  some,     ///< bytes moved, and more are to come
+  all,      ///< every message is sent and received
+  some,     ///< bytes moved, more are to come
   nothing,  ///< no byte moved, or it is unknown whether one did
 };
 

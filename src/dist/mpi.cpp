@@ -1,4 +1,4 @@
-// Joins a job of MPI by libqrl_mpi.so, which is loaded when a launcher's environment is seen.
+// Joins a job of MPI by libqrl_mpi.so, which a launcher's environment causes to be loaded.
 #include <dlfcn.h>
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace qrl::dist {
 namespace {
 
-/// Holds the part's functions, or the reason why there are none.
+/// The part's functions, or the reason why there are none.
 struct MpiPart {
   const QrlMpi* functions = nullptr;
   bool is_built = false;
@@ -25,7 +25,7 @@ struct MpiPart {
 MpiPart open_part() {
   const std::string file = base::own_library("libqrl_mpi.so");
   if (file.empty()) return {};
-  // Open MPI's components need its symbols without naming its libraries.
+  // Open MPI's components use its symbols without naming its libraries.
   const base::SharedLibrary library = base::open_shared_library(std::array{file}, base::LibraryScope::global);
   if (library.handle == nullptr) return {nullptr, true, library.why};
   const auto functions = reinterpret_cast<decltype(&qrl_mpi)>(dlsym(library.handle, "qrl_mpi"));
@@ -43,7 +43,7 @@ std::string whole(double seconds) { return std::to_string(std::llround(seconds))
 class MpiMessages final : public Messages {
  public:
   MpiMessages(const QrlMpi& mpi, const Launch& launch, int* argc, char*** argv) : mpi_(mpi) {
-    // MPI_Init and MPI_Finalize wait for every rank without a limit of their own.
+    // MPI_Init and MPI_Finalize wait for every rank without a limit.
     const Deadline deadline(launch.join_limit_s, "waited " + whole(launch.join_limit_s) +
                                                      " s for the other ranks of the job to start: the job ends here (" +
                                                      std::string(kJoinLimit) + ")");
@@ -97,7 +97,7 @@ std::unique_ptr<Collectives> join_launched(const Launch& launch, int* argc, char
 std::string mpi_version() {
   if (!part().is_built) return "off";
   if (part().functions == nullptr) return "none (" + part().why + ")";
-  // Open MPI returns "Open MPI v4.1.4, package: …, ident: …"; others add more lines after the first.
+  // Open MPI returns "Open MPI v4.1.4, package: …, ident: …"; others add more lines.
   const std::string_view text = part().functions->version();
   return std::string(text.substr(0, text.find_first_of(",\n")));
 }

@@ -6,13 +6,12 @@
 
 extern "C" {
 
-/// Holds a rank's number and place in a job.
 struct QrlMpiPlace {
   int rank, size, local_rank, local_size;
 };
 
-/// Holds the functions of the part. Buffers stay the caller's and unchanged until `finished` returns 1. A failure of
-/// MPI ends the job with a message.
+/// The part's functions. Buffers stay the caller's and unchanged until `finished` returns 1. A failure of MPI ends the
+/// job with a message.
 struct QrlMpi {
   /// Initializes MPI and waits for the other ranks without a limit. Returns null, or the reason why MPI is unusable.
   const char* (*join)(int* argc, char*** argv, QrlMpiPlace* place);
@@ -20,13 +19,13 @@ struct QrlMpi {
   void (*receive)(void* bytes, std::size_t count, int from);
   void (*broadcast)(void* bytes, std::size_t count, int root);
   void (*barrier)();
-  int (*finished)();           ///< moves what can be moved; 1: everything that was begun has ended
+  int (*finished)();           ///< moves bytes; 1: all that was begun has ended
   int (*waits_for)(int peer);  ///< 1: an unfinished call waits for this rank
   void (*end)();               ///< finalizes MPI
   void (*abort)(int exit_code);
-  const char* (*version)();  ///< the library's own text, before and after `join`
+  const char* (*version)();  ///< the library's text, before and after `join`
 };
 
-/// Returns the functions, which stay valid. The only symbol of the library.
+/// Returns the functions, which stay valid. The library's only symbol.
 [[gnu::visibility("default")]] const QrlMpi* qrl_mpi();
 }

@@ -1,4 +1,3 @@
-// Owns the checks of parts, shared by all implementations of Collectives.
 #pragma once
 
 #include <cstddef>

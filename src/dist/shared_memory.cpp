@@ -15,7 +15,7 @@ namespace {
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-/// All rings together take at most 64 MiB for up to 64 ranks. Beyond that they have 16 KiB each.
+/// All rings together take at most 64 MiB for up to 64 ranks; beyond, 16 KiB each.
 std::size_t ring_bytes_of(int num_ranks) {
   constexpr std::size_t kAll = std::size_t{64} << 20, kLeast = std::size_t{16} << 10, kMost = std::size_t{1} << 20;
   const std::size_t share = kAll / index(num_ranks) / index(num_ranks);
@@ -33,7 +33,7 @@ struct alignas(64) RankState {
 SharedMemory::SharedMemory(int num_ranks) : num_ranks_(num_ranks), ring_bytes_(ring_bytes_of(num_ranks)) {
   const std::size_t num_rings = index(num_ranks) * index(num_ranks);
   total_bytes_ = index(num_ranks) * sizeof(RankState) + num_rings * (sizeof(Ring) + ring_bytes_);
-  // Pages are zero, which is the initial state of every counter. Those never touched take no memory.
+  // Pages are zero, every counter's initial state. Untouched pages take no memory.
   void* memory = mmap(nullptr, total_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   QRL_REQUIRE(memory != MAP_FAILED, "--ranks", std::to_string(total_bytes_ >> 20) + " MiB of shared memory",
               std::string(std::strerror(errno)), "start fewer ranks");
@@ -87,7 +87,7 @@ Moved SharedMessages::poll() {
   }
   if (!left) return Moved::all;
   if (moved > 0) return Moved::some;
-  sched_yield();  // the rank that this one waits for may need the processor
+  sched_yield();  // the awaited rank may need the processor
   return Moved::nothing;
 }
 
@@ -97,7 +97,6 @@ void SharedMessages::end(double /*limit_s*/) {
   memory_.end_of(rank_).store(SharedMemory::End::together, std::memory_order_release);
 }
 
-/// Writes into the ring what it has room for; returns the number of bytes.
 std::uint64_t SharedMessages::move_out(int to) {
   SharedMemory::Ring& ring = memory_.ring(rank_, to);
   std::byte* const bytes = memory_.bytes_of_ring(rank_, to);
@@ -119,7 +118,6 @@ std::uint64_t SharedMessages::move_out(int to) {
   return written - before;
 }
 
-/// Reads from the ring what is wanted of what it holds; returns the number of bytes.
 std::uint64_t SharedMessages::move_in(int from) {
   SharedMemory::Ring& ring = memory_.ring(from, rank_);
   const std::byte* const bytes = memory_.bytes_of_ring(from, rank_);

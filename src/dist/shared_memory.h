@@ -11,8 +11,8 @@
 
 namespace qrl::dist {
 
-/// Holds a job's shared memory: a ring of bytes for each ordered pair of ranks, and what each rank says of its end.
-/// Anonymous memory that child processes inherit, so nothing of it is left in any file system.
+/// A job's shared memory: a ring of bytes for each ordered pair of ranks, and what each rank says of its end. Child
+/// processes inherit this anonymous memory, so no file system keeps any of it.
 class SharedMemory {
  public:
   /// Throws an input error if the machine refuses the memory.
@@ -26,11 +26,10 @@ class SharedMemory {
     std::atomic<std::uint64_t> written;
     alignas(64) std::atomic<std::uint64_t> read;
   };
-  /// Tells how a rank ended.
   enum class End : std::uint32_t {
-    none,      ///< it still runs, or it ended without a word
+    none,      ///< still runs, or ended without a word
     together,  ///< after the last barrier, with the other ranks
-    aborted,   ///< it ended the job and said why
+    aborted,   ///< ended the job and said why
   };
 
   int num_ranks() const { return num_ranks_; }
