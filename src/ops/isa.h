@@ -1,4 +1,3 @@
-// Owns the choice of instruction set for this process.
 #pragma once
 
 #include <string>
@@ -14,15 +13,15 @@ enum class Isa { amx, avx512, avx2, portable };
 
 std::string_view name(Isa isa);
 
-/// Returns the path in use, chosen at the first call: the environment variable QRL_ISA (amx | avx512 | avx2 |
+/// Returns the process's path, chosen at the first call: the environment variable QRL_ISA (amx | avx512 | avx2 |
 /// portable), else the processor's best. Throws an input error if the processor lacks it.
 Isa isa();
 
 /// Switches the path. For tests and benchmarks, only while no kernel runs.
 void force_isa(Isa isa);
 
-/// Replaces the amx path's tile kernels, so that tests can run that path on any avx512 processor. Null restores the
-/// originals. Only while no kernel runs.
+/// Replaces the amx path's tile kernels: tests can run that path on any avx512 processor. Null restores the originals.
+/// Only while no kernel runs.
 void replace_tiles(const TileKernels* tiles);
 
 bool supported(Isa isa);
@@ -33,7 +32,7 @@ const Table& for_this_isa(const Table& amx, const Table& avx512, const Table& av
   const Isa path = isa();
   return path == Isa::amx ? amx : path == Isa::avx512 ? avx512 : path == Isa::avx2 ? avx2 : portable;
 }
-/// Returns the table for the path in use, where amx uses avx512's.
+/// Returns the table for the path in use; amx has avx512's.
 template <class Table>
 const Table& for_this_isa(const Table& avx512, const Table& avx2, const Table& portable) {
   return for_this_isa(avx512, avx512, avx2, portable);

@@ -1,8 +1,8 @@
 // Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and quantized inputs.
 //
-// Ops of this folder are SPMD: all members of a team call an op together, and it splits the work among them. An op has
-// no barrier inside: call team.barrier() before an op that reads its output. Results depend neither on the team's size
-// nor on other rows: an output row has one order of operations per ISA path.
+// Ops of this folder are SPMD: all members of a team call an op together, and it splits the work. An op has no barrier
+// inside: call team.barrier() before an op that reads its output. Results depend neither on the team's size nor on
+// other rows: an output row has one order of operations per ISA path.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,13 @@ inline constexpr std::int64_t kPanelColumns = 64;
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
-  quant::Rotation rotation = {};  ///< of the inputs: panels hold W·H; set before rows are packed
+  quant::Rotation rotation = {};  ///< of the inputs: panels hold W·H; set before pack_rows
   base::Buffer panels;            ///< layout: kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32 (int4: bf16); empty without scales
   base::Buffer column_sums;  ///< int32, shape of `scales`: 128 · Σ quantized values per scale, the excess of u8·s8
                              ///< sums; int8 activations only
   base::Buffer bias;         ///< fp32 [out, padded]; empty: no bias
-  /// Output sizes of the fused tensors, in order (empty: one tensor). Scale blocks restart with each tensor.
+  /// Output sizes of the fused tensors, in order (empty: one). Scale blocks restart with each.
   std::vector<std::int64_t> tensors;
 };
 
@@ -43,10 +43,9 @@ struct PackedLinear {
 PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias,
                                 base::Arena* arena = nullptr);
 
-/// Scales and factors to use instead of computed ones.
 struct FixedScales {
-  const float* input_factors = nullptr;  ///< [in], multiplied into every weight before quantization; null: all 1
-  const float* row_scales = nullptr;     ///< [rows], int8 only; null: computed from the weights
+  const float* input_factors = nullptr;  ///< [in], multiplied into every weight first; null: all 1
+  const float* row_scales = nullptr;     ///< [rows], int8 only; null: computed
 };
 
 /// Rotates and quantizes `rows` output rows of one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row
@@ -67,7 +66,7 @@ struct Activations {
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_, quant::Rotation rotation_ = {});
   Activations(const PackedLinear& layer, std::int64_t num_rows);
   quant::Format format = quant::Format::f32;
-  quant::Rotation rotation = {};  ///< applied to rows before they are quantized
+  quant::Rotation rotation = {};  ///< of rows before they are quantized
   std::int64_t width = 0;         ///< in
   std::int64_t stride = 0;        ///< elements between rows: width padded to a multiple of 64
   base::Buffer quantized;  ///< [max_rows, stride] fp32, bf16 or int8 (e4m3 as bf16, which is exact); zero beyond width
@@ -93,9 +92,9 @@ void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x
 /// without a rotation. The rotation is its own inverse.
 void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::int64_t width, float* x);
 
-/// Computes y[row, :] = x[row, :] · Wᵀ + bias for rows [rows.begin, rows.end), added to y with `accumulate` (a
-/// residual). Both operands are rotated alike. y is fp32 row-major, `out` per row; W's panels are split over the team.
-/// Sums, in order of the input index:
+/// Computes y[row, :] = x[row, :] · Wᵀ + bias for rows [rows.begin, rows.end); `accumulate` adds to y (a residual).
+/// Both operands are rotated alike. y is fp32 row-major, `out` per row; W's panels are split over the team. Sums, in
+/// order of the input index:
 /// - fp32: fma in fp32 (portable also rounds the product).
 /// - bf16, and e4m3 and int4 dequantized to it: exact products added in fp32, the odd input of each pair first, like
 ///   vdpbf16ps. amx sums the even and the odd inputs of 16 pairs separately, then adds both. avx512 and amx flush
@@ -107,7 +106,7 @@ void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::in
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
-/// Returns the output columns that this member writes in `linear`. It may process these without a barrier.
+/// Returns the output columns that this member writes in `linear` and may process without a barrier.
 base::Range linear_share(const base::Team& team, std::int64_t out);
 
 /// Computes `linear` into columns of a wider y: `y` is the first column of row 0, and rows are y_stride floats apart.

@@ -19,12 +19,12 @@ struct Operand {
 struct Matmul {
   MatmulType type = MatmulType::bf16;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  Operand left;   ///< has the dtype of `type` unless transposed
-  Operand right;  ///< fp32 is rounded to the nearest bf16 when `type` is bf16
+  Operand left;   ///< of `type` unless transposed
+  Operand right;  ///< fp32 is rounded to bf16 (nearest) when `type` is bf16
   MixedArray out;
   std::int64_t out_stride = 0;
   bool accumulate = false;
-  Operand more_left, more_right;  ///< a second pair, like left and right, with its own depth
+  Operand more_left, more_right;  ///< a second pair, with its own depth
   std::int64_t more_depth = 0;    ///< 0: no second pair
 };
 

@@ -1,4 +1,4 @@
-// Contract of attention over paged keys and values: layout, writing and reading. SPMD as in ops/linear.h.
+// Contract of attention over paged keys and values. SPMD as in ops/linear.h.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct KvPages {
   const float *key_scales = nullptr, *value_scales = nullptr;
 };
 
-/// Returns the bytes of a page's keys or of its values, the larger of both.
+/// Returns the larger of the bytes of a page's keys and of its values.
 std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::int64_t page_size);
 
 /// Copies the first num_slots slots of page `from` to `to`, on the calling thread.
@@ -39,7 +39,7 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
-/// A batch's rows: row r sees positions 0 … positions[r] of its sequence.
+/// Row r sees positions 0 … positions[r] of its sequence.
 struct AttentionRows {
   const std::int32_t* positions = nullptr;           ///< [*]
   const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order
@@ -71,9 +71,9 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 /// int8  Queries become 254·high + low, int8 terms with 15 bits of the largest. Weights times the values' scales become
 ///       256·high + low, uint8 terms with 16 bits of the largest. Each term is summed exactly in int32.
 ///
-/// Spans of 128 positions begin at position 0. A span's weights are exp(score − its maximum), its sums in order of the
-/// position (int8's exact), merged in fp32, both sides rescaled to the larger maximum. Results do not depend on page
-/// size, page order or chunking. Neighboring rows read common pages once, in whole spans.
+/// Spans of 128 positions begin at position 0. A span's weights are exp(score − its maximum). Its sums are in position
+/// order (int8's exact), and merged in fp32 with both sides rescaled to the larger maximum. Results do not depend on
+/// page size, page order or chunking. Neighboring rows read common pages once, in whole spans.
 ///
 /// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. (row, kv head) are split over the team. Writes
 /// `context` fp32 [*, H·E], to be quantized after a barrier, and log Σ exp of the scores to lse_NH [*, H] unless null.

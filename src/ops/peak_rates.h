@@ -1,4 +1,3 @@
-// Owns the measurement of peak operations per second, by which `perf/mfu` divides.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,13 @@
 
 namespace qrl::ops {
 
-/// Measure bf16 or fp32 multiply-adds, two operations each, over all threads for 0.1 s.
+/// Measure bf16 or fp32 multiply-adds, two operations each, over all threads for 0.1 s, for `perf/mfu`.
 double measure_bf16_flops_per_s();
 double measure_f32_flops_per_s();
 
-/// Returns the best rate of several runs of `work` on every thread. `work` returns its number of operations.
+/// Returns the best rate of several runs of `work` on every thread. `work` returns its operations.
 double best_rate(const std::function<std::int64_t(base::Team&)>& work);
-/// Rounds that a peak loop of twelve instructions runs in about 10 ms.
+/// A peak loop of twelve instructions takes about 10 ms for these rounds.
 inline constexpr std::int64_t kPeakRounds = 4'000'000;
 
 }  // namespace qrl::ops

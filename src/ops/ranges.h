@@ -1,4 +1,3 @@
-// Owns range checks and arithmetic on block counts.
 #pragma once
 
 #include <cstdint>

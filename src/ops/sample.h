@@ -1,4 +1,3 @@
-// Owns sampling of a token from logits.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +13,14 @@ struct SampleParams {
   /// Limits the tokens after top-k and top-p to the max_kept likeliest, listed in SampledToken::kept. 0: no limit, no
   /// list.
   std::int32_t max_kept = 0;
-  bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< whether tokens are excluded
+  bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< tokens are excluded
 };
 
 struct SampledToken {
   std::int32_t token = 0;
-  float logprob = 0;  ///< under the sampled distribution: after temperature, top-k and top-p, renormalized
-  std::vector<std::int32_t> kept = {};  ///< tokens of the sampled distribution, ascending; empty without a cut or
-                                        ///< max_kept
-  bool limited = false;                 ///< whether max_kept excluded tokens
+  float logprob = 0;                    ///< after temperature, top-k and top-p, renormalized
+  std::vector<std::int32_t> kept = {};  ///< the sampled distribution's, ascending; empty: all
+  bool limited = false;                 ///< max_kept excluded tokens
 };
 
 /// Logits per block: a block's weights are summed in fp32, blocks in fp64.
@@ -40,10 +38,10 @@ class RowSummary {
   /// Throws an internal error if no logit is finite, or one is NaN or +inf.
   void end();
 
-  /// The position of a uniform number in [0, 1) in the row's CDF.
+  /// A uniform number's position, in [0, 1), in the row's CDF.
   struct Place {
     std::int64_t begin = 0, count = 0;  ///< the block's range of tokens
-    double rest = 0;                    ///< remaining mass inside the block, in units of its sum
+    double rest = 0;                    ///< mass inside the block, in units of its sum
   };
   Place place(double uniform) const;
   /// Returns the token at `place`; `block_logits`: [place.count] fp32.
@@ -59,7 +57,7 @@ class RowSummary {
     float max;
     double sum;
   };
-  double share(const Block& block) const;  ///< the block's contribution to total_
+  double share(const Block& block) const;  ///< of total_
 
   float inverse_temperature_ = 1, max_ = 0;
   double total_ = 0;

@@ -1,4 +1,3 @@
-// Owns the per-thread working memory of the ops.
 #pragma once
 
 #include <cstdint>

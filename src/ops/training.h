@@ -1,8 +1,8 @@
 // Contracts of training's small ops: fused loops over packed rows.
 //
 // Every op splits its contiguous rows over base::num_threads() and returns when all are done. Arithmetic and sums are
-// fp32. Sums over rows (gradients of gains and biases) use fixed blocks, so that bits do not depend on the thread
-// count. bf16 outputs are rounded to nearest even.
+// fp32. Sums over rows (gradients of gains and biases) use fixed blocks: bits do not depend on the thread count. bf16
+// outputs are rounded to nearest even.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct AddRmsNorm {
   std::int64_t rows = 0, width = 0;
   float eps = 0;
   const float* x = nullptr;
-  MixedArray y;                   ///< null data: sum = x, and `sum` is not written
-  const float* y_bias = nullptr;  ///< [width], bias to add to y; null: none, or already in y
+  MixedArray y;                   ///< null data: sum = x, `sum` is not written
+  const float* y_bias = nullptr;  ///< [width], of y; null: none, or already in y
   const float* gain = nullptr;    ///< [width]
   float* sum = nullptr;
   MixedArray normed;
@@ -49,7 +49,7 @@ struct QkvTransform {
   const float* q_gain = nullptr;  ///< [E]; null: no norm of q and k
   const float* k_gain = nullptr;
   float eps = 0;
-  const float* rope_table = nullptr;        ///< from make_rope_table
+  const float* rope_table = nullptr;        ///< make_rope_table's
   const std::int32_t* positions = nullptr;  ///< [rows]
   bool round_kv_to_bf16 = false;
   MixedArray in;  ///< [rows, C], C = (H+2K)·E
@@ -71,7 +71,7 @@ void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray
 /// Computes d_halves [rows, 2F], in the dtype of halves, from d_out [rows, F].
 void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves);
 
-/// Rows of logits whose distribution is softmax(logits · inverse_temperature), computed in fp32.
+/// Rows of logits whose distribution is softmax(logits · inverse_temperature), in fp32.
 struct TokenDistribution {
   std::int64_t rows = 0, vocab_size = 0;
   float inverse_temperature = 1;
@@ -81,7 +81,7 @@ struct TokenDistribution {
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
 /// Computes d_logits, which may overwrite the logits.
 struct TokenGradients {
-  const float *entropy = nullptr, *lse = nullptr;            ///< outputs of the forward pass
+  const float *entropy = nullptr, *lse = nullptr;            ///< of the forward pass
   const float *d_log_probs = nullptr, *d_entropy = nullptr;  ///< [rows]
   MixedArray d_logits;                                       ///< [rows, V]
   std::int64_t d_logits_stride = 0;                          ///< elements between rows

@@ -15,7 +15,7 @@ namespace qrl::ops {
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
 
 /// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)) for x, fp32 [*, out.width]. The mean is summed in fp32 in a
-/// fixed order. Unless null, `also` receives the same values in its own format.
+/// fixed order. `also`, unless null, gets the same values in its own format.
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
               Activations* also = nullptr);
 

@@ -16,7 +16,7 @@ void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLin
 void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& to);
 
 /// Returns the inputs of a transposed fp8_block128 layer. Outputs of each tensor except the last are padded to a
-/// multiple of 128, so that no segment spans two tensors' blocks.
+/// multiple of 128: no segment spans two tensors' blocks.
 std::int64_t transposed_inputs(const PackedLinear& weight);
 
 /// Copies weight.out fp32 values to the padded inputs of the transposed layer, with zeros in the padding.

@@ -16,9 +16,8 @@ enum class MatmulType : std::uint8_t { bf16, f32 };
 /// Packed sequences and their heads. Rows of `qkv`, C = (H + 2K)·E wide, hold H query, K key and K value heads after
 /// rope, as in rope_and_store. Query head h reads key head h / (H/K).
 ///
-/// A sequence may continue a prefix, which is the nearest earlier sequence that continues nothing. Its rows see the
-/// prefix's rows, then its own. A prompt shared by samples is thus computed once. A prefix and its continuations are a
-/// family.
+/// A sequence may continue a prefix, the nearest earlier sequence that continues nothing. Its rows see the prefix's
+/// rows, then its own: samples compute a shared prompt once. A prefix and its continuations are a family.
 struct VarlenAttention {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S
@@ -36,7 +35,7 @@ struct VarlenAttention {
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
 /// Computes d_qkv [N, C] from d_out [N, H·E], overwriting d_qkv: FlashAttention (Dao et al. 2022, §3.1) without online
-/// rescaling. Probabilities are recomputed for one block of queries at a time, over all its keys.
+/// rescaling. Recomputes probabilities for one block of queries at a time, over all its keys.
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC);
 

@@ -29,8 +29,7 @@ RotateTask task_of(const quant::Rotation& rotation, const float* x, std::int64_t
   return {x, width, rotation.block, scale_of(rotation), rotated};
 }
 
-/// Quantizes a row whose largest magnitude is `amax`, like quant::quantize_int8. Returns the scale, NaN if `amax` is
-/// not finite.
+/// Quantizes like quant::quantize_int8. Returns the scale, NaN if `amax` is not finite.
 float quantize_int8(const float* x, float amax, std::int64_t width, std::int8_t* quantized) {
   const float scale = std::isfinite(amax) ? quant::scale_of(Element::int8, amax) : std::nanf("");
   if (scale > 0) kernels().quantize_int(x, width, scale, quant::max_magnitude(Element::int8), quantized);
@@ -67,7 +66,7 @@ void quantize_row(const float* x, std::int64_t row_idx, Activations& out) {
   void* quantized = out.row(row_idx);
   float amax_of_rotated = 0;
   if (out.rotation) {
-    thread_local Buffer memory;  // not scratch(), because x may be in it
+    thread_local Buffer memory;  // x may be in scratch()
     float* rotated = grown(memory, out.width);
     amax_of_rotated = kernels().rotate(task_of(out.rotation, x, out.width, rotated));
     x = rotated;

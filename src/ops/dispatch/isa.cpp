@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
 
-/// Requests AMX from the operating system, once, and returns whether int8 and bf16 tiles may be used. If granted, each
-/// thread's saved state grows by 8 KiB.
+/// Requests AMX from the operating system, once, for int8 and bf16 tiles. If granted, each thread's saved state grows
+/// by 8 KiB.
 bool tiles_granted() {
   static const bool granted = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -44,7 +44,7 @@ Kernels with_tiles(const TileKernels& tiles) {
   return kernels;
 }
 
-/// The amx path's tile kernels; only tests replace them (replace_tiles).
+/// Tests replace the amx path's tile kernels (replace_tiles).
 constinit const TileKernels* g_tiles = &amx::kTiles;
 Kernels g_tiled = with_tiles(amx::kTiles);
 

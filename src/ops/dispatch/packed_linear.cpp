@@ -25,7 +25,7 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
-// Largest width for which int32 holds both the sum of int8 products and 128 · Σ quantized values (column_sums).
+// The largest width with int32 sums of int8 products, and 128 · Σ quantized values (column_sums).
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
@@ -34,21 +34,21 @@ std::int64_t inputs_per_scale(Format format, std::int64_t in) {
   return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
 
-/// Returns the address of output `row`'s word 0; word w is at panel_words(...)[w · kPanelColumns].
+/// Word w is at panel_words(...)[w · kPanelColumns].
 std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
   const std::int64_t words = ceil_div(packed.in, inputs_per_word(packed.format));
   return static_cast<std::uint32_t*>(packed.panels.view().data) + row / kPanelColumns * kPanelColumns * words +
          row % kPanelColumns;
 }
 
-/// Returns the bit position of input `idx` within its word (layout: kPanelColumns in ops/linear.h).
+/// kPanelColumns in ops/linear.h has the layout.
 int bit_of_input(const FormatSpec& what, int idx) {
   if (what.weights == Element::fp8_e4m3) return (idx / 2 + idx % 2 * 2) * 8;
   if (what.weights != Element::int4) return idx * what.weight_bits;
   return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// Convert one output's quantized values to words and back; a value is in the low bits of its byte.
+/// A value is in the low bits of its byte.
 void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
@@ -90,7 +90,7 @@ class EnteringWeights {
     if (factors_ != nullptr || rotation_) changed_.resize(static_cast<std::size_t>(in_));
   }
 
-  /// Returns the row, valid until the next call.
+  /// Valid until the next call.
   const float* row(std::int64_t row) {
     const float* values = weight_ + row * in_;
     if (changed_.empty()) return values;
@@ -110,7 +110,7 @@ class EnteringWeights {
 
 class RowQuantizer {
  public:
-  /// `entering` is read twice where several rows share a scale: for the scale, then to quantize.
+  /// Reads `entering` twice where several rows share a scale: for the scale, then to quantize.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
@@ -179,7 +179,7 @@ class RowQuantizer {
   const float* row_scales_;
   std::vector<std::uint8_t> quantized_;
   std::vector<float> amax_;
-  std::int64_t end_of_known_ = 0;  ///< end of the rows covered by amax_, where rows share scales
+  std::int64_t end_of_known_ = 0;  ///< of the rows covered by amax_, where rows share scales
 };
 
 }  // namespace

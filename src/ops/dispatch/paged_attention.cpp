@@ -26,10 +26,10 @@ const AttentionKernels& attention_kernels() {
   return for_this_isa(avx512::kAttention, avx2::kAttention, portable::kAttention);
 }
 
-/// Returns ⌈a / b⌉ for b > 0; 0 for negative a.
+/// b > 0; 0 for negative a.
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// Bytes of one kv head's quantized values in a page, in whole cache lines.
+/// In whole cache lines.
 std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t word = quant::values_per_word(format);
   return round_up(quant::value_bytes(format) *
@@ -42,7 +42,7 @@ std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t pa
   return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
-// Checks read the same values on every team member, so all throw or none does.
+// Every team member checks the same values: all throw or none does.
 void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
   QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
                     shape.head_dim > 0 && shape.head_dim % 2 == 0,
@@ -79,8 +79,7 @@ struct Slot {
   float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
 };
 
-/// Scatters a head's E quantized values to the slot. A key's last word is zero-padded, because dot products read whole
-/// words.
+/// A key's last word is zero-padded, because dot products read whole words.
 template <class Element>
 void scatter(const Slot& at, const Element* key, const Element* value) {
   const std::int64_t words = at.head_dim / at.word, rest = at.head_dim % at.word;
@@ -95,7 +94,7 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Quantizes key and value into the slot. Unless null, kept_key and kept_value [E] receive the dequantized values.
+/// Unless null, kept_key and kept_value [E] receive the dequantized values.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);
@@ -268,8 +267,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // A row's cost is its number of positions, so members get equal shares of positions. The member whose share has the
-  // first position of a (row, kv head) computes it.
+  // A row costs its number of positions, of which members get equal shares. The member whose share has the first
+  // position of a (row, kv head) computes it.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);

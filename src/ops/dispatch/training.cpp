@@ -14,7 +14,7 @@ namespace {
 
 const TrainingKernels& kernels() { return for_this_isa(avx512::kTraining, avx2::kTraining, portable::kTraining); }
 
-/// Fewest rows (elements) per thread: with fewer, another thread costs more than it saves.
+/// For fewer rows (elements), another thread costs more than it saves.
 constexpr std::int64_t kRowGrain = 16, kElementGrain = 16384;
 
 template <class Body>
@@ -72,7 +72,7 @@ void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms) {
 }
 
 void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients) {
-  constexpr std::int64_t kMaxHeadDim = 1024;  // size of the kernels' row buffer
+  constexpr std::int64_t kMaxHeadDim = 1024;  // of the kernels' row buffer
   QRL_REQUIRE(args.head_dim <= kMaxHeadDim, "training", "head_dim of at most " + std::to_string(kMaxHeadDim),
               std::to_string(args.head_dim));
   const TrainingKernels& table = kernels();
@@ -119,7 +119,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table) {
-  // Threads split the columns, so that each sum keeps the rows' order.
+  // Threads split the columns: each sum keeps the rows' order.
   over(width, kRowGrain, [&](auto begin, auto end) {
     for (std::int64_t r = 0; r < rows; ++r) {
       float* to = d_table + tokens[r] * width;

@@ -17,7 +17,7 @@ namespace qrl::ops {
 namespace {
 
 constexpr std::int64_t kInputsPerWord = 4;  // of int8 and e4m3
-constexpr std::int64_t kBlock = 128;        // rows and columns of an fp8_block128 block
+constexpr std::int64_t kBlock = 128;        // an fp8_block128 block's rows and columns
 
 __m128i transposed_words(__m128i words) {
   const __m128i pairs = _mm_unpacklo_epi8(words, _mm_srli_si128(words, 8));
@@ -59,7 +59,7 @@ void check_blocks(const PackedLinear& packed, const char* where) {
 
 std::int64_t round_up_to_blocks(std::int64_t count) { return (count + kBlock - 1) / kBlock * kBlock; }
 
-/// Swaps the two middle words, which converts e4m3's byte order (0, 2, 1, 3) in both directions.
+/// Converts e4m3's byte order (0, 2, 1, 3) in both directions.
 __m128i swapped_middle(__m128i words) { return _mm_shuffle_epi32(words, _MM_SHUFFLE(3, 1, 2, 0)); }
 
 /// Calls body(first output, first input in the transposed layer, number of outputs) for each tensor.
@@ -76,8 +76,7 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Fills a panel of `to` from all outputs of one tensor: words of four inputs of one output become words of four
-/// outputs of one input.
+/// Takes all outputs of one tensor: words of four inputs of one output become words of four outputs of one input.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);
@@ -163,7 +162,7 @@ void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& t
 std::int64_t transposed_inputs(const PackedLinear& weight) {
   std::int64_t inputs = 0;
   for_tensors(weight, [&](std::int64_t, std::int64_t input, std::int64_t outputs) {
-    inputs = input + outputs;  // the last tensor's last block is not padded
+    inputs = input + outputs;  // the last block is not padded
   });
   return inputs;
 }
@@ -202,7 +201,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
   const std::int64_t num_words = (num_rows + kInputsPerWord - 1) / kInputsPerWord;
   float* const scales = to.scales.as<float>() + first_row / kBlock * to.scales.shape()[1];
   constexpr std::int64_t kAtOnce = 16;
-  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero past num_rows, so padding quantizes to zero
+  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero past num_rows: padding quantizes to zero
   std::array<std::uint8_t, kBlock> quantized{};
   for (std::int64_t first = 0; first < to.out; first += kAtOnce) {
     const std::int64_t count = std::min(kAtOnce, to.out - first);

@@ -1,7 +1,7 @@
-// Consecutive rows that see the same pages process shared spans together, so each page is read once for all queries.
-// Each row keeps its own sums.
+// Consecutive rows that see the same pages process shared spans together: each page is read once for all queries. Each
+// row keeps its own sums.
 //
-// Keys are contiguous over positions and values over elements, so inner loops multiply a broadcast by contiguous lanes.
+// Keys are contiguous over positions and values over elements: inner loops multiply a broadcast by contiguous lanes.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kv_formats.h"
@@ -11,18 +11,18 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kVectorsAtOnce = 4;  // vectors of positions (keys), or of elements (values)
+constexpr int kVectorsAtOnce = 4;  // of positions (keys), or of elements (values)
 #else
 constexpr int kVectorsAtOnce = 2;
 #endif
 constexpr std::int64_t kSpan = kAttentionSpan;
-constexpr std::int64_t kBlock = 16;  // positions contiguous in a page, on every path
+constexpr std::int64_t kBlock = 16;  // contiguous positions in a page, on every path
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Consecutive rows, and the number of positions, in whole spans, that all of them see on the same pages.
+/// Consecutive rows, and the positions, in whole spans, that all of them see on the same pages.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
@@ -37,7 +37,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// Returns segment `idx` of a group: 0 is the shared one, the others belong to one row each.
+/// Segment 0 is the shared one, others belong to one row each.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
@@ -52,7 +52,7 @@ class RowGroups {
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // Another row saves one read of the shared part, but shortens it for the rows already in the group.
+      // Another row saves one read of the shared part, but shortens it for the group's rows.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -62,7 +62,7 @@ class RowGroups {
   }
 
  private:
-  /// Returns how many positions below `most`, in whole spans, two rows see on the same pages.
+  /// Counts positions below `most`, in whole spans, that two rows see on the same pages.
   static std::int64_t in_common(const AttentionTask& a, const AttentionTask& b, std::int64_t most) {
     if (a.keys != b.keys || a.num_heads != b.num_heads) return 0;
     if (b.num_positions < most) most = b.num_positions;
@@ -86,13 +86,11 @@ class Ahead {
   void ask() {
     constexpr int kVectorsOfLine = static_cast<int>(kLine / kWordBytes) / kLanes;
     constexpr int kLinesRead = (Vectors + kVectorsOfLine - 1) / kVectorsOfLine;
-    for (int i = 0; i < kLinesRead; ++i)
-      __builtin_prefetch(at_ + i * kLine, 0, 2);  // prefetching an invalid address is
-                                                  // harmless
+    for (int i = 0; i < kLinesRead; ++i) __builtin_prefetch(at_ + i * kLine, 0, 2);  // an invalid address is harmless
     at_ += kLinesRead * step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// Catches up at a segment's end with lines that were read without a prefetch.
+  /// Catches up at a segment's end with lines read without a prefetch.
   void end_of(const Segment& segment) {
     const AttentionTask& task = *segment.tasks;
     passed_ += 2 * segment.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
@@ -134,7 +132,7 @@ class Ahead {
 
   RowGroups groups_;
   RowGroup group_;
-  std::int64_t segment_idx_ = 1;  // index of the segment to prefetch next
+  std::int64_t segment_idx_ = 1;  // the segment to prefetch next
   Segment segment_;
   std::int64_t page_ = 0, pages_end_ = 0;
   const std::byte *at_ = nullptr, *lines_end_ = nullptr;
@@ -214,7 +212,7 @@ struct Join {
   float before, now;
 };
 
-/// Merges a span's softmax into `running`; at the first span, replaces it.
+/// Merges a span's softmax into `running`, or replaces it at the first span.
 Join join(bool is_first, float most, float sum, Running& running) {
   if (is_first) {
     running = {most, sum};
@@ -341,7 +339,7 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
   span.scales = side_bytes;
 }
 
-/// A group's query heads and their running results, ordered by kv head, then row.
+/// A group's query heads and their running results, by kv head, then row.
 template <class Kv>
 class GroupQueries {
  public:

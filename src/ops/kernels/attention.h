@@ -6,10 +6,10 @@
 
 namespace qrl::ops {
 
-/// Positions per span: scores and weights exist for one span at a time. Spans begin at position 0.
+/// Positions per span, from position 0: scores and weights exist for one span at a time.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// Largest number of rows in a group that reads shared pages once.
+/// The most rows in a group that reads shared pages once.
 inline constexpr std::int64_t kAttentionRows = 8;
 
 /// One row's query heads over its sequence's pages (ops/paged_attention.h).
@@ -23,7 +23,7 @@ struct AttentionTask {
   std::int64_t page_bytes = 0;  ///< stride between pages
   std::int64_t head_bytes = 0;  ///< stride between kv heads in a page
   std::int64_t page_size = 0;
-  std::int64_t scales = 0;  ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
+  std::int64_t scales = 0;  ///< int8: bytes from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
   std::int64_t num_positions = 0;  ///< sees positions 0 … num_positions − 1; at least 1
   float softmax_scale = 0;
@@ -41,7 +41,7 @@ constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::i
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
-/// Computes the tasks in order. `scratch` holds attention_scratch_floats of the largest task.
+/// Computes the tasks in order. `scratch` holds the largest task's attention_scratch_floats.
 using AttentionKernel = void (*)(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch);
 
 struct AttentionKernels {

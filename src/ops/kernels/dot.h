@@ -58,7 +58,7 @@ struct Bf16Dot {
   static Weights weights(VecI words) { return (__m512bh)words; }
   static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
 #else
-  // Adds in the same order in fp32. bf16 products are exact, so fusing does not change the result.
+  // Adds in the same order in fp32. bf16 products are exact: fusing changes no result.
   struct Pair {
     VecF even, odd;
   };
@@ -72,8 +72,8 @@ struct Bf16Dot {
   static Weights weights(const std::uint16_t* w) { return weights(load_words(w)); }
 };
 
-/// Multiplies s8 by s8, summed exactly in int32. AVX-512's vpdpbusd multiplies u8 by s8, so one side (named by the
-/// subclass) is passed as value + kBias. Sums are then too large by kBias · Σ quantized values of the other side.
+/// Multiplies s8 by s8, summed exactly in int32. AVX-512's vpdpbusd multiplies u8 by s8, so one side (the subclass
+/// names it) is passed as value + kBias. Sums are then too large by kBias · Σ quantized values of the other side.
 struct Int8Dot {
   using Element = std::int8_t;
   static constexpr int kGroup = 4;

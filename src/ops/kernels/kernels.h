@@ -7,9 +7,9 @@
 
 namespace qrl::ops {
 
-/// Number of inputs dequantized at once, a multiple of every scale group.
+/// Inputs dequantized at once, a multiple of every scale group.
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
-/// Returns the scratch of a product: one panel's dequantized weights, and the sums of `rows` rows.
+/// Returns a product's scratch: one panel's dequantized weights, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
 struct MatmulKernels;           // matmul.h
@@ -18,11 +18,11 @@ struct VarlenAttentionKernels;  // varlen_attention.h
 
 /// A second product of the same rows, added to some columns of the first. Both cover whole panels.
 struct AddedTask {
-  const void* x = nullptr;    ///< first row, bf16 or fp32; null: no second product
+  const void* x = nullptr;    ///< first row, bf16 or fp32; null: none
   std::int64_t x_stride = 0;  ///< elements between rows
   const void* panels = nullptr;
   std::int64_t in = 0;
-  std::int64_t first_column = 0;  ///< column of the first product to which this product's column 0 is added
+  std::int64_t first_column = 0;  ///< of the first product, for this product's column 0
   bool is_bf16 = false;
 };
 
@@ -36,18 +36,18 @@ struct LinearTask {
   const void* panels = nullptr;               ///< panel 0 of the layer
   const void* scales = nullptr;               ///< fp32 (int4: bf16); null: none
   const std::int32_t* column_sums = nullptr;  ///< int8 activations only
-  std::int64_t scale_stride = 0;              ///< stride between groups of inputs, in scales and column_sums
+  std::int64_t scale_stride = 0;              ///< between groups of inputs, in scales and column_sums
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
-  float* y = nullptr;         ///< column 0 of the first row; with tiles possibly outside of the allocation
+  float* y = nullptr;         ///< column 0 of the first row; tiles may place it outside of the allocation
   std::int64_t y_stride = 0;  ///< elements between rows
   bool accumulate = false;
-  float* scratch = nullptr;  ///< linear_scratch_floats, 64-byte aligned; e4m3 and int4 only
-  AddedTask added;           ///< fp32 sums added after the bias; only if Kernels::adds_products
+  float* scratch = nullptr;  ///< linear_scratch_floats, 64-byte aligned; e4m3 and int4
+  AddedTask added;           ///< fp32 sums, after the bias; only if Kernels::adds_products
 };
 
-/// The heads of one row, in place: RMSNorm unless `gain` is null, then rotate-half with `rope` (cosines, then sines).
+/// One row's heads, in place: RMSNorm unless `gain` is null, then rotate-half with `rope` (cosines, then sines).
 struct RopeTask {
   float* heads = nullptr;  ///< [num_heads, head_dim]
   std::int64_t num_heads = 0;
@@ -66,9 +66,9 @@ struct RotateTask {
   float* turned = nullptr;
 };
 
-/// The kernels of one instruction set; bf16 values are passed as bits.
+/// One instruction set's kernels; bf16 values are passed as bits.
 struct Kernels {
-  bool adds_products;  ///< whether the linear_* kernels accept LinearTask::added
+  bool adds_products;  ///< the linear_* kernels accept LinearTask::added
   /// Returns the largest |x|; not finite if an element is not.
   float (*max_abs)(const float* x, std::int64_t n);
   /// Computes quant::rotate, bit-identically, and returns max_abs of the output.
@@ -88,8 +88,8 @@ struct Kernels {
   void (*linear_f32)(const LinearTask& task);
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);
-  void (*linear_fp8)(const LinearTask& task);        ///< one scale per output channel
-  void (*linear_fp8_block)(const LinearTask& task);  ///< one scale per 128 inputs, also of x
+  void (*linear_fp8)(const LinearTask& task);        ///< a scale per output channel
+  void (*linear_fp8_block)(const LinearTask& task);  ///< a scale per 128 inputs, also of x
   void (*linear_int4)(const LinearTask& task);       ///< x is bf16, or e4m3 when it has scales
   void (*linear_int4_int8)(const LinearTask& task);
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
@@ -130,7 +130,7 @@ extern const Kernels kKernels;
 }
 
 const Kernels& kernels();
-/// Returns the amx path's tile kernels, or the replacement set by replace_tiles.
+/// Returns the amx path's tile kernels, or replace_tiles' replacement.
 const TileKernels& tiles();
 
 #if defined(QRL_ISA_NAMESPACE)

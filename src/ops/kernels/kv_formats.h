@@ -70,7 +70,7 @@ struct FloatKv {
 
   struct Operand {
     const typename Values::Element* quantized;
-    float unit;  ///< factor from the int32 sum to the result
+    float unit;  ///< from the int32 sum to the result
   };
 
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
@@ -79,8 +79,8 @@ struct FloatKv {
     return {quantized, scale};
   }
 
-  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector. `sum` is the sum of the
-  /// rounded weights.
+  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector. `sum`: of the rounded
+  /// weights.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
     auto* quantized = static_cast<typename Values::Element*>(memory);
@@ -133,10 +133,10 @@ struct KvInt8 {
   struct Operand {
     const std::int8_t *high, *low;
     float unit;
-    std::int32_t bias_high, bias_low;  ///< of a query: the contribution of the keys' offset to each sum
+    std::int32_t bias_high, bias_low;  ///< a query's: the keys' offset in each sum
   };
 
-  /// A NaN or infinity among the values makes `unit` NaN, and thereby every result.
+  /// A NaN or infinity makes `unit` NaN, and thereby every result.
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
     auto* high = static_cast<std::int8_t*>(memory);
     auto* low = high + padded(n);
@@ -220,7 +220,7 @@ struct KvInt8 {
   using Mix = Sums<MixDot, 256, Queries, Vectors>;
 
  private:
-  /// Returns quantized / largest, or 0 if `largest` is negligible.
+  /// 0 for a negligible `largest`.
   static float inverse_of(float quantized, float largest) { return largest > 0x1p-100F ? quantized / largest : 0.0F; }
 };
 

@@ -56,10 +56,10 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
       task, row, column, [&](int r, int v) { return Format::finish(task, sums[r][v], row + r, column + v * kLanes); });
 }
 
-/// Distance, in groups of inputs, of narrow tiles' prefetches.
+/// Narrow tiles prefetch this many groups of inputs ahead.
 constexpr std::int64_t kNarrowGroupsAhead = 64;
 
-/// Computes columns [column, end) in narrower, taller tiles: a LoRA adapter's A has few columns.
+/// Narrower, taller tiles for columns [column, end): a LoRA adapter's A has few.
 template <class Format, int Vectors>
 void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end, std::int64_t panel_bytes) {
   if constexpr (Vectors > 1) {
@@ -73,8 +73,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Computes tiles of nearly equal height, because tiles of one or two rows would wait for weights. Each tile prefetches
-/// a part of the next panel.
+/// Tiles have nearly equal height, because those of one or two rows would wait for weights. Each prefetches a part of
+/// the next panel.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;

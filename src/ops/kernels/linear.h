@@ -1,4 +1,3 @@
-// Owns what the matmuls of all weight formats share: the tile size and the output of a tile.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -6,14 +5,14 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr int kPanel = 64;  // equals ops::kPanelColumns
+inline constexpr int kPanel = 64;  // as ops::kPanelColumns
 
 #if defined(QRL_ISA_AVX512)
 inline constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers hold sums
 inline constexpr int kSingleRowVectors = 4;
 #else
 inline constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums
-inline constexpr int kSingleRowVectors = 8;            // 8 registers of sums, with longer contiguous reads of the panel
+inline constexpr int kSingleRowVectors = 8;            // sums, with longer contiguous reads of the panel
 #endif
 
 constexpr std::int64_t kLine = 64;
@@ -61,8 +60,8 @@ inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* n
     __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
 }
 
-/// Writes a tile plus the added product, summed as in a separate matmul. Rows are processed one at a time, because the
-/// tile's sums occupy the registers.
+/// Writes a tile plus the added product, summed as in a separate matmul. Takes one row at a time, because the tile's
+/// sums occupy the registers.
 template <class Dot, int Rows, int Vectors, class Value>
 inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   using Element = typename Dot::Element;

@@ -6,9 +6,9 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-constexpr int kAskedLines = 2;  // lines prefetched per stored word: half a panel row of kPanel words
+constexpr int kAskedLines = 2;  // per stored word: half a panel row of kPanel words
 
-/// Sums of one row and vector: `open` under the current scale, and `scaled` so far.
+/// One row's and vector's sums: `open` under the current scale, and `scaled` so far.
 template <class F>
 struct Sums {
   typename F::Accumulator open;

@@ -5,7 +5,7 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr std::int64_t kScaleInputs = 128;  // of formats with one scale per group of inputs
+inline constexpr std::int64_t kScaleInputs = 128;  // of formats with a scale per group of inputs
 
 // Quantized values: a stored word of kInputs inputs gives kSteps words for the dot product, kAtOnce at a time.
 
@@ -18,7 +18,7 @@ struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
   static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
-    // The permute uses five index bits, the fifth from the next nibble, so the table repeats its 16 entries.
+    // The permute uses five index bits, the fifth from the next nibble: the table repeats its 16 entries.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
@@ -41,7 +41,8 @@ struct Int4AsInt8Values {
   }
 };
 
-// Formats: a quantized type, a dot product, and where scales apply.
+// Weight formats for the matmuls. Each names its quantized values, its dot product, and whether each group of inputs
+// has its own scale.
 
 enum class InputScale { row, chunk };
 

@@ -20,7 +20,7 @@ struct MatmulTiles {
   std::int64_t left_stride = 0;  ///< elements between rows; 0: packed
   const void* panel = nullptr;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  bool first = true, last = true;  ///< whether this is the first, and the last, chunk of the depth
+  bool first = true, last = true;  ///< whether this is the depth's first, and its last, chunk
   float* sums = nullptr;           ///< [rows, kMatmulPanel], carried from chunk to chunk
   MixedArray out;                  ///< at the first row and column
   std::int64_t out_stride = 0;
@@ -29,11 +29,10 @@ struct MatmulTiles {
 
 inline constexpr std::int64_t kMatmulPanel = 64;  ///< columns per panel, on every path
 
-/// The kernels of one compute dtype.
 struct MatmulKernels {
   std::int64_t strip_rows = 0;       ///< rows of a packed strip
-  std::int64_t inputs_per_word = 0;  ///< elements per 32-bit word, adjacent along the depth
-  std::int64_t words_at_once = 1;    ///< panels and strips are zero-padded to a multiple of this many words
+  std::int64_t inputs_per_word = 0;  ///< per 32-bit word, adjacent along the depth
+  std::int64_t words_at_once = 1;    ///< words to whose multiple panels and strips are zero-padded
   /// Packs `columns` columns into words [⌈depth / inputs⌉][kMatmulPanel], zero-padded. `from` is [depth, columns], or
   /// [columns, depth] when `transposed`.
   void (*pack_right)(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel);

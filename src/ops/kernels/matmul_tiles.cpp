@@ -60,7 +60,7 @@ void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, st
 
 template <class Dot, class T>
 void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
-  // Number of groups packed together, so that a strip's cache lines are completed in the cache.
+  // Groups packed together complete a strip's cache lines in the cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
   const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
@@ -94,7 +94,7 @@ void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, v
   else pack_left_from<Dot, float>(from, depth, rows, words);
 }
 
-/// The left rows of a tile: element (r, group) is at first[r · row + group · step].
+/// A tile's left rows: element (r, group) is at first[r · row + group · step].
 template <class Dot>
 struct LeftRows {
   const typename Dot::Element* first;
@@ -134,8 +134,7 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
     __builtin_prefetch(ahead + group * 4 * Rows, 0, 2);
     add(x, left.row);
   }
-  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // for a word with one input, reading past it would leave
-                                                            // the memory
+  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word with one input must not read past the memory
     typename Dot::Element last[Rows * kGroup] = {};
     for (int r = 0; r < Rows; ++r) last[r * kGroup] = x[r * left.row];
     add(last, kGroup);

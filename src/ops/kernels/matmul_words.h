@@ -78,7 +78,7 @@ struct RowsOfGroup {
 
 inline constexpr std::int64_t kRowsAhead = 32;
 
-/// Prefetches `columns` of a group's rows, which are too far apart for hardware prefetching.
+/// Prefetches `columns` of a group's rows, too far apart for hardware prefetching.
 template <class Dot, class T>
 void prefetch_rows(const OperandTile& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
   for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {

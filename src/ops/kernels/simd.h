@@ -1,4 +1,4 @@
-// Owns the kernels' vector type, kLanes floats of this file's instruction set, and its basic functions.
+// Owns the kernels' vector type, kLanes floats of an instruction set, and its functions.
 //
 // Kernel sources are compiled once per instruction set, in its namespace, without standard headers that have code. The
 // linker keeps one copy of an inline function, and an older processor must never run one compiled for AVX-512.
@@ -50,8 +50,8 @@ inline VecF float_of_bits(VecI v) { return (VecF)v; }
 inline VecF splat(float x) { return x - VecF{}; }
 inline VecI splat(std::int32_t x) { return x - VecI{}; }
 
-// The valid lanes of a load or store: All, or the First few. The other lanes load as zero and are not stored; memory
-// past the valid lanes is not accessed.
+// The valid lanes of a load or store: All, or the First few. Others load as zero and are not stored; their memory is
+// not accessed.
 struct All {};
 struct First {
   int count;
@@ -103,8 +103,8 @@ template <class Lanes>
 inline VecF load(const float* from, Lanes lanes) {
   return load_vector<VecF>(from, lanes);
 }
-/// Zero-extends 16-bit lanes, or takes the low 16 or 8 bits of each lane. Written as intrinsics, because GCC 12 splits
-/// its own vector conversions.
+/// Zero-extends 16-bit lanes, or takes the low 16 or 8 bits of each lane. Intrinsics, because GCC 12 splits its own
+/// vector conversions.
 inline VecI widened(HalfU16 v) {
 #if defined(QRL_ISA_AVX512)
   return (VecI)_mm512_cvtepu16_epi32((__m256i)v);
@@ -201,7 +201,7 @@ inline std::int32_t reduce_max(VecI v) {
   return v[0];
 }
 
-// Adding this constant to |x| ≤ 2²² rounds x to the nearest even integer, in the low bits of the significand.
+// Adding this constant to |x| ≤ 2²² rounds x to the nearest even integer, in the significand's low bits.
 inline constexpr float kRoundingShift = 0x1.8p23F;
 
 /// Returns v rounded to the nearest integer, ties to even, for |v| ≤ 2²².
@@ -215,7 +215,7 @@ inline VecF exp(VecF x) {
   x = min(splat(89.0F), max(splat(-105.0F), x));
   const VecF shifted = fma(x, splat(1.44269504F), splat(kRoundingShift));
   const VecF n = shifted - kRoundingShift;
-  // ln 2 in two parts, so that n times the first is exact.
+  // ln 2 in two parts: n times the first is exact.
   const VecF r = fma(n, splat(-1.42860677e-6F), fma(n, splat(-0.693145752F), x));
   VecF p = splat(1.0F / 5040);
   p = fma(p, r, splat(1.0F / 720));
@@ -227,7 +227,7 @@ inline VecF exp(VecF x) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_scalef_ps(p, n);
 #else
-  // 2ⁿ as two factors, so that neither overflows nor underflows alone.
+  // 2ⁿ as two factors: neither overflows nor underflows alone.
   const VecI exponent = (VecI)((VecU)bits_of(shifted) - (VecU)bits_of(splat(kRoundingShift)));
   const VecI half = exponent >> 1;
   const VecF first = float_of_bits((VecI)((VecU)(half + 127) << 23));
@@ -244,8 +244,8 @@ inline void bf16_of_fp8(VecI quantized, VecI (&bf16)[2]) {
     alignas(64) std::uint8_t high[128], low[128];
     constexpr Tables() : high(), low() {
       for (int m = 0; m < 128; ++m) {
-        // Normal e4m3: the 3-bit significand is extended to 7 bits, the exponent bias changed from 7 to 127. Subnormal:
-        // m · 2⁻⁹.
+        // Normal e4m3: extends the 3-bit significand to 7 bits, changes the exponent bias from 7 to 127. Subnormal: m ·
+        // 2⁻⁹.
         constexpr int kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
         const int bits = m == 127 ? 0x7fc0 : m < 8 ? kSubnormal[m] : (m << 4) + (120 << 7);
         high[m] = static_cast<std::uint8_t>(bits >> 8);

@@ -1,5 +1,3 @@
-// Owns attention's small matmuls between blocks of rows, a few hundred wide and in cache. A word is one fp32 number, or
-// two bf16 adjacent along the depth.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -16,7 +14,8 @@ constexpr std::int64_t padded(std::int64_t count) {
   return (count + kSmallMultiple - 1) / kSmallMultiple * kSmallMultiple;
 }
 
-/// The left operand: element r of group k at data[r · row_stride + k · step].
+/// The left operand: element r of group k at data[r · row_stride + k · step]. A word is one fp32 number, or two bf16
+/// adjacent along the depth.
 template <class Dot>
 struct Left {
   const typename Dot::Element* data;
@@ -35,8 +34,9 @@ constexpr std::int64_t elements(std::int64_t words) {
   return words * Dot::kGroup;
 }
 
-/// Matmuls with one dot type. Depths are padded to multiples of kDepth, with zeros on one side and finite numbers on
-/// the other. Rows are padded to multiples of kRows with any values; their results are undefined.
+/// Attention's small matmuls between blocks of rows, a few hundred wide and in cache, with one dot type. Depths are
+/// padded to multiples of kDepth, with zeros on one side and finite numbers on the other. Rows are padded to multiples
+/// of kRows with any values; their results are undefined.
 template <class Dot>
 class SmallMatmuls {
  public:

@@ -79,9 +79,9 @@ inline VecF nearest_bf16(VecF x) {
 }
 
 struct Head {
-  bool turns;         // q or k head: rotary positions apply
+  bool turns;         // q or k head, for rotary positions
   const float* gain;  // null: no norm
-  bool rounds;        // k or v head of a bf16 cache: rounded to bf16
+  bool rounds;        // k or v head of a bf16 cache
 };
 inline Head head_at(const QkvTransform& args, std::int64_t head) {
   const bool is_query = head < args.num_heads, is_key = !is_query && head < args.num_heads + args.num_kv_heads;
@@ -132,7 +132,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
   }
 }
 
-/// Larger head dimensions are refused by ops/dispatch/training.cpp.
+/// ops/dispatch/training.cpp refuses more.
 constexpr std::int64_t kMaxHeadDim = 1024;
 
 template <class T>
@@ -289,8 +289,7 @@ void token_rows_backward(const TokenDistribution& args, const float* logits, con
       return -p * (d_log_prob + d_entropy * (bounded + entropy)) * scale;
     };
     const std::int64_t target = args.targets[r];
-    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;  // computed before the logit may be
-                                                                            // overwritten
+    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;  // before the logit may be overwritten
     for_vectors(args.vocab_size, [&](std::int64_t i, auto n) { store(to + i, slope(load(row + i, n)), n); });
     store(to + target, at_target, First{1});
   }
@@ -306,7 +305,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  // Sums segments of this length in fp32; their rounding error is below that of the gradients.
+  // Segments summed in fp32: their rounding error is below the gradients'.
   constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
   for (std::int64_t first = 0; first < count; first += kSegment) {

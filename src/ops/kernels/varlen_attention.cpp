@@ -1,6 +1,5 @@
 // Computes causal attention of one family and one key head with its query heads, as small matmuls over blocks of query
-// rows. The right operands are packed once per call, so inner loops multiply a broadcast by contiguous lanes, or use a
-// tile.
+// rows. Right operands are packed once per call: inner loops multiply a broadcast by contiguous lanes, or use a tile.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/small_matmuls.h"
@@ -19,7 +18,7 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
-/// Prefetch distance in rows, which are too far apart for hardware prefetching.
+/// Prefetch distance in rows, too far apart for hardware prefetching.
 constexpr std::int64_t kAskedAhead = 4;
 
 /// Converts rows [T, E] with stride `stride` to the operands' type, with stride `wide`, zero-padded.
@@ -88,7 +87,7 @@ void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::
 struct Heads {
   std::int64_t head_dim, wide_head, row_stride, group;
   const float* qkv;           ///< the query group's first head, in row 0
-  std::int64_t keys, values;  ///< offsets from `qkv` to the key head and the value head
+  std::int64_t keys, values;  ///< from `qkv` to the key head and the value head
   float scale;
 
   Heads(const VarlenAttention& attention, std::int64_t kv_head)
@@ -103,7 +102,7 @@ struct Heads {
   const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
 
-/// A sequence of a family: its rows, and the number of prefix rows before them.
+/// A family's sequence: its rows, and the prefix rows before them.
 struct Member {
   std::int64_t first_row, length, num_before;
   bool is_prefix;
@@ -171,8 +170,8 @@ struct PackedHead {
   const Heads& h;
   std::int64_t wide_keys;
   Element* rows;         ///< [length, wide_head]
-  Element* by_position;  ///< words [wide_keys/group][wide_head]; null: not needed
-  Element* by_element;   ///< words [wide_head/group][wide_keys]; null: not needed
+  Element* by_position;  ///< words [wide_keys/group][wide_head], or null
+  Element* by_element;   ///< words [wide_head/group][wide_keys], or null
   void add(std::int64_t first_row, std::int64_t count, std::int64_t offset, std::int64_t at) {
     pack_rows(h.row(first_row) + offset, h.row_stride, count, h.head_dim, h.wide_head, rows);
     if (by_position != nullptr) interleave<Dot>(rows, count, h.wide_head, h.wide_head, at, by_position);
@@ -291,7 +290,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
     interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
   };
-  // Computes d (+)= headᵀ · across: a block's key or value gradients, transposed. Columns run over the wide dimension.
+  // d (+)= headᵀ · across: a block's key or value gradients, transposed. Columns run over the wide dimension.
   const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
                               float* d_ET) {
     const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);

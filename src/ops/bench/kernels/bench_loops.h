@@ -6,7 +6,7 @@
 namespace qrl::ops {
 
 struct BenchLoops {
-  /// Runs `rounds` int8 multiply-adds in registers; returns the number of operations.
+  /// Runs `rounds` int8 multiply-adds in registers; returns the operations.
   std::int64_t (*int8)(std::int64_t rounds);
   /// Reads num_bytes, a multiple of 1024, once; returns num_bytes.
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);

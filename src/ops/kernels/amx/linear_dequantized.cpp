@@ -1,6 +1,6 @@
 // The matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles. For one or
-// two, dequantizes in registers and adds in the tiles' order (tiles.h), so that bits do not depend on the number of
-// rows. W4A8 equals the other paths bit for bit.
+// two, dequantizes in registers and adds in the tiles' order (tiles.h): bits do not depend on the number of rows. W4A8
+// equals the other paths bit for bit.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -29,7 +29,7 @@ struct Block {
   float* scaled;
 };
 
-/// Scales a chunk's sums and adds them to the block's sums, a few rows per step of the next chunk.
+/// Adds a chunk's scaled sums to the block's, a few rows per step of the next chunk.
 template <class F>
 class Scaling {
  public:
@@ -51,8 +51,7 @@ class Scaling {
 
  private:
   static constexpr std::int64_t kRowsAtOnce =
-      kBlock / (kScaleInputs / F::kGroup / kTile);  // so many rows per step that all are added
-                                                    // within one chunk
+      kBlock / (kScaleInputs / F::kGroup / kTile);  // rows per step to add all within one chunk
 
   void add(std::int64_t count) {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
@@ -148,7 +147,7 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// Makes the processor treat subnormals as zero, like the tiles, during its lifetime.
+/// The processor treats subnormals as zero, like the tiles, during its lifetime.
 class NoSubnormals {
  public:
   NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }

@@ -1,5 +1,5 @@
-// The bf16 matmuls of training with AMX (matmul.h). The left operand is read from its own rows, or from packed strips
-// of 16 rows by 16 words.
+// The bf16 matmuls of training with AMX (matmul.h). Left rows are read in place, or from packed strips of 16 rows by 16
+// words.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"

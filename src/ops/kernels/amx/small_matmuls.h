@@ -1,4 +1,3 @@
-// Owns the small bf16 matmuls in AMX tiles.
 #pragma once
 
 #include "ops/kernels/amx/tiles.h"
@@ -6,7 +5,7 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Reads left operands as contiguous rows, which turned() makes by transposing.
+/// Owns the small bf16 matmuls in AMX tiles. Left operands are contiguous rows, which turned() makes by transposing.
 template <>
 class SmallMatmuls<Bf16Dot> {
  public:

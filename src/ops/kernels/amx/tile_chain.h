@@ -1,12 +1,11 @@
-// Owns the loop that measures the AMX tile unit's peak rate.
 #pragma once
 
 #include "ops/kernels/amx/tiles.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Runs tile multiplications for about as long as `rounds` rounds of twelve vector instructions; returns the number of
-/// operations. A block step takes about 64 cycles, a vector round 6 to 12.
+/// Measures the tile unit's peak: runs tile multiplications for about as long as `rounds` rounds of twelve vector
+/// instructions; returns the operations. A block step takes about 64 cycles, a vector round 6 to 12.
 template <class Unit>
 std::int64_t run_tile_chain(std::int64_t rounds) {
   constexpr std::int64_t kRoundsOfStep = 8;
@@ -15,7 +14,7 @@ std::int64_t run_tile_chain(std::int64_t rounds) {
   tiles.set_rows(kBlock);
   clear_sums();
   const std::int64_t steps = rounds / kRoundsOfStep;
-  // Every step reads the same operands, which stay in L1.
+  // Operands that stay in L1.
   const LeftBlock rows{kOperand, kOperand, kTileRowBytes, 0};
   for (std::int64_t step = 0; step < steps; ++step) add_products<Unit>(tiles, rows, {kOperand}, 1, [] {});
   return steps * 2 * kBlock * kBlock * kTile * Unit::kInputs;

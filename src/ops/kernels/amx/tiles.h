@@ -11,9 +11,9 @@ inline constexpr int kBlock = 2 * kTile;  // rows, and columns, per block
 inline constexpr std::int64_t kTileRowBytes = 64;
 inline constexpr std::int64_t kPanelRowBytes = 256;
 
-/// Types of a block's operands and sums; a step multiplies 16 words of inputs.
+/// A block's types of operands and sums; a step multiplies 16 words of inputs.
 struct Int8Tiles {
-  static constexpr int kInputs = 4;  // int8 values per word; products are summed exactly in int32
+  static constexpr int kInputs = 4;  // int8 values per word; exact int32 sums
   using Sum = VecI;
 };
 /// tdpbf16ps sums even and odd products of 16 words separately in fp32, then adds both sums. It flushes subnormals to
@@ -24,7 +24,7 @@ struct Bf16Tiles {
 };
 
 /// Configures the tile registers for its lifetime: 0–3 hold sums, 4 and 5 rows, 6 and 7 columns. Releases them at the
-/// end, because otherwise each thread switch saves 8 KiB.
+/// end; otherwise each thread switch saves 8 KiB.
 class Tiles {
  public:
   Tiles() = default;
@@ -96,7 +96,7 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
   _tile_stored(3, bytes + kTile * row_bytes + kTileRowBytes, row_bytes);
 }
 
-// A macro, because tile numbers are part of the instruction's text.
+// A macro: tile numbers are part of the instruction's text.
 #define QRL_TILE_MATMULS(product)                           \
   _tile_loadd(4, left, rows.row_bytes);                     \
   _tile_loadd(6, words, columns.row_bytes);                 \
