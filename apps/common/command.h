@@ -1,4 +1,3 @@
-// Owns the common parts of commands.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,3 @@
-// Owns the list of benchmarks: each file adds its subcommand.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

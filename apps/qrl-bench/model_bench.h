@@ -1,4 +1,3 @@
-// Owns what benchmarks of a whole model share.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,3 @@
-// Owns the list of qrl-train's commands: each file adds its subcommand.
 #pragma once
 
 #include "command.h"

@@ -1,4 +1,3 @@
-// Owns reading rows with a response and its ground truth.
 #pragma once
 
 #include <memory>

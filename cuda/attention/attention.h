@@ -1,4 +1,3 @@
-// Contract of paged attention.
 #pragma once
 
 #include "cuda/attention/attention_task.h"

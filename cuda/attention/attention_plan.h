@@ -21,7 +21,7 @@ constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ?
 
 /// Positions that a block's warps process per round. A chunk takes rounds over its keys, then over its values.
 inline constexpr int kRoundPositions = 64;
-/// Returns the blocks that share a multiprocessor without spilling registers.
+/// Returns how many blocks fit on a multiprocessor without spilling registers.
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
@@ -40,7 +40,7 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns the number of chunk results with memory: those of num_rows rows, up to 64 MiB. Further rows are not split.
+/// Returns how many chunk results get memory: those of num_rows rows, up to 64 MiB. Further rows are not split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
@@ -94,7 +94,7 @@ struct AttentionRows {
 /// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles.
 class AttentionPlanner {
  public:
-  /// max_partials: chunk results with memory. Further rows are neither split nor shared.
+  /// max_partials: chunk results that get memory. Further rows are neither split nor shared.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
   /// Plans a tick. The result is valid until the next call. The caller checks that all positions have pages.

@@ -1,4 +1,4 @@
-// Owns the GEMM shapes, plans and bytes of a layer in benchmarks. Also builds without CUDA.
+// Also builds without CUDA.
 #pragma once
 
 #include <cstdint>

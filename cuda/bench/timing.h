@@ -1,4 +1,3 @@
-// Owns the timing of kernels in benchmarks, and the reference kernel that reads memory once.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns a tick's pass through the blocks: activations' memory and kernels' order.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +37,7 @@ struct ResidualRows {
   GemmRows branch{};
 };
 
-/// Runs a model's blocks in stream order.
+/// Runs a tick through a model's blocks, in stream order.
 class Blocks {
  public:
   /// Allocates memory for the largest tick of `ticks`. `weights` and `gemms` must outlive the object.

@@ -1,4 +1,3 @@
-// Owns making a DecodeEngine, in the CUDA program and in the emulation (runtime.h).
 #pragma once
 
 #include <memory>

@@ -1,4 +1,3 @@
-// Owns the memory of keys and values: every layer's pages, and pages that all layers share.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,3 @@
-// Owns the steps from hidden states to tokens: final norm, logits of one vocabulary tile at a time, then samples,
-// scores or whole logits.
 #pragma once
 
 #include <optional>
@@ -17,7 +15,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Limit on rows with whole logits, for top-k and top-p.
 inline constexpr std::int64_t kWholeRows = 32;
 
-/// Computes samples, scores and logits in stream order.
+/// Computes samples, scores or whole logits from hidden states, in stream order: final norm, then logits of one
+/// vocabulary tile at a time.
 class LmHead {
  public:
   /// Allocates memory for up to max_rows samples at once. `weights` and `gemms` must outlive the object.

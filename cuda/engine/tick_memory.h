@@ -1,4 +1,3 @@
-// Owns a tick's arrays on the device and their upload.
 #pragma once
 
 #include <compare>

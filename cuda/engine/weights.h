@@ -75,7 +75,7 @@ class Weights {
   std::vector<LayerMemory> layers_;
   MatrixMemory lm_head_;
   Memory staging_;                                         // panels of one matrix
-  std::vector<std::vector<float>> wide_scales_;            // of an int4 upload, until copied
+  std::vector<std::vector<float>> wide_scales_;            // fp32 scales of an int4 upload, kept until copied
   Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
   std::int64_t adapter_rank_ = 0, num_adapted_ = 0;
   Memory from_host_;  // of adapters' masters

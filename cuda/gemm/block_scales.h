@@ -1,4 +1,3 @@
-// Owns the scales of fp8_block128 GEMMs in cuBLASLt's order, and the row counts that it accepts.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,3 @@
-// Owns cuBLASLt for bf16 and e4m3: loads it at run time, and keeps a plan per shape.
 #pragma once
 
 #include <memory>
@@ -10,11 +9,11 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Runs cuBLASLt's GEMMs. bf16 sums are fp32, in an order that depends on the shape, so a row's bits may depend on the
-/// number of rows.
+/// Runs cuBLASLt's GEMMs of bf16 and e4m3, with a plan per shape. bf16 sums are fp32, in an order that depends on the
+/// shape, so a row's bits may depend on the number of rows.
 class CublasLt {
  public:
-  /// Loads the library from cublaslt_places (libraries.h), or throws an input error.
+  /// Loads the library at run time from cublaslt_places (libraries.h), or throws an input error.
   CublasLt();
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;

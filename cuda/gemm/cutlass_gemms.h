@@ -1,4 +1,4 @@
-// Owns the contract of the 8-bit GEMMs on Hopper, without including CUTLASS's headers.
+// Does not include CUTLASS's headers.
 #pragma once
 
 #include <cstddef>

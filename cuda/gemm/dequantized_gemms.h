@@ -1,4 +1,3 @@
-// Owns GEMMs of many rows that dequantize the matrix to bf16 once.
 #pragma once
 
 #include <functional>
@@ -10,7 +9,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Runs dequantized GEMMs, on one stream at a time.
+/// Runs GEMMs of many rows that dequantize the matrix to bf16 once, on one stream at a time.
 class DequantizedGemms {
  public:
   using Bf16Gemm = std::function<void(const GemmTask&)>;

@@ -1,4 +1,3 @@
-// Owns choosing the fastest measured way to compute a GEMM.
 #pragma once
 
 #include <functional>

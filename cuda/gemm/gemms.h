@@ -1,4 +1,3 @@
-// Owns which kernel computes a GEMM.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,3 @@
-// Contract of the streamed GEMM kernel, and its scratch memory.
 #pragma once
 
 #include <cstdint>

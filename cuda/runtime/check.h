@@ -1,4 +1,3 @@
-// Owns the conversion of a failed CUDA call to an error.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,3 @@
-// Owns device memory that grows on demand, and the rule when it may move.
 #pragma once
 
 #include <string>

@@ -1,4 +1,3 @@
-// Owns which driver and cuBLASLt this program requires and finds.
 #pragma once
 
 #include <string>

@@ -1,4 +1,3 @@
-// Owns the error of a device that lacks free memory.
 #pragma once
 
 #include <cstddef>

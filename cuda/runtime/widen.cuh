@@ -1,4 +1,3 @@
-// Owns the conversion of quantized 8-bit and 4-bit values to 16-bit operands, two at a time, in registers.
 #pragma once
 
 #include "cuda/runtime/target.h"

@@ -1,4 +1,3 @@
-// Owns aligned CPU memory with a dtype and a shape.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-// Owns the CPU and memory limits of control groups (a container's), versions 1 and 2.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +6,11 @@
 
 namespace qrl::base {
 
-/// Returns the process's CPU quota in processors (1.5 for 150 ms of each 100), the least of its group and the
-/// ancestors', if any. `root` has /proc and the paths named in it.
+/// Returns the process's CPU quota in processors (1.5 for 150 ms of each 100), the least of its control group (a
+/// container's; version 1 or 2) and the ancestors', if any. `root` has /proc and the paths named in it.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
-/// Returns the lowest memory limit of the group and its ancestors, if any.
+/// Returns the lowest memory limit of these groups, if any.
 std::optional<std::uint64_t> memory_limit_bytes(const std::filesystem::path& root = "/");
 
 }  // namespace qrl::base

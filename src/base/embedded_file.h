@@ -1,4 +1,3 @@
-// Owns the type of an embedded file (src/embed.cmake).
 #pragma once
 
 #include <span>

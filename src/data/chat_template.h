@@ -1,4 +1,3 @@
-// Owns the choice of a run's chat template: the model's own, an embedded one, or a file.
 #pragma once
 
 #include <optional>

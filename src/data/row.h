@@ -1,4 +1,3 @@
-// Owns the meaning of a data row: which fields are prompt and gold, and whether the filter keeps it.
 #pragma once
 
 #include <cstdint>

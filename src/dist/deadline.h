@@ -1,4 +1,3 @@
-// Owns a time limit for library calls that have none.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Contract of attention over paged keys and values. SPMD as in ops/linear.h.
+// SPMD as in ops/linear.h.
 #pragma once
 
 #include <cstddef>

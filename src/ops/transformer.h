@@ -1,4 +1,4 @@
-// Contracts of a forward pass's small ops on packed rows. SPMD as in ops/linear.h.
+// Small ops of a forward pass on packed rows. SPMD as in ops/linear.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Contract of transposed quantized values, the right operands of the backward pass with quantized gradients.
+// Transposed quantized values are right operands of the backward pass with quantized gradients.
 #pragma once
 
 #include "ops/linear.h"

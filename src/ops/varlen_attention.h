@@ -1,4 +1,3 @@
-// Contract of the learner's causal attention over packed sequences.
 #pragma once
 
 #include <cstdint>

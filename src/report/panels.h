@@ -1,4 +1,3 @@
-// Owns the charts: each panel's metrics, question and unit.
 #pragma once
 
 #include <span>

@@ -1,4 +1,3 @@
-// Owns reading config.yaml for display.
 #pragma once
 
 #include <string>

@@ -1,4 +1,3 @@
-// Owns the live page's access control and routing.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,3 @@
-// Owns sessions.jsonl: the place, time and end of each start of a run.
 #pragma once
 
 #include <cstdint>

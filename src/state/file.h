@@ -1,4 +1,3 @@
-// Owns reading and writing of files, with errors that name them.
 #pragma once
 
 #include <cstddef>

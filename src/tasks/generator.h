@@ -1,4 +1,3 @@
-// Owns the interface of task generators, and held-out sets and JSONL made from them.
 #pragma once
 
 #include <cstdint>

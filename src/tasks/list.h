@@ -1,4 +1,3 @@
-// Owns the list of tasks, whose generators and verifiers recipes select.
 #pragma once
 
 #include "config/choice.h"

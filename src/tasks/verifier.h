@@ -1,4 +1,3 @@
-// Owns the interface of verifiers: responses in, verdicts with named scores out.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns prompts, completions, and the interface of a text generator.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns the parsed form of a tokenizer.json.
 #pragma once
 
 #include <filesystem>

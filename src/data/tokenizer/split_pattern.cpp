@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kMaxPattern_bytes = 10'000;
 /// White_Space as in Oniguruma's \s; PCRE2's own \s adds U+180E.
 constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
-/// Both engines' tables agree on these categories, except for newer characters. Old tables count those in C and Cn,
-/// which are excluded.
+/// Categories on which both engines agree, except for newer characters. Excludes C and Cn, to which older tables assign
+/// newer characters.
 constexpr std::array<std::string_view, 35> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};

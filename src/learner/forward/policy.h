@@ -1,4 +1,3 @@
-// Owns the order of operations in a transformer block, for all implementations of Ops.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,3 @@
-// Owns attention as the sampler computes it, over keys and values in its pages' format, with a backward pass.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +23,12 @@ struct PageLayout {
   std::int64_t num_pages = 0;
   std::vector<std::vector<std::int32_t>> tables;    ///< of each sequence
   std::vector<const std::int32_t*> table_of_row_N;  ///< each row's, of its sequence
-  std::vector<Copy> copies;                         ///< after the rows are stored, before pages are read
+  std::vector<Copy> copies;                         ///< to make after rows are stored, before pages are read
 };
 
-/// Computes causal attention with ops/paged_attention.h, fp32 [N, H·E]. qkv_NC: fp32, from qkv_transform. Keys and
-/// values are rounded to `format` (not fp8_e4m3). The backward pass is straight through this rounding, with matmul
-/// operands rounded to `backward`. `rows` and `layout` must outlive the backward pass.
+/// Computes causal attention as the sampler does (ops/paged_attention.h), fp32 [N, H·E]. qkv_NC: fp32, from
+/// qkv_transform. Keys and values are rounded to `format` (not fp8_e4m3). The backward pass is straight through this
+/// rounding, with matmul operands rounded to `backward`. `rows` and `layout` must outlive the backward pass.
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward);
 

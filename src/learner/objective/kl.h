@@ -1,4 +1,3 @@
-// Owns the penalty that keeps a policy near its reference: pure functions.
 #pragma once
 
 #include "config/choice.h"

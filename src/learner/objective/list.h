@@ -1,4 +1,3 @@
-// Owns the lists behind algorithm.name, rollout_correction.method and algorithm.kl_loss_type.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,3 @@
-// Owns how this project's operations enter LibTorch's autograd graph.
 #pragma once
 
 #include <functional>

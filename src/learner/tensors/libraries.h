@@ -1,4 +1,3 @@
-// Owns which libraries this program finds at run time: LibTorch, its CUDA part, NCCL, and the libraries of cuda/.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,11 @@
-// Owns the memory of LibTorch's CPU tensors. Freed blocks are kept for tensors of similar size, because the system's
-// page faults cost a fifth of a training step.
 #pragma once
 
 #include <cstddef>
 
 namespace qrl::learner {
 
-/// Makes LibTorch's CPU tensors use kept blocks. Any thread may call it, repeatedly.
+/// Makes LibTorch's CPU tensors use kept blocks of similar size, because the system's page faults cost a fifth of a
+/// training step. Any thread may call it, repeatedly.
 void keep_tensor_memory();
 
 /// Returns unused blocks to the system.

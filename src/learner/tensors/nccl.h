@@ -1,5 +1,3 @@
-// Owns NCCL: ranks exchange tensors from GPU to GPU. The library is loaded at first use; LibTorch's CUDA part contains
-// one.
 #pragma once
 
 #include <memory>
@@ -9,11 +7,12 @@
 
 namespace qrl::learner {
 
-/// Makes ranks that use NCCL on `device`, which no other rank may use. `world` provides the ranks and the time limit,
-/// and must outlive the result. Sums are fp32, in NCCL's order, which depends on topology and size. Bits are equal on
-/// all ranks and in every run, but differ from those of other rank counts and of host memory. Sums and copies run on
-/// their own stream, concurrently with the device's later work. A wait beyond the limit ends the job. `library`: a file
-/// name for the dynamic loader. Throws input errors if the library is missing or fails. Collective.
+/// Makes ranks that use NCCL, from GPU to GPU, on `device`, which no other rank may use. `world` provides the ranks and
+/// the time limit, and must outlive the result. Sums are fp32, in NCCL's order, which depends on topology and size.
+/// Bits are equal on all ranks and in every run, but differ from those of other rank counts and of host memory. Sums
+/// and copies run on their own stream, concurrently with the device's later work. A wait beyond the limit ends the job.
+/// `library`: a file name for the dynamic loader, LibTorch's CUDA part contains one. Throws input errors if the library
+/// is missing or fails. Collective.
 std::unique_ptr<RankTensors> ranks_by_nccl(dist::Collectives& world, const torch::Device& device,
                                            const std::string& library);
 

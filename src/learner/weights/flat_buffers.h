@@ -1,4 +1,4 @@
-// Masters, gradients and moments are one flat fp32 buffer each, in ParameterLayout's order, on one device.
+// One flat fp32 buffer each for masters, gradients and moments, in ParameterLayout's order, on one device.
 #pragma once
 
 #include <functional>

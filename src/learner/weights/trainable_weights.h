@@ -1,5 +1,3 @@
-// Owns a learner's weights: masters, moments and gradients, what the forward pass reads of them, the frozen base of
-// adapters, and the ranks that share them.
 #pragma once
 
 #include <memory>

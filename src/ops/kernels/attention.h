@@ -1,4 +1,4 @@
-// Owns the paged attention kernel of each ISA path. Plain types only (simd.h).
+// Plain types only (simd.h).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-// Owns the loop that measures an instruction's peak rate.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns the conversion of stored e4m3 and int4 words to words of the dot product, and where scales apply.
 #pragma once
 
 #include "ops/kernels/linear.h"

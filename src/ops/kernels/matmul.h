@@ -22,7 +22,7 @@ struct MatmulTiles {
   std::int64_t rows = 0, columns = 0, depth = 0;
   bool first = true, last = true;  ///< whether this is the depth's first, and its last, chunk
   float* sums = nullptr;           ///< [rows, kMatmulPanel], carried from chunk to chunk
-  MixedArray out;                  ///< at the first row and column
+  MixedArray out;                  ///< begins at the first row and column
   std::int64_t out_stride = 0;
   bool accumulate = false;
 };

@@ -1,4 +1,3 @@
-// Owns the training kernels of each ISA path, over rows or elements [begin, end).
 #pragma once
 
 #include <cstdint>

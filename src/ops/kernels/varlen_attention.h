@@ -1,4 +1,3 @@
-// Owns the varlen attention kernels of each ISA path: one family and one key head per call.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-// Owns the type of an answer: a tree of forms, with notes.
 #pragma once
 
 #include <array>

@@ -142,7 +142,7 @@ bool Equality::same_values(const Answer& g, const Answer& a) {
   if ((g.notes.unit.is('p') || a.notes.unit.is('p')) && g.at().kind != a.at().kind)
     return false;  // 7:30 p.m. is not 7/30
   const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
-  if (modulus && other && !same_value({.node = modulus}, {.node = other})) return false;  // 3 mod 7, 3 mod 5
+  if (modulus && other && !same_value({.node = modulus}, {.node = other})) return false;  // 3 mod 7 is not 3 mod 5
   const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));   // 6 m/s
   return same_units(g, unit ? a.parts[0] : a);
 }

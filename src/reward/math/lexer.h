@@ -1,4 +1,3 @@
-// Owns an answer's tokens (LaTeX and plain text), and the spelling of characters and numbers.
 #pragma once
 
 #include <optional>

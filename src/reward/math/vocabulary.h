@@ -106,7 +106,7 @@ enum class WordClass : unsigned char {
   refusal,      ///< before a value: the value is rejected, an operand, a bound or a name
   changing,     ///< after a value: it changes or negates the value
   turning,      ///< in the name of a value: makes it another quantity
-  saying,       ///< after a value: required on both sides
+  saying,       ///< after a value: part of the statement, required on both sides
   hedge,        ///< approximately
   reals,        ///< all real numbers
   nothing,      ///< no solution

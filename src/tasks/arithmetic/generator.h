@@ -1,4 +1,3 @@
-// Owns arithmetic word problems: their text, generator and worked demonstrations.
 #pragma once
 
 #include <cstdint>

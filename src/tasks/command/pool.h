@@ -1,4 +1,3 @@
-// Owns a pool of workers: rows, time limits, crashes and restarts.
 #pragma once
 
 #include <cstdint>

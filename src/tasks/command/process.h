@@ -1,4 +1,3 @@
-// Owns a child program: pipes, limits, and the end of all processes that it starts.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,3 @@
-// Owns countdown tasks: their text, generator and worked demonstrations.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns a run's math verifier, by the rules of reward/math.
 #pragma once
 
 #include <memory>

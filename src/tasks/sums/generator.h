@@ -1,4 +1,3 @@
-// Owns sums and differences of two numbers in plain English.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns the score of trained weights as exported, unlike the sampler's quantized weights.
 #pragma once
 
 #include "learner/learner.h"

@@ -1,4 +1,3 @@
-// Owns a run's folder: lock, resolved recipe, metric rows and rollout dumps.
 #pragma once
 
 #include <cstdint>

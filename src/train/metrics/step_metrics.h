@@ -1,4 +1,3 @@
-// Owns the metrics of a step's rollouts over all ranks, with veRL's names.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,3 @@
-// Owns the options of the sampler that a recipe's keys give, and a run's counts.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns reading a checkpoint's recipe before resuming, for values that the run chose itself.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,3 @@
-// Owns merging adapters into a model, and how much of an update rounding loses.
 #pragma once
 
 #include <optional>

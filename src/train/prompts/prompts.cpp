@@ -29,7 +29,7 @@ constexpr std::string_view kPlaceholder = "{prompt}";
 /// First id of held-out prompts, above any training prompt's; the decoder keys samples by all 64 bits.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
-/// Applies data.overlong_prompt to a source's prompts, and reports how many.
+/// Applies data.overlong_prompt to one source's prompts, and reports how many it omitted or truncated.
 class PromptReader {
  public:
   PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)

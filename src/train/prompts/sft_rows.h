@@ -1,4 +1,3 @@
-// Owns a cold start's rows: from conversations in files to tokens, which are learned, and their order.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns a step's groups of samples: prompts, sampling, judging, dynamic sampling, advantages.
 #pragma once
 
 #include <cstdint>

@@ -98,7 +98,7 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
     run_.world.all_reduce_sum(std::span<double>(&num_bytes, 1));
     row_["data/unencodable_bytes"] = num_bytes / static_cast<double>(recipe.rollout.n);
   }
-  double tokens = static_cast<double>(batch.stats.decode_tokens);  // of all ranks, which wait for each other
+  double tokens = static_cast<double>(batch.stats.decode_tokens);  // summed over all ranks, which wait for each other
   run_.world.all_reduce_sum(std::span<double>(&tokens, 1));
   row_["perf/tokens_per_s"] = tokens / std::max(row_[name_of(Phase::generate)], 1e-9);
   row_["perf/kv_peak_pages"] = static_cast<double>(batch.stats.peak_kv_pages);

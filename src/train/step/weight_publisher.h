@@ -1,4 +1,3 @@
-// Owns moving the learner's weights to the sampler.
 #pragma once
 
 #include "train/checkpoint/checkpoint.h"

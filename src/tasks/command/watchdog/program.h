@@ -1,4 +1,4 @@
-// Owns the watchdog's executable, which the build embeds (src/embed.cmake).
+// The build embeds the executable (src/embed.cmake).
 #pragma once
 
 #include <string_view>
