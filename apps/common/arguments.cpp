@@ -43,7 +43,6 @@ std::string type_of(const CLI::App& command, const std::string& name) {
   return option == nullptr || option->get_type_name().empty() ? "a value" : option->get_type_name();
 }
 
-/// Splits "A requires B" into {A, B}.
 std::pair<std::string, std::string> sides_of(const std::string& text, std::string_view separator) {
   const std::size_t at = text.find(separator);
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
@@ -93,7 +92,6 @@ std::string advice_for_key(const std::string& option, const std::string& value) 
   return name.find('.') == std::string::npos && !advice.starts_with("here it is ") ? "" : advice + " (--set KEY=VALUE)";
 }
 
-/// Returns the most similar option, or advises --set for a recipe key.
 std::string advice_for_extra(const CLI::App& command, const std::vector<std::string>& words) {
   std::vector<std::string> options;
   for (const CLI::Option* option : command.get_options()) {

@@ -56,7 +56,6 @@ base::Error path_error(const std::filesystem::filesystem_error& error) {
                      is_input ? "name another file or folder, or change its permissions" : "");
 }
 
-/// Returns 1 if not all output could be written.
 int finish_output(const dist::Collectives* world) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   return fail(

@@ -1,4 +1,3 @@
-// Times a layer's decoding attention on a GPU against its memory bandwidth.
 #include <memory>
 #include <nlohmann/json.hpp>
 

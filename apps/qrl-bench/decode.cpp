@@ -1,4 +1,3 @@
-// Measures the sampler's tokens per second against the machine's limit.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,3 @@
-// Measures forward, backward and update against the machine's ceilings.
 #include "learner/learner.h"
 
 #include <algorithm>

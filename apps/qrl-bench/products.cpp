@@ -1,4 +1,3 @@
-// Times one layer's matmuls on a GPU against its memory bandwidth.
 #include <memory>
 #include <nlohmann/json.hpp>
 

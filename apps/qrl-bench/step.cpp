@@ -1,4 +1,3 @@
-// Measures a whole GRPO step against the machine's ceilings.
 #include <nlohmann/json.hpp>
 #include <optional>
 

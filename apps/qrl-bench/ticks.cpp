@@ -1,4 +1,3 @@
-// Measures whole decoding ticks of a GPU against its memory bandwidth and matmul peak.
 #include <memory>
 #include <nlohmann/json.hpp>
 

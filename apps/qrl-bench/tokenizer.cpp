@@ -1,4 +1,3 @@
-// Measures one thread's speed from texts and conversations to ids.
 #include "data/tokenizer.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Reads one file like a run and describes it, or says why it is rejected.
 #include <cstdio>
 #include <filesystem>
 
@@ -30,7 +29,6 @@ std::string describe_recipe(const std::string& file) {
   return file + ": a recipe; its keys, types, ranges and rules hold (qrl-train " + file + " --dry-run checks the rest)";
 }
 
-/// Returns the first of `names` in a model's folder, or a path that is no folder; throws an input error if none exists.
 std::string in_folder(const std::string& path, const std::vector<std::string>& names) {
   if (!std::filesystem::is_directory(path)) return path;
   std::string all;

@@ -1,4 +1,3 @@
-// Measures the difference of sampler and learner log-probs in several number formats.
 #include <algorithm>
 #include <cstdio>
 #include <limits>

@@ -1,4 +1,3 @@
-// Judges a few responses with a recipe's verifier, twice, and measures the speed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,7 +33,6 @@ struct CheckRewardArguments {
   std::string file;
 };
 
-/// Responses to judge; those of one question are adjacent.
 struct Rows {
   struct Row {
     std::string response;

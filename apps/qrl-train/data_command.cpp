@@ -1,4 +1,3 @@
-// Writes tasks of the built-in generators as JSONL.
 #include <algorithm>
 #include <cstdio>
 
@@ -13,7 +12,6 @@ namespace qrl::app {
 
 namespace {
 
-/// A generator option's value until the command runs.
 struct GeneratorOption {
   const config::OwnKey* key = nullptr;
   std::int64_t integer = 0;

@@ -1,4 +1,4 @@
-// Writes every layer's output for one prompt, to compare implementations (scripts/accept/parity.py).
+// To compare implementations (scripts/accept/parity.py).
 #include <algorithm>
 
 #include "commands.h"

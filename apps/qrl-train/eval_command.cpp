@@ -1,4 +1,3 @@
-// Scores a policy with training's decoder.
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>

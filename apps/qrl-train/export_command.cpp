@@ -1,4 +1,3 @@
-// Writes checkpoints in other programs' formats.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -141,7 +140,6 @@ constexpr double kLargeError = 0.1;
 /// A wholly lost update has an error of 1.
 constexpr double kNearlyLost = 0.9;
 
-/// Warns if rounding to bf16 leaves little of the training update.
 void report_rounding(const train::UpdateErrors& errors) {
   if (errors.num_layers == 0) return;
   std::printf("the update from model.path, rounded to bfloat16: %s\n", text_of(errors).c_str());
@@ -160,7 +158,7 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// Prints the error that the low-bit format adds to a merged model, whose scores may fall back to the base's.
+/// A merged model's scores may fall back to the base's in a low-bit format.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;
@@ -235,7 +233,6 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
   return recipe;
 }
 
-/// Quantizes like the run's publish step.
 void export_quantized(const ExportArguments& arguments, dist::Collectives& world) {
   const config::Recipe recipe = quantized_recipe(arguments);
   train::Policy policy = train::load_policy(arguments.checkpoint);

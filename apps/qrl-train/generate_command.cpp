@@ -1,4 +1,3 @@
-// Prints a model's responses to prompts, with training's decoder.
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,7 +66,6 @@ struct Source {
   std::string checkpoint;  ///< "": the recipe's own policy
 };
 
-/// The user's overrides follow those that lift the learner's limits.
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",

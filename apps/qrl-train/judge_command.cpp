@@ -1,4 +1,3 @@
-// Judges rows of any origin from standard input.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -49,7 +48,6 @@ double thread_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// Judges one row at a time.
 std::vector<reward::Verdict> judge_timed(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                                          std::vector<double>& times_us) {
   std::vector<reward::Verdict> verdicts(rows.size());
@@ -91,7 +89,6 @@ const char* name_of(reward::Outcome outcome) {
   return outcome == reward::Outcome::correct ? "correct" : outcome == reward::Outcome::wrong ? "wrong" : "no_answer";
 }
 
-/// Prints verdicts with the recipe's score, a weighted sum like in training.
 void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                   const tasks::RuleWeights& weights) {
   const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier);
@@ -161,7 +158,7 @@ std::string option_of(const config::OwnKey& key) {
   return name;
 }
 
-/// Adds all verifiers' own options; those of unused verifiers are rejected.
+/// Options of unused verifiers are rejected later.
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
     for (const config::OwnKey& key : verifier->keys) {

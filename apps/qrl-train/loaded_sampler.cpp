@@ -27,7 +27,6 @@ bool has_adapters_beside_base(const train::Policy& policy, const config::Recipe&
   return policy.adapter && recipe.lora.publish == config::LoraPublish::adapter;
 }
 
-/// Returns the recipe with the policy's adapters.
 config::Recipe with_adapters_of(const train::Policy& policy, const config::Recipe& recipe) {
   config::Recipe adapted = recipe;
   adapted.lora =

@@ -99,7 +99,6 @@ void describe_memory(const train::RunOutline& outline, int num_ranks) {
   }
 }
 
-/// Warns if the run folder's disk has less.
 void describe_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
   const train::DiskEstimate disk = train::estimate_disk(recipe, config);
   const auto kept = [](const train::CheckpointRoom& room) {
@@ -123,7 +122,6 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
         "trainer.default_local_dir");
 }
 
-/// "a (80), b (40)", in order.
 std::string sources_of(const std::vector<types::Prompt>& prompts) {
   constexpr std::size_t kMaxNamed = 8;
   std::vector<std::pair<std::string, std::size_t>> sources;
@@ -140,7 +138,6 @@ std::string sources_of(const std::vector<types::Prompt>& prompts) {
   return text + (sources.size() > kMaxNamed ? " and " + std::to_string(sources.size() - kMaxNamed) + " more" : "");
 }
 
-/// Returns how often each of `num_prompts` prompts is used if a step draws `drawn`.
 std::string epoch_text(std::size_t num_prompts, double drawn) {
   const double steps = static_cast<double>(num_prompts) / drawn;
   char text[64];

@@ -1,4 +1,3 @@
-// Makes the fixed int8 profile of a recipe's model, once for any number of runs.
 #include <cstdio>
 
 #include "base/error.h"

@@ -1,4 +1,3 @@
-// Shows runs as text, as a page, or as TensorBoard files.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

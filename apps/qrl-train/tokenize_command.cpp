@@ -1,4 +1,3 @@
-// Converts standard input to token ids, and back.
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -84,7 +83,6 @@ void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& ar
   }
 }
 
-/// Converts ids to text as they arrive, characters when complete.
 void detokenize(const data::Tokenizer& tokenizer) {
   data::StreamDecoder decoder(tokenizer, true);
   std::string word;

@@ -1,4 +1,3 @@
-// Owns how each KV format is multiplied with queries and softmax weights on tensor cores.
 #pragma once
 
 #include "cuda/runtime/portable.h"
@@ -35,7 +34,6 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   QRL_DEVICE static void quantize_query(const float (&values)[2], float, std::uint32_t (&terms)[1]) {
     terms[0] = bf16x2_of(values[0], values[1]);
   }
-  /// Rounds two weights to bf16 in place, and packs them.
   QRL_DEVICE static std::uint32_t pair_of(float& first, float& second) {
     const std::uint32_t pair = bf16x2_of(first, second);
     first = float_of(pair << 16);

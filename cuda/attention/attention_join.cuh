@@ -21,7 +21,6 @@ QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_
     task.context_bf16[row * task.bf16_stride + e] = 0;
 }
 
-/// A chunk's result for one query of an unsplit row.
 struct ChunkOf {
   int query;
   std::int64_t row, head;

@@ -68,7 +68,6 @@ struct Shared {
   std::int32_t last_position[kQueries];  // the query attends up to it; −1: no query
 };
 
-/// A lane's part of a block's kTiles · 8 query vectors.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct TileOfQueries {
   using S = Share<format, kDim>;
@@ -178,7 +177,6 @@ struct TileOfQueries {
     }
   }
 
-  /// Computes the warp's largest score of queries 8n + g.
   QRL_DEVICE void largest_of(const float (&score)[kSteps][kTiles][2][2], float (&largest)[kTiles]) const {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {

@@ -1,4 +1,3 @@
-// Applies rotary embeddings, stores keys and values in their pages, and copies slots.
 #include "cuda/attention/kv.h"
 #include "cuda/runtime/target.h"
 
@@ -63,7 +62,6 @@ struct HeadStore {
   }
 };
 
-/// Heads per warp of rope_kernel; their loads overlap.
 constexpr int kWarpHeads = 2;
 
 /// Takes one row and kWarpHeads heads per warp. kPairs: pairs per lane and head.

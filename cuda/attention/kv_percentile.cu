@@ -13,7 +13,6 @@ struct alignas(16) Vector {
   std::uint16_t bits[kVector];
 };
 
-/// Returns to every thread the number of a head's values above `magnitude`.
 QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector* quantized, std::uint32_t magnitude,
                                      std::uint32_t* exchange) {
   const std::int64_t per_head = task.at.page_size * task.at.padded_dim / kVector;

@@ -13,7 +13,6 @@ using quant::KvFormat;
 
 namespace {
 
-/// Fills all_bytes with copies of the first num_bytes, in stream order.
 void repeat(void* at, std::int64_t num_bytes, std::int64_t all_bytes, const Stream& stream) {
   for (; num_bytes < all_bytes; num_bytes *= 2) {
     copy_on_device(static_cast<std::uint8_t*>(at) + num_bytes, at,

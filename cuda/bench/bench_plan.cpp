@@ -6,7 +6,6 @@ namespace qrl::cuda {
 
 namespace {
 
-/// Hopper's shared memory per block, and multiprocessors.
 constexpr DeviceLimits kHopper{232'448, 132};
 /// In GemmKernel's order.
 constexpr const char* kKernelTexts[] = {"cuBLASLt",

@@ -1,4 +1,4 @@
-// Implements the GPU benchmarks without CUDA: each throws an input error.
+// Each benchmark throws an input error.
 #include "base/error.h"
 #include "cuda/bench/speed.h"
 

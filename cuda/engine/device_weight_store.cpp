@@ -10,7 +10,6 @@ namespace {
 
 using quant::Element;
 
-/// Returns the bytes of quantized rows, without the scales behind them.
 std::int64_t quantized_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
   return num_rows * round_up(w.at.in, kInputChunk) * (quant::spec(w.format).activations == Element::bf16 ? 2 : 1);
 }

@@ -46,7 +46,6 @@ void KvMemory::set_scales(std::span<const float> keys_LK, std::span<const float>
   stream.wait();
 }
 
-/// Returns the number of pages (page_bytes in all layers) that fit in memory now.
 std::int64_t KvMemory::affordable_pages(std::size_t page_bytes) const {
   std::size_t available = free_bytes();
   if (options_.memory_utilization > 0) {

@@ -21,7 +21,6 @@ void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& 
   if (from != nullptr) copy_to_device(memory.data(), from, num_bytes, stream);
 }
 
-/// Grows `memory` to at least num_bytes, after the stream's work is done.
 void grow(Memory& memory, std::size_t num_bytes, const Stream& stream) {
   if (memory.num_bytes() >= num_bytes) return;
   stream.wait();

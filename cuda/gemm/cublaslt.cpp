@@ -137,7 +137,6 @@ const CublasLt::State::Plan& CublasLt::State::plan(const GemmTask& task) {
   return plan;
 }
 
-/// Returns the plan of a shape with this task's scales; its `refusal` tells if the library cannot.
 const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kind, const GemmTask& task,
                                                    const Scales& scales) {
   const auto [found, is_new] = of_kind.try_emplace(shape_of(task));

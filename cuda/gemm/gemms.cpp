@@ -149,7 +149,6 @@ class LibraryGemms final : public Gemms {
     log_refusal(refusal, task.num_rows, task.w.at, "row scales", "multiplied by CUTLASS");
     cutlass_fp8(task, place_, stream);
   }
-  /// Logs a refusal once per process.
   void log_refusal(const std::string& why, std::int64_t num_rows, const MatrixLayout& at,
                    const char* what = "block scales", const char* instead = "streamed or dequantized") {
     if (std::exchange(has_logged_refusal_, true)) return;

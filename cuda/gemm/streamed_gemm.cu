@@ -62,14 +62,12 @@ struct Operands {
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
   /// Vectors of a row's chunk that each of four lanes has; x's vectors have the same inputs as W's.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
-  /// Operand words per vector of x, two per instruction.
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
   /// A lane multiplies its chunk in parts of two vectors of x and kPartWords words per output. Larger parts would spill
   /// registers.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
-/// Returns whether the GEMM adds to y, which only bf16 weights support.
 template <class C>
 QRL_DEVICE bool adds(const GemmTask& task) {
   return C::w_element == Element::bf16 && task.adds_to_y;
@@ -94,7 +92,6 @@ QRL_DEVICE void dequantize_x(const Words& vector, std::uint32_t (&to)[C::kWords]
   }
 }
 
-/// Loads a lane's words of one output for a part, 32 vectors apart.
 template <class C>
 QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t (&to)[C::kPartWords]) {
   if constexpr (C::kPartWords == 2) {
@@ -135,7 +132,6 @@ QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t,
   }
 }
 
-/// One kernel: its operands, and the tile kStreamTiles[tile_idx].
 template <class C, int tile_idx>
 struct Streamed {
   static constexpr StreamTile kTile = kStreamTiles[tile_idx];
@@ -179,7 +175,6 @@ struct Streamed {
     }
   };
 
-  /// A thread's position: its tile, its warp's outputs, and its warp's half of each step.
   struct Place {
     std::int64_t first_row, first_output, warp_output;
     int output_warp, half, q, t;  // q, t: lane / 4, lane % 4

@@ -15,7 +15,6 @@ constexpr int kGroup = 8;   ///< numbers per 16-byte store
 constexpr int kAtOnce = 4;  ///< a thread's loads before the first use
 constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
-/// Contiguous rows with one scale per 128 numbers.
 struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
@@ -24,7 +23,6 @@ struct DequantizeTask {
   std::uint16_t* to;
 };
 
-/// A group's values: one word of int4, or two of e4m3.
 template <Element element>
 struct alignas(element == Element::int4 ? 4 : 8) Group {
   std::uint32_t word[element == Element::int4 ? 1 : 2];

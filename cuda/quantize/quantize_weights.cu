@@ -11,7 +11,6 @@ namespace {
 using quant::Element;
 using quant::ScaleScope;
 
-/// Outputs, and inputs, under one scale of block128.
 constexpr std::int64_t kBlockSide = 128;
 
 QRL_DEVICE std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
@@ -37,7 +36,6 @@ QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scal
   return static_cast<std::uint32_t>(number) & (is_int4 ? 0xfU : 0xffU);
 }
 
-/// Writes words [begin, end) of a row as thread `idx` of `count`.
 QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin, std::int64_t end,
                             float scale, int idx, int count) {
   const int num_inputs = static_cast<int>(task.at.word_inputs), bits = 32 / num_inputs;
@@ -85,7 +83,6 @@ QRL_KERNEL void tensor_magnitude_kernel(QuantizeWeightsTask task) {
   if (thread_idx() == 0) task.magnitudes[task.num_rows] = largest;
 }
 
-/// Writes magnitudes[rows / 128, inputs / 128], the largest of each block of the tensor.
 QRL_KERNEL void block_magnitudes_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t first = block_x() * kBlockSide, begin = block_y() * kBlockSide;

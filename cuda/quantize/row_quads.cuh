@@ -1,4 +1,3 @@
-// Owns a thread's accesses to four adjacent numbers of a row (a quad).
 #pragma once
 
 #include "cuda/runtime/operands.h"
@@ -104,7 +103,6 @@ struct Own {
   static constexpr int kCount = kCount_;
   static constexpr int kStride = 4 * kBlockThreads, kStep = kCount * kStride;
   QRL_DEVICE static int begin() { return 4 * thread_idx(); }
-  /// Sets to[i] = load(number) for all i before the first is used.
   template <class Load>
   QRL_DEVICE static void load(int begin, Raw (&to)[kCount], Load load) {
 #pragma unroll

@@ -32,7 +32,6 @@ QRL_DEVICE quant::Element element_of(const QuantizedRows& out) {
                                        : quant::Element::fp8_e4m3;
 }
 
-/// Returns the scale for this largest magnitude; NaN if it is not finite.
 QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
@@ -44,7 +43,6 @@ QRL_DEVICE std::uint32_t quantized_bits(quant::Element element, float value, flo
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
 }
 
-/// Quantizes four values, the first to the lowest byte.
 QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& values, const Divisor& scale) {
   std::uint32_t word = 0;
   if (!scale.is_usual()) {
@@ -63,7 +61,6 @@ QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& valu
   return pick_bytes(pick_bytes(integers[0], integers[1], 0x0040), pick_bytes(integers[2], integers[3], 0x0040), 0x5410);
 }
 
-/// Stores four values as bf16, zero beyond the first `count`.
 QRL_DEVICE void store_bf16(std::uint16_t* to, int count, const Quad& values) {
   quads::TwoWords words{{bf16x2_of(values.at[0], values.at[1]), bf16x2_of(values.at[2], values.at[3])}};
   if (count < 4) {
@@ -122,7 +119,6 @@ class RowQuantizer {
         segment_(segment),
         width_(static_cast<int>(out.width)) {}
 
-  /// Takes numbers first … first + 3, zero beyond the width.
   QRL_DEVICE void take(int first, const Quad& quad) {
     const quant::Element element = element_of<kRounding>(out_);
     if (wide_ != nullptr) store_bf16(wide_ + first, width_ - first, quad);
@@ -137,7 +133,6 @@ class RowQuantizer {
     if (lane_idx() == 0 && first < width_) scales_[first / static_cast<int>(kInputChunk)] = scale.by;
     store(first, quad, scale);
   }
-  /// Quantizes and stores the quads in value_memory, after the last `take`.
   QRL_DEVICE void finish() {
     if (!has_row_scale<kRounding>(out_)) return;
     const Divisor scale(scale_of(block_max<kBlockThreads / 32>(largest_, exchange_memory()), max_magnitude()));
@@ -253,7 +248,6 @@ QRL_KERNEL void add_kernel(AddTask task) {
   quads::store<kWhole>(task.sums + row * task.width, first, width, sums);
 }
 
-/// Quantizes a row or a segment, kOwn quads per thread at once.
 template <int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kOwn == 1 ? 8 : 4)
 void quantize_kernel(QuantizeTask task) {

@@ -9,7 +9,6 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 inline constexpr int kThreads = kRowThreads;
 inline constexpr int kWarps = kThreads / 32;
 
-/// Returns to every thread the sum over all warps' entries.
 template <int kBlockWarps>
 QRL_DEVICE float sum_of_warps(const float* exchange) {
   float total = 0;

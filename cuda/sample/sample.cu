@@ -14,7 +14,6 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) left[p] = of_part[p];
-    // Each lane keeps half of its parts and adds its partner's values.
 #pragma unroll
   for (int count = kSampleParts / 2; count > 0; count /= 2) {
     const int mask = 4 * count;

@@ -1,4 +1,3 @@
-// Owns the training kernels' vectors of bf16 or fp32 numbers: eight as 16-byte words, or one.
 #pragma once
 
 #include "cuda/runtime/portable.h"

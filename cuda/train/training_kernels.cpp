@@ -22,7 +22,7 @@ void check(const ScoreTask& task) {
                 std::to_string(task.vocab_size) + ", " + std::to_string(task.temperature));
 }
 
-/// Calls kernels with their namespace, because members have the same names.
+/// Namespaces tell kernels from members of the same names.
 class DeviceTraining final : public TrainingKernels {
  public:
   explicit DeviceTraining(int device_number) : device_(use_device(device_number)) {}

@@ -8,7 +8,6 @@ namespace {
 
 constexpr int kThreads = 128;
 
-/// Sums one list per block; a thread has the same columns of all rows.
 template <int kSize>
 QRL_KERNEL void sum_rows_kernel(RowListsTask task) {
   wait_for_kernel_before();

@@ -56,7 +56,6 @@ void append_byte(unsigned char byte, std::string& out) {
   append_hex(byte, 2, out);
 }
 
-/// Returns a first UTF-8 character's length of two bytes or more, or 0.
 std::size_t character_bytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;

@@ -146,7 +146,6 @@ class Job final : public Collectives {
     }
   }
 
-  /// Names the ranks that have not arrived.
   [[noreturn]] void give_up() const {
     std::string whom;
     for (int peer = 0; peer < place_.size; ++peer) {

@@ -15,7 +15,6 @@
 namespace qrl::dist {
 namespace {
 
-/// The part's functions, or the reason why there are none.
 struct MpiPart {
   const QrlMpi* functions = nullptr;
   bool is_built = false;

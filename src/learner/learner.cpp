@@ -24,7 +24,6 @@
 
 namespace qrl::learner {
 
-/// Adapters with which training began, on the learner's base.
 struct Learner::Reference {
   std::optional<model::WeightSource> start;  ///< none: new adapters, which add nothing
   std::unique_ptr<ReferencePolicy> policy;   ///< null until the first use

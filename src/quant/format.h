@@ -25,11 +25,10 @@ namespace qrl::quant {
 /// int4_int8, int4_fp8   W4A8 (QaRL). Weights as in int4; activations as in int8 or fp8_channel.
 ///
 /// Quantized integers are round-half-even(w / scale), int8 in −127…127 and int4 in −7…7, with scale = amax/127 or
-/// amax/7. The lowest value, without a positive partner, is never written. Zero points cost a correction per row, and
-/// gain nothing for weights centered on 0. e4m3 has scale = amax/448 and rounds to nearest even. Values are divided by
-/// the stored scale and clamped. A zero amax, or a scale that underflows to zero, gives scale 0 and quantized values 0.
-/// A NaN or infinity is an error at publish in the weights. In an activation row it makes the scale NaN, so that the
-/// output shows it.
+/// amax/7. Zero points cost a correction per row, and gain nothing for weights centered on 0. e4m3 has scale = amax/448
+/// and rounds to nearest even. Values are divided by the stored scale and clamped. A zero amax, or a scale that
+/// underflows to zero, gives scale 0 and quantized values 0. A NaN or infinity is an error at publish in the weights.
+/// In an activation row it makes the scale NaN, so that the output shows it.
 ///
 /// Implemented by round_weights (format.cpp, the reference), RowQuantizer (ops/dispatch/packed_linear.cpp, CPU) and
 /// cuda/quantize/quantize_weights.cu.

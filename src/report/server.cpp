@@ -75,7 +75,6 @@ struct Server::Parts {
   std::string token;  ///< empty: no token is required
   std::string page;
 
-  /// Returns the HTTP status of a refusal, or 0.
   int refusal_of(const Request& request) const {
     if (request.method != "GET" && request.method != "HEAD") return 405;
     if (!token.empty()) return equal(parameter(request, "token"), token) ? 0 : 401;

@@ -147,7 +147,6 @@ void rename_or_fail(const fs::path& from, const fs::path& to) {
                 std::strerror(errno));
 }
 
-/// Removes a temporary file or folder unless `keep` was called.
 class Leftover {
  public:
   explicit Leftover(fs::path path) : path_(std::move(path)) {}

@@ -97,7 +97,6 @@ void plan_memory(RunOutline& outline, const PlanRequest& request) try {
   outline.memory_fault = error.what();
 }
 
-/// Throws an input error if trainer.keep_best is not a score of this recipe's evaluations.
 void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out) {
   const std::string& wanted = recipe.trainer.keep_best;
   if (wanted.empty()) return;

@@ -9,7 +9,6 @@
 
 namespace qrl::data::jinja {
 
-/// The state of a render, or of a macro's call within it.
 struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
   Budget& budget;

@@ -23,7 +23,6 @@ constexpr const char* kGenerationFile = "generation_config.json";
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
 
-/// Returns "" if the config names no end token.
 std::string eos_token_of(const std::string& config_text, const std::string& where) {
   const nlohmann::json config = state::parse_json(config_text, where);
   QRL_REQUIRE(config.is_object(), where, "a JSON object", config.type_name());

@@ -30,7 +30,6 @@ constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}
   base::fail_input(where, "", setting + " is not supported by this version", kUseByteLevel);
 }
 
-/// Throws at the first error or unsupported setting.
 class TokenizerReader {
  public:
   TokenizerReader(const json& root, const std::string& where) : root_(root), where_(where) {}

@@ -120,7 +120,6 @@ class TorchEngine : public ForwardEngine {
   std::int64_t base_number_ = 0;
 };
 
-/// Values are the decoder's, gradients LibTorch's.
 class SampledEngine final : public TorchEngine {
  public:
   using TorchEngine::TorchEngine;

@@ -38,7 +38,6 @@ void take_rows(const Tensor& matrix, base::Range rows, std::int64_t first, ops::
   }
 }
 
-/// Does nothing for an undefined matrix.
 void keep_rows(const ops::Activations& from, const Tensor& matrix, base::Range rows, std::int64_t first = 0) {
   if (!matrix.defined()) return;
   const auto bytes = static_cast<std::int64_t>(matrix.element_size());
@@ -59,7 +58,6 @@ ops::PackedLinear packed(const Tensor& values, torch::ScalarType type) {
   return layer;
 }
 
-/// An adapter as one dense product.
 struct Dense {
   Dense(const LinearAdapter& adapter, std::int64_t out, torch::ScalarType type)
       : a(adapter.a.value.to(type)), b(torch::zeros({a.size(0), out}, torch::TensorOptions().dtype(type))) {
@@ -79,7 +77,7 @@ struct Types {
   torch::ScalarType format, compute;
 };
 
-/// Computes U = dY·(scale·B), and the adapter's part U·A of dX.
+/// U = dY·(scale·B); the adapter's part of dX is U·A.
 class InputGradient {
  public:
   InputGradient(const LinearAdapter& adapter, const Types& types, const Tensor& d_y)
@@ -145,7 +143,6 @@ void add_weight_gradients(const LinearAdapter& adapter, const Types& types, cons
   accumulate_weight_gradient(u, x_read, adapter.a.gradient);
 }
 
-/// A·x and rounded x are for the backward pass.
 struct Forward {
   Tensor y, x, products;
 };

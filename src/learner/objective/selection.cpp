@@ -18,7 +18,6 @@ struct TokenFacts {
   std::int64_t position;  // not hashed
 };
 
-/// Hashes log-prob, entropy and advantage with SplitMix64's finalizer.
 std::uint64_t draw_of(const TokenFacts& token) {
   std::uint64_t mixed = 0;
   for (const double value : {token.log_prob, token.entropy, token.advantage}) {

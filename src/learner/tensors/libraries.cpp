@@ -24,7 +24,6 @@ constexpr int kOldestNccl = 20400;  // 2.4: the first with all functions of nccl
 
 fs::path site_of(const fs::path& library) { return library.parent_path().parent_path().parent_path(); }
 
-/// Returns a PyTorch package's version ("2.11.0+cu130", "2.11.0"), or "".
 std::string version_beside(const fs::path& library) {
   constexpr std::string_view kKey = "__version__ = '", kBegin = "torch-", kEnd = ".dist-info";
   std::ifstream file(library.parent_path().parent_path() / "version.py");

@@ -10,9 +10,9 @@
 namespace qrl::learner {
 
 /// Approximates the nearest semi-orthogonal matrix by `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al.
-/// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values end between about 0.7 and 1.2, not at 1, except
-/// tiny ones. Values are rounded to bf16 after each matmul with fp32 sums, so neither threads nor bf16 instructions
-/// change the result. Takes [rows, cols] fp32 and returns bf16 on its device; 0 stays 0.
+/// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values end between about 0.7 and 1.2, except tiny
+/// ones. Values are rounded to bf16 after each matmul with fp32 sums: neither threads nor bf16 instructions change the
+/// result. Takes [rows, cols] fp32 and returns bf16 on its device; 0 stays 0.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
 /// A matrix with Muon's inputs and outputs, fp32 [rows, cols] each, contiguous, on one device.

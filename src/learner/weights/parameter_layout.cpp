@@ -25,7 +25,6 @@ bool is_matrix(const model::WeightSpec& spec) {
 
 namespace {
 
-/// Layers' matrices, other matrices, the rest.
 int rank_of_kind(const model::WeightSpec& spec) {
   return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
 }

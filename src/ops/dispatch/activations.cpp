@@ -1,4 +1,3 @@
-// Rotates and quantizes activations, the left operands of `linear`.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

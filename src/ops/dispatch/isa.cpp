@@ -44,7 +44,6 @@ Kernels with_tiles(const TileKernels& tiles) {
   return kernels;
 }
 
-/// Tests replace the amx path's tile kernels (replace_tiles).
 constinit const TileKernels* g_tiles = &amx::kTiles;
 Kernels g_tiled = with_tiles(amx::kTiles);
 

@@ -26,7 +26,6 @@ const AttentionKernels& attention_kernels() {
   return for_this_isa(avx512::kAttention, avx2::kAttention, portable::kAttention);
 }
 
-/// b > 0; 0 for negative a.
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
 /// In whole cache lines.

@@ -28,7 +28,6 @@ struct RowGroup {
   std::int64_t num_rows = 0, shared = 0;
 };
 
-/// Positions [begin, end) of a row, or of all rows of a group.
 struct Segment {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, begin = 0, end = 0;

@@ -5,7 +5,6 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// A step's butterflies within a vector: lane i with lane i ^ kStep.
 template <int kStep>
 inline VecF butterfly_of_lanes(VecF v) {
   const VecI minus = (VecI)((VecU)(kLaneIndex & kStep) * (0x80000000U / kStep));

@@ -1,4 +1,3 @@
-// Norm, activation and rotary embedding of single rows.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 

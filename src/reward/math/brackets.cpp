@@ -1,4 +1,3 @@
-// Parses lists, bracketed operands (tuples, intervals, sets) and environments (matrices, systems, cases).
 #include <utility>
 
 #include "reward/math/parser.h"

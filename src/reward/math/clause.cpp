@@ -41,7 +41,6 @@ std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   return first;
 }
 
-/// Returns whether `c`, between these texts, ends a clause.
 bool ends_between(std::string_view before, char c, std::string_view behind, const Vocabulary& vocabulary) {
   const bool apart = behind.empty() || is_space(behind[0]);
   if (c == '\n') return true;

@@ -145,7 +145,6 @@ Value Evaluator::call(const Node& at) {
   return law == Law::big ? opaque(at.text, std::array{*result, *exponent}) : power(*result, *exponent);
 }
 
-/// Returns nothing without a law for these arguments.
 std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& arguments, const std::optional<Value>& index) {
   if (arguments.size() == 1 && !index) return function(law, arguments[0]);
   if (arguments.size() == 1 && law == Law::ln) return divide(*function(law, arguments[0]), *function(law, *index));

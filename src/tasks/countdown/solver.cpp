@@ -16,7 +16,6 @@ namespace {
 
 using base::Rational;
 
-/// One bit per number of a subset.
 using Mask = unsigned;
 
 /// An expression and its last operation; '\0': a number.

@@ -46,8 +46,6 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
   return given;
 }
 
-/// Returns the checkpoint that trainer.resume_mode selects, or none for a fresh run; throws an input error if the mode
-/// refuses `newest`, the run folder's newest sound one.
 std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
   if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
@@ -88,7 +86,7 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
                      with_contents(files.print(recipe), inputs.sft_rows), false});
 }
 
-/// Returns what differs from the checkpoint's run, without keys that may change freely.
+/// Omits keys that may change freely.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
   // Files of these keys are compared by contents (train/policy/inputs.h), because folders may have moved.
@@ -106,7 +104,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// Returns allowed changes that affect scores: the run records the step after which scores are not comparable.
+/// The run records the step after which scores are not comparable.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
@@ -124,7 +122,6 @@ std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const
   return changes;
 }
 
-/// Refuses changes of fixed keys and, without `allow_change`, any change.
 void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChange>& changes, bool allow_change) {
   std::vector<config::KeyChange> refused;
   std::string fixed;
@@ -148,7 +145,6 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
 }
 
-/// Keys that decide a cold start, besides the model's shape.
 constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "model.init.seed",
                                                "sft.steps",
@@ -201,7 +197,6 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
               "name the last checkpoint of that run");
 }
 
-/// Copies sft.from's cold start into the run folder.
 fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
   require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
   const fs::path given = fs::canonical(recipe.sft.from);
@@ -220,7 +215,6 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
                     ": sums round differently from here on, so the bits are not those of a run never stopped");
 }
 
-/// Copies the finished cold start, the KL reference or the adapters' base, into the run folder if it is missing.
 void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
   const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
   const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";

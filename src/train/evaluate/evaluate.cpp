@@ -183,7 +183,6 @@ class SetCounts {
   }
 
  private:
-  /// Counts prompts by (judged samples, right samples).
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
     for (const auto& counts : dist::all_gather_values(std::span<const std::int64_t>(prompts_), world)) {

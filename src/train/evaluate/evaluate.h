@@ -27,10 +27,9 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
 
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
 /// same on every rank. If the verifier may drop samples, adds error_fraction; the first three then cover judged
-/// samples. Prompts are divided over ranks, samples keyed by (seed, prompt, sample) alone. A checkpoint scores the same
-/// in a run, by `qrl-train eval` and with any number of ranks. Throws Cancelled like collect_or_cancel. `responses`, on
-/// all ranks or none, receives on the first rank the responses with verdicts as JSON rows (rollout_rows). Rows are in
-/// prompt order, from the first `max_prompts` prompts of each set.
+/// samples. Prompts are divided over ranks, samples keyed by (seed, prompt, sample) alone. Throws Cancelled like
+/// collect_or_cancel. `responses`, on all ranks or none, receives on the first rank the responses with verdicts as JSON
+/// rows (rollout_rows). Rows are in prompt order, from the first `max_prompts` prompts of each set.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,

@@ -46,7 +46,6 @@ std::optional<std::string> other_name(const fs::path& path) try {
   return std::nullopt;
 }
 
-/// Renames to NAME plus `ending`, numbered if that exists.
 void set_aside(const fs::path& path, const std::string& ending) {
   std::string aside = path.string() + ending;
   for (int number = 2; fs::exists(fs::symlink_status(aside)); ++number)

@@ -18,7 +18,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Returns whether standard output is a terminal; false under mpirun, which gives each rank a pseudo-terminal.
+/// False under mpirun, which gives each rank a pseudo-terminal.
 bool on_terminal() {
   for (const char* launched : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(launched) != nullptr) return false;
@@ -26,7 +26,6 @@ bool on_terminal() {
   return isatty(STDOUT_FILENO) == 1;
 }
 
-/// Returns whether the locale is UTF-8, by its first variable that is set.
 bool has_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = std::getenv(name);

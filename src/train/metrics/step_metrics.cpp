@@ -19,14 +19,13 @@ namespace qrl::train {
 
 namespace {
 
-/// A rollout's numbers, few enough to send all to every rank.
 struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
   double credit, dropped;
 };
 
-/// Counts a response's 4-grams and their repetitions: many show a policy that loops.
+/// Many repetitions show a policy that loops.
 std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) {
   constexpr std::size_t kGram = 4;
   std::vector<std::array<types::TokenId, kGram>> grams;
@@ -99,7 +98,6 @@ void add_outcomes(Metrics& metrics, const std::vector<Fact>& judged, const std::
   metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
 }
 
-/// Adds rollout::ScoreParts, whose means add up to the score's.
 void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
   const auto is_wrong = [](const Fact& f) { return 1.0 - f.correct - f.no_answer; };
   const auto add = [&](const std::string& name, auto part) { add_summary(metrics, "reward/" + name, facts, part); };
@@ -114,14 +112,12 @@ void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const co
   metrics["reward/partial/mean"] = recipe.partial * mean_of(facts, [](const Fact& f) { return f.credit; });
 }
 
-/// Gathers all ranks' values, `group` per group, in the order of a single process.
 template <class T>
 std::vector<T> gather(const std::vector<T>& mine, std::size_t group, std::span<const std::int64_t> places,
                       dist::Collectives& world) {
   return in_global_order(dist::all_gather_values(std::span<const T>(mine), world), group, places, world);
 }
 
-/// Adds reward/NAME/{mean,std,max,min}, unweighted, of samples to which a score applies.
 void add_named_scores(Metrics& metrics, std::span<const rollout::Rollout> rollouts, std::size_t n,
                       std::span<const std::int64_t> places, const tasks::Verifier& verifier, dist::Collectives& world) {
   const std::vector<std::string>& names = verifier.score_names();
@@ -224,7 +220,6 @@ Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectiv
 
 namespace {
 
-/// Returns the parts of a row's score: a rule's, or the named scores that apply.
 nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe,
                                    const tasks::Verifier& verifier) {
   if (verifier.is_rule()) {

@@ -52,7 +52,6 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
       std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
 
-/// Returns the peak with one micro-batch at a time.
 double least_peak_bytes(const config::Recipe& recipe, std::vector<MemoryPart> parts, double gpu_bytes) {
   if (config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
     const double room = kv_room(recipe, parts, gpu_bytes);

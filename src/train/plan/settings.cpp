@@ -89,7 +89,6 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
-/// Describes advantages other than reward minus mean; else "".
 std::string advantages_text(const config::LoadedRecipe& loaded) {
   const std::string text =
       changed(loaded, "algorithm.",
@@ -97,7 +96,6 @@ std::string advantages_text(const config::LoadedRecipe& loaded) {
   return text.empty() ? text : text.substr(std::string_view(", ").size());
 }
 
-/// Lists the correction's switches that are on, by the last part of their names.
 std::string own_text(const config::LoadedRecipe& loaded) {
   const config::Choice* method =
       loaded.recipe.keys->catalog().corrections.find(loaded.recipe.rollout_correction.method);
@@ -189,7 +187,6 @@ class IdleKeys {
     const bool is_own = brought != config::default_of(*losses.find(losses.standard), key);
     if (is_set(key) || (is_own && is_set("algorithm.name"))) list(key);
   }
-  /// Adds a key that exists for this loss only.
   void add_own(std::string_view key) {
     if (is_set(key) || is_set("algorithm.name")) list(key);
   }

@@ -12,7 +12,6 @@ namespace qrl::train {
 
 namespace {
 
-/// A snapshot matrix's rows from one weight.
 struct Rows {
   const ops::PackedLinear* matrix;
   std::int64_t first;

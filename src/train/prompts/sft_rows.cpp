@@ -21,7 +21,6 @@ using Json = nlohmann::ordered_json;
 /// A row's tokens, each with the index of the message from which it is learned; −1: not learned.
 using Labeled = data::LabeledTokens;
 
-/// Returns the one of `names` that a row has.
 std::string one_of(const Json& row, std::initializer_list<std::string> names, const std::string& where,
                    const std::string& beside) {
   std::string found, all;

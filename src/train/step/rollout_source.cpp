@@ -124,7 +124,6 @@ class GroupSampler {
     counts_.best_group_score = counts_.batches == 0 ? best : std::max(counts_.best_group_score, best);
   }
 
-  /// Keeps the groups that the step trains on, in global prompt order.
   void keep(std::vector<rollout::Rollout> batch, std::int64_t num_prompts) {
     const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
     std::vector<std::int64_t> is_kept(static_cast<std::size_t>(num_prompts), 0);
