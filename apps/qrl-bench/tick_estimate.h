@@ -1,5 +1,5 @@
 // Owns the estimate of a decoding tick's time on an H100, from bytes, instructions counted in the machine code, and a
-// trace's kernel times of 2026-11-26. It shows which measurement to investigate.
+// trace's kernel times of 2026-11-26.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Owns the entry to GPU benchmarks of GEMMs, attention and ticks, and of memory and tensor-core limits.
-// bench/no_cuda.cpp implements it without CUDA.
+// GPU benchmarks of GEMMs, attention and ticks, and of memory and tensor-core limits. bench/no_cuda.cpp implements them
+// without CUDA.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Owns the entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. cuda/no_cuda.cpp implements it
-// without CUDA.
+// The entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. cuda/no_cuda.cpp implements it without
+// CUDA.
 #pragma once
 
 #include <algorithm>

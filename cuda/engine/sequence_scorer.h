@@ -1,4 +1,4 @@
-// Owns the entry to a decoder's passes over whole sequences, for a learner on the same device and for calibration.
+// The entry to a decoder's passes over whole sequences, for a learner on the same device and for calibration.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Owns the entry to a decoder's weights on the GPU: uploaded from the CPU, rewritten from a learner's masters, or read
-// by a learner on the device.
+// The entry to a decoder's weights on the GPU: uploaded from the CPU, rewritten from a learner's masters, or read by a
+// learner on the device.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ namespace {
 
 using quant::Element;
 
-constexpr int kOutputWarps = 4;  // times the two halves of a step, one chunk each
+constexpr int kOutputWarps = 4;  // warps per half of a step, each with other outputs; a half is one chunk
 constexpr int kThreads = 2 * kOutputWarps * 32;
 constexpr int kVector = 16;  // bytes per load
 constexpr int kInputs = static_cast<int>(kInputChunk);

@@ -96,10 +96,9 @@ class Event {
   void* handle_ = nullptr;
 };
 
-/// A CUDA graph of the work that `record` enqueues: kernel launches, and copies between device and pinned memory,
-/// launched by one call. A launch reuses the arguments but reads memory anew, so whatever varies must be in memory at a
-/// fixed address. `record` may neither allocate nor wait. Run it once before, to load kernels and plan libraries'
-/// GEMMs.
+/// A CUDA graph of the work that `record` enqueues: kernel launches, and copies between device and pinned memory. A
+/// launch reuses the arguments but reads memory anew, so whatever varies must be in memory at a fixed address. `record`
+/// may neither allocate nor wait. Run it once before, to load kernels and plan libraries' GEMMs.
 class Graph {
  public:
   Graph() = default;

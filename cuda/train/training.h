@@ -1,5 +1,4 @@
-// Owns the entry to training's operations between GEMMs on an NVIDIA GPU. runtime/no_cuda.cpp implements it without
-// CUDA.
+// Training's operations between GEMMs on an NVIDIA GPU. runtime/no_cuda.cpp implements them without CUDA.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Owns the clocks, on which nothing reproducible may depend.
+// Nothing reproducible may depend on these clocks.
 #pragma once
 
 #include <chrono>

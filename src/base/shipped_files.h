@@ -1,4 +1,3 @@
-// Owns the places of files that come with the program: in the source tree beside a build folder, or in an install.
 #pragma once
 
 #include <string>

@@ -105,7 +105,7 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   std::vector<TextRun> runs = text.runs();
   runs.push_back({text.size(), text.size(), 0});  // the end
   std::size_t behind = 0;                         // of the last run that belongs to a message
-  std::int64_t open = -1;                         // that run's message of the assistant; -1: none
+  std::int64_t open = -1;                         // the assistant's message of that run; −1: none
   for (const TextRun& run : runs) {
     if (run.source == 0 && run.begin < run.end) continue;
     const std::int64_t of = message_of(run.source, conversation), message = is_assistants(of, conversation) ? of : -1;

@@ -1,4 +1,4 @@
-// Owns the chat templates built into the program: the files of data/templates (embed.cmake writes the source).
+// Owns the chat templates built into the program (data/templates; embed.cmake writes the source).
 #pragma once
 
 #include <span>

@@ -1,7 +1,6 @@
 // Implements Collectives over messages. A library's all-reduce adds in an order that depends on message size, rank
 // count and topology, and may differ between ranks. Here each rank receives all terms for its own part of the array,
-// adds them in rank order and sends the result. The traffic is that of a ring all-reduce, and bits do not depend on the
-// transport.
+// adds them in rank order and sends the result. Bits do not depend on the transport.
 #include <unistd.h>
 
 #include <algorithm>

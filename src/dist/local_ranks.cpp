@@ -1,4 +1,3 @@
-// Starts the ranks of a job on one machine, and watches over them as mpirun does.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

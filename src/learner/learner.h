@@ -1,5 +1,5 @@
-// Owns training: fp32 master weights, the differentiable forward pass, losses, the optimizer, and publishing. Does not
-// include LibTorch, which only src/learner uses.
+// Owns training: fp32 masters, the differentiable forward pass, losses, the optimizer, and publishing. Does not include
+// LibTorch, which only src/learner uses.
 #pragma once
 
 #include <cstdint>

@@ -34,14 +34,14 @@ struct TokenSelection {
   bool by_covariance = false;
   double mean_advantage = 0, mean_log_prob = 0, cov_low = 0, cov_high = 0;
   std::uint64_t cov_draw_limit = 0;     ///< candidates with a smaller draw do not count
-  std::int64_t cov_last_position = -1;  ///< nor those with this draw, up to this position on this rank
+  std::int64_t cov_last_position = -1;  ///< nor do candidates with this draw, up to this position on this rank
 };
 
 /// rollout_correction.rs and its keys, with defaults filled in.
 struct RejectionSettings {
   config::RsLevel level = config::RsLevel::none;
   config::RsStat stat = config::RsStat::k1;
-  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have the upper one
+  double threshold = 0, threshold_low = 0;  ///< bounds of exp(statistic) for k1; k2 and k3 have only the upper one
   double veto = 0;                          ///< rejects a sequence with a ρ_t below it; 0: none
 };
 

@@ -31,9 +31,10 @@ struct PackedLinear {
   quant::Rotation rotation = {};  ///< of the inputs: panels hold W·H; set before pack_rows
   base::Buffer panels;            ///< layout: kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32 (int4: bf16); empty without scales
-  base::Buffer column_sums;  ///< int32, shape of `scales`: 128 · Σ quantized values per scale, the excess of u8·s8
-                             ///< sums; int8 activations only
-  base::Buffer bias;         ///< fp32 [out, padded]; empty: no bias
+  /// For int8 activations: int32, in the shape of `scales`, 128 · Σ quantized values per scale, the excess of u8·s8
+  /// sums.
+  base::Buffer column_sums;
+  base::Buffer bias;  ///< fp32 [out, padded]; empty: no bias
   /// Output sizes of the fused tensors, in order (empty: one). Scale blocks restart with each.
   std::vector<std::int64_t> tensors;
 };

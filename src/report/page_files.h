@@ -1,4 +1,4 @@
-// Owns the list of the page's embedded files, which the build generates (src/embed.cmake).
+// The page's embedded files, which the build lists (src/embed.cmake).
 #pragma once
 
 #include <span>

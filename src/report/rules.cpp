@@ -112,8 +112,7 @@ double skipped_steps(const Course& course) {
 }
 
 // Bounds chosen by this project. In the 202 runs of docs/science, 14 exceed the bound of "sampler and learner are far
-// apart", all with W4A8 samplers. Four runs have a step above 0.1, three of them with a naive correction. A run that
-// learns has 1e-6 to 3e-2.
+// apart", all with W4A8 samplers. Four runs have a step above 0.1. A run that learns has 1e-6 to 3e-2.
 constexpr std::array<Rule, 12> kRules = {{
     {"most groups are flat", "data/flat_group_fraction", "mean of the recent steps", true, 0.7, 5,
      [](const Course& course) { return recent_mean(course, "data/flat_group_fraction"); },

@@ -26,7 +26,7 @@ struct Question {
   std::string_view ground_truth;
   std::string_view prompt = {};             ///< before the chat template; "": unknown
   std::string_view data_source = {};        ///< "": unknown
-  std::string_view ground_truth_json = {};  ///< the data row's value; "": ground_truth is a string
+  std::string_view ground_truth_json = {};  ///< the row's own value as JSON; "": ground_truth is a string
   std::string_view row = {};                ///< as a JSON object; "": none
 };
 
@@ -76,7 +76,7 @@ struct CommandOptions {
   std::int64_t in_flight = 1;                   ///< rows per worker at once
   std::optional<config::RewardRows> rows = {};  ///< none: as the program requests
   std::map<std::string, double> weights = {};   ///< of the program's scores, instead of its defaults
-  double correct_at = 0;                        ///< least first score that is right, if an answer has no outcome
+  double correct_at = 0;                        ///< a first score from here on is right, if an answer has no outcome
   config::OnVerifierError on_error = config::OnVerifierError::drop;
   double max_error_fraction = 0;  ///< for messages; Occasion::max_errors limits
   std::uint64_t seed = 0;         ///< the program's

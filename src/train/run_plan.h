@@ -32,7 +32,7 @@ struct RunOutline {
   model::ModelConfig model;
   std::vector<MemoryPart> memory;   ///< of one process
   std::string memory_fault;         ///< why the machine's memory is too small, or ""
-  std::string memory_doubt;         ///< why it may be too small, or ""
+  std::string memory_doubt;         ///< why the memory may be too small, or ""
   std::string gpu_plan;             ///< micro-batches and memory of the learner's GPU; "" on the CPU
   std::string chosen_keys;          ///< keys whose values gpu_plan chose
   std::vector<std::string> absent;  ///< --dry-run: files that a run needs and this machine lacks

@@ -16,16 +16,17 @@ struct MicroBatch {
   /// [S], or empty for all 0: 1 if the sequence continues the last one before it that has a 0. Attention then sees that
   /// prefix first, so a prompt's samples compute it once; it has no targets.
   std::vector<std::uint8_t> continues_prefix;
-  std::vector<TokenId> targets;           ///< tokens[t+1]; 0 at the end of a sequence
-  std::vector<std::uint8_t> loss_mask;    ///< 1: a response token in the loss
-  std::vector<float> sampler_logprobs;    ///< target's under the sampler; 0 where masked
-  std::vector<float> old_logprobs;        ///< log-prob of the target under the learner at rollout time; empty: use this
-                                          ///< forward pass (one update per rollout: old ≡ current)
+  std::vector<TokenId> targets;         ///< tokens[t+1]; 0 at the end of a sequence
+  std::vector<std::uint8_t> loss_mask;  ///< 1: a response token in the loss
+  std::vector<float> sampler_logprobs;  ///< of the target; 0 where masked
+  /// Log-probs of the target under the learner at rollout time. Empty: this forward pass's (one update per rollout: old
+  /// ≡ current).
+  std::vector<float> old_logprobs;
   std::vector<float> old_entropy;         ///< of the distribution of old_logprobs; empty if unused
-  std::vector<float> reference_logprobs;  ///< target's under the reference model; empty without one
-  std::vector<float> teacher_logprobs;    ///< target's under the teacher; empty without one
+  std::vector<float> reference_logprobs;  ///< of the target; empty without a reference model
+  std::vector<float> teacher_logprobs;    ///< of the target; empty without a teacher
   std::vector<float> advantages;          ///< the sequence's, on each of its tokens; with a teacher, per token
-  KeptTokens kept;                        ///< the target's set of sampling; no entries without top-k and top-p
+  KeptTokens kept;                        ///< the tokens that the target was sampled from; none without top-k and top-p
   std::vector<std::int64_t> sequence_idx;  ///< [S]: index in the caller's order; −1: a prefix
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }

@@ -41,7 +41,7 @@ struct Completion {
   std::vector<float> sampler_logprobs;  ///< [tokens]: natural log, under the distribution sampled from
   std::vector<std::int64_t> versions;   ///< [tokens]: policy version that sampled it
   StopReason stop = StopReason::eos;
-  KeptTokens kept = {};          ///< each token's set of sampling; no entries without max_kept or exclusions
+  KeptTokens kept = {};          ///< the tokens that each was sampled from; none without max_kept or exclusions
   std::int32_t num_limited = 0;  ///< tokens whose set max_kept reduced further
 };
 

@@ -1,4 +1,4 @@
-// Owns the built-in operators, filters, tests, methods and functions of Jinja; each is one row of a table.
+// Owns Jinja's operators, filters, tests, methods and functions; each is one row of a table.
 #pragma once
 
 #include <functional>

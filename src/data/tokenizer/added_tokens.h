@@ -44,7 +44,7 @@ class AddedTokens {
  private:
   const AddedToken* match(std::string_view text, std::size_t at, std::size_t trusted_end) const;
 
-  std::vector<AddedToken> tokens_;                   ///< by first byte, then longest first
+  std::vector<AddedToken> tokens_;                   ///< sorted by first byte, then longest first
   std::array<std::size_t, 257> first_of_byte_ = {};  ///< index into tokens_ of each byte's first token
 };
 

@@ -26,7 +26,7 @@ class Bpe {
   /// What replaces a byte without a token.
   struct Unknown {
     types::TokenId id = -1;     ///< -1: dropped; its neighbors become adjacent
-    bool fuse_repeats = false;  ///< consecutive such bytes give `id` once
+    bool fuse_repeats = false;  ///< consecutive bytes without a token give `id` once
   };
 
   /// `vocab`: each id's bytes, empty for tokens that text cannot become; each single byte at most once. A pair that

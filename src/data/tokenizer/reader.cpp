@@ -1,4 +1,4 @@
-// Parses a tokenizer.json. Settings that would change ids and are not implemented are refused by name.
+// Refuses settings by name that would change ids and are not implemented.
 #include <algorithm>
 #include <bitset>
 #include <limits>

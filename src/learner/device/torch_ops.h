@@ -30,14 +30,13 @@ struct TorchDevice {
   model::DeviceWeights* weights = nullptr;  ///< with low_bit: the snapshot's, on the device
 };
 
-/// Implements Ops on a device, with LibTorch and the device's kernels (device_kernels.h), if any. Weights, precisions
-/// and packed rows are those of fused_ops.h. Residual stream, norms, rotation and SwiGLU are fp32. Matmul operands and
-/// intermediate values are in the compute dtype, and k and v are rounded like the decoder's pages. Attention is
-/// FlashAttention (fp32 softmax, weights rounded to bf16) if available, else one sequence at a time with fp32 softmax
-/// weights. Weights' gradients are summed in fp32. The backward pass keeps inputs of norms, transforms and matmuls, and
-/// recomputes the rest. With fake_quant each matmul's input is rounded_activations in fp32, its weights the snapshot's
-/// (Parameters::read_quantized). With low_bit the matmul is the decoder's (device_quantized.h). Both have
-/// straight-through gradients.
+/// Implements Ops on a device, with LibTorch and the device's kernels (device_kernels.h), if any. Residual stream,
+/// norms, rotation and SwiGLU are fp32. Matmul operands and intermediate values are in the compute dtype, and k and v
+/// are rounded like the decoder's pages. Attention is FlashAttention (fp32 softmax, weights rounded to bf16) if
+/// available, else one sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. The
+/// backward pass keeps inputs of norms, transforms and matmuls, and recomputes the rest. With fake_quant each matmul's
+/// input is rounded_activations in fp32, its weights the snapshot's (Parameters::read_quantized). With low_bit the
+/// matmul is the decoder's (device_quantized.h). Both have straight-through gradients.
 class TorchOps final : public Ops {
  public:
   /// The objects that `device` points to must outlive the backward pass.

@@ -114,7 +114,7 @@ class TorchEngine : public ForwardEngine {
   TorchPlace place_;
   model::DeviceWeights* decoder_ = nullptr;   // has the weights of the snapshot last read
   bool tables_read_ = false;                  // whether its embedding and lm_head were read
-  double bytes_per_token_ = 0;                // the most kept for a backward pass
+  double bytes_per_token_ = 0;                // most bytes of a token kept for a backward pass
   std::int64_t num_logits_ = 0;               // of a chunk
   const model::Snapshot* base_of_ = nullptr;  // last read
   std::int64_t base_number_ = 0;

@@ -12,7 +12,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Values are bit-identical to the micro-batch's.
+/// A token's values for statistics of the mini-batch, bit-identical to the micro-batch's.
 struct TokenFacts {
   double log_prob, entropy, advantage;
   std::int64_t position;  // not hashed

@@ -179,7 +179,7 @@ class RowQuantizer {
   const float* row_scales_;
   std::vector<std::uint8_t> quantized_;
   std::vector<float> amax_;
-  std::int64_t end_of_known_ = 0;  ///< of the rows covered by amax_, where rows share scales
+  std::int64_t end_of_known_ = 0;  ///< end of the rows that amax_ covers, where rows share scales
 };
 
 }  // namespace

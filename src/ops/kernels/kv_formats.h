@@ -70,7 +70,7 @@ struct FloatKv {
 
   struct Operand {
     const typename Values::Element* quantized;
-    float unit;  ///< from the int32 sum to the result
+    float unit;  ///< factor from the int32 sum to the result
   };
 
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {

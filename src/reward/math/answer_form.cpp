@@ -50,8 +50,8 @@ class AnswerForm {
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
     bool open[2] = {}, done[2] = {};
     for (const Node& side : at.parts) {
-      const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);  // x ≡ 10 (mod 7) is a residue
-                                                                                       // class
+      // x ≡ 10 (mod 7) is a residue class.
+      const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);
       const bool formula = has_symbols(side);
       if (!equality && left) return true;
       if (!formula || !is_name(side)) (left ? open : done)[formula] = true;

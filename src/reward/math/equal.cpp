@@ -1,4 +1,3 @@
-// Compares texts, values, lists, tuples, matrices and sets, by the rule for each pair of forms.
 #include "reward/math/equal.h"
 
 #include <algorithm>

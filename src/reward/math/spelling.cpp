@@ -117,7 +117,7 @@ void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vo
   }
 }
 
-/// There is at most one space or hyphen before a word.
+/// Reads number words, with at most one space or hyphen before each.
 struct NumberWords {
   std::string_view text;
   const Vocabulary& vocabulary;

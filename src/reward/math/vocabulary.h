@@ -33,16 +33,17 @@ struct Words {
 
 enum class TokenType : unsigned char {
   end,
-  number,    ///< text: digits with at most one '.', repeating ones in (), an exponent after 'e'; code: 'w' for number
-             ///< words
+  /// Text: digits with at most one '.', repeating ones in (), an exponent after 'e'. Code: 'w' for number words.
+  number,
   symbol,    ///< a variable; text: its name ("x", "theta", "\mathbb{R}"); code: 'r' upright, 't' within text
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   function,  ///< text: name without backslash; code: its Law
   word,      ///< letters that are no product; code: 't' within \text{…}, 'r' upright
   relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter without a law (tables.cpp)
-  op,    ///< code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over)
-         ///< h(\choose), others without a law
-  open,  ///< code: ( [ { S(\{) F(floor) C(ceiling)
+  /// Code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over) h(\choose),
+  /// others without a law.
+  op,
+  open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
   close,      ///< code: ) ] } S F C
   bar,        ///< |; code: m of \mid
   separator,  ///< code: , ; & (and) | (or)

@@ -40,7 +40,7 @@ struct Demonstration {
 /// Returns demonstration `index` of the sequence (ranges, seed): a train-split task and at most eight attempts. An
 /// attempt is "6*2=12-4=8~40?": operations from left to right, ~, the target, and ! (reached) or ?. The last attempt's
 /// expression follows in <answer>. Arithmetic and labels are always correct. After a failed attempt, three searches in
-/// ten stop with a wrong answer, so that RL can teach longer search. The form was chosen by measurement.
+/// ten stop with a wrong answer, so that RL can teach longer search.
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

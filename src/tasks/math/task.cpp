@@ -1,4 +1,3 @@
-// Prompts come from files or from `arithmetic`.
 #include "tasks/task.h"
 
 #include "tasks/alternatives.h"

@@ -1,4 +1,3 @@
-// Owns the rules of sudoku on 4×4 and 9×9 grids.
 #pragma once
 
 #include <array>

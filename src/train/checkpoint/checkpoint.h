@@ -28,7 +28,7 @@ struct RunState {
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< sizes of the metric files at this state
   std::int64_t best_step = -1;                            ///< trainer.keep_best: the best evaluation's; −1: none
   double best_score = 0;                                  ///< with best_step
-  bool evaluation_due = false;  ///< stopped before the evaluation of `step`, whose row is unfinished
+  bool evaluation_due = false;  ///< the run stopped before the evaluation of `step`, whose row is unfinished
 };
 
 struct AdapterBase;  // train/policy/adapters.h

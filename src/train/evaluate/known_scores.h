@@ -1,4 +1,3 @@
-// Owns a checkpoint's known scores: its sampler's, and those of exported weights.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Owns the phases of a training step whose seconds are recorded. Metric names: step_recorder.cpp.
+// Metric names: step_recorder.cpp.
 #pragma once
 
 #include <cstdint>

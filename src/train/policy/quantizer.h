@@ -1,5 +1,3 @@
-// Owns the state of the sampler's quantizers, part of every checkpoint: a fixed int8 profile, and fp8 key and value
-// scales made once.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +14,7 @@
 
 namespace qrl::train {
 
-/// The run's quantizer state; empty if every publish quantizes anew.
+/// The state of the sampler's quantizers, part of every checkpoint; empty if every publish quantizes anew.
 struct QuantizerState {
   std::shared_ptr<const model::Int8Profile> profile;   ///< with quant.rollout.profile
   std::optional<decoder::KvScales> kv_scales;          ///< with quant.kv_calibration.when: once

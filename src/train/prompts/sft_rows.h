@@ -16,7 +16,7 @@ namespace qrl::train {
 struct SftRow {
   std::vector<types::TokenId> context;  ///< one token or more, before all learned ones
   std::vector<types::TokenId> rest;     ///< from there to the last learned token
-  std::vector<std::uint8_t> learned;    ///< per token of `rest`, 1: learned, as the first and last are
+  std::vector<std::uint8_t> learned;    ///< per token of `rest`: 1 if learned; the first and last are
 };
 
 /// Rows of sft.train_files and sft.val_files in order; both empty without files.

@@ -37,8 +37,7 @@ struct RolloutBatch {
   std::int64_t prompts_drawn = 0;   ///< data cursor for the step's checkpoint
 };
 
-/// Produces a step's rollouts. Another source could sample asynchronously in its own thread
-/// (tests/train/late_source_test.cpp).
+/// Produces a step's rollouts.
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
