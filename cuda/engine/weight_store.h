@@ -50,7 +50,7 @@ struct Master {
   WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
   // Calibrated figures instead of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
-  const float* factors = nullptr;     ///< of a matrix's inputs; of a norm: divisors
+  const float* factors = nullptr;     ///< a matrix's factors of its inputs; a norm's divisors
   const float* row_scales = nullptr;  ///< [count], int8 matrices only
 };
 

@@ -1,4 +1,4 @@
-// Owns which kernels may compute a GEMM, and how streamed_gemm tiles it. Host arithmetic only.
+// The kernels that may compute a GEMM, and streamed_gemm's tiles. Host arithmetic only.
 #pragma once
 
 #include <algorithm>

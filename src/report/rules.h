@@ -1,4 +1,4 @@
-// Owns the rules that detect a run that is not learning, for warnings and reports.
+// Rules that detect a run that is not learning, for warnings and reports.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Owns reading a run folder; its files may be missing, incomplete or growing.
+// Files of a run folder may be missing, incomplete or growing.
 #pragma once
 
 #include <filesystem>

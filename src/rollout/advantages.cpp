@@ -33,8 +33,8 @@ double centred(const Rollout& rollout, const GroupSpread& group, std::size_t siz
   return group.is_flat && size > 1 ? 0.0 : rollout.reward - group.mean;
 }
 
-/// Returns the standard deviation (ddof 1, fp64) of all ranks' values, sorted: ranks do not matter. 1 for a single
-/// value.
+/// Returns the standard deviation (ddof 1, fp64) of all ranks' values, sorted, so that ranks do not matter; 1 for a
+/// single value.
 double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of, dist::Collectives& world) {
   if (of == BatchStd::none) return 1;
   std::vector<double> mine;

@@ -1,4 +1,4 @@
-// Owns strict JSON parsing. For .cpp files only: it includes all of nlohmann/json.
+// Strict JSON parsing. For .cpp files only: it includes all of nlohmann/json.
 #pragma once
 
 #include <nlohmann/json.hpp>

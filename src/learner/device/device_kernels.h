@@ -1,4 +1,4 @@
-// Owns tensors' calls of cuda/train/training.h: a kernel forward and one backward for each operation between matmuls.
+// Owns calls of cuda/train/training.h on tensors: a kernel forward and one backward for each operation between matmuls.
 // torch_ops.h and device_logprob.h define the operations.
 #pragma once
 

@@ -36,8 +36,8 @@ bool needs_whole_mini_batch(const LossOptions& loss) {
 
 namespace {
 
-/// Returns 1 over the mini-batch's mean weight before rejection, over sequences or tokens according to the correction's
-/// level (veRL 0.9.1, rollout_corr_helper.py).
+/// Returns the factor that makes the mini-batch's mean weight 1, before rejection, over sequences or tokens by the
+/// correction's level (veRL 0.9.1, rollout_corr_helper.py).
 double weight_scale_of(std::span<const types::MicroBatch* const> batches, const LossOptions& loss,
                        dist::Collectives& world) {
   const ObjectiveSettings settings = objective_settings(loss);

@@ -60,7 +60,7 @@ void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, st
 
 template <class Dot, class T>
 void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
-  // Groups packed together complete a strip's cache lines in the cache.
+  // Packs groups together, so that a strip's cache lines are completed in the cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
   const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;

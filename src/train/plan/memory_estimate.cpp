@@ -120,7 +120,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
-  // Adapters keep attention's output in their own format; it is not recomputed.
+  // Adapters read attention's output in bf16 or fp32, which is kept, not recomputed.
   if (config::trains_adapters(recipe))
     return sums + (qkv + rotated + 2 * inner) * kF32 + queries * (code == quant::Element::f32 ? kF32 : kBf16);
   return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
