@@ -23,7 +23,7 @@ std::vector<std::string> names_of(const CLI::App& parent) {
   return names;
 }
 
-/// "++key=value" is Hydra's form.
+/// Removes Hydra's plus signs, "++key=value".
 std::string without_pluses(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('+'), word.size()));
 }
@@ -37,7 +37,7 @@ const CLI::Option* option_of(const CLI::App& command, const std::string& name) {
   return option != nullptr || name.starts_with('-') ? option : command.get_option_no_throw("--" + name);
 }
 
-/// "FLOAT", "auto|never|PATH".
+/// Returns the type of an option: "FLOAT", "auto|never|PATH".
 std::string type_of(const CLI::App& command, const std::string& name) {
   const CLI::Option* option = option_of(command, name);
   return option == nullptr || option->get_type_name().empty() ? "a value" : option->get_type_name();

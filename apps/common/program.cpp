@@ -46,7 +46,8 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Missing permissions, loops of links and long names are input errors.
+/// Returns the error of a path that could not be looked at: an input error for missing permissions, loops of links and
+/// long names.
 base::Error path_error(const std::filesystem::filesystem_error& error) {
   const std::error_code& code = error.code();
   const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||

@@ -96,7 +96,7 @@ struct Drawn {
   }
 };
 
-/// bf16 weights are free of any setting's rounding.
+/// Samples with bf16 weights, free of any setting's rounding.
 Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
   config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
   Drawn drawn;

@@ -19,7 +19,7 @@ Search search(const data::PromptRow& row, tasks::Numbers numbers) {
   return tasks::solve_countdown(truth->numbers, truth->target, numbers) ? Search::solvable : Search::unsolvable;
 }
 
-/// "lines 4, 17, 90": at most eight.
+/// Returns e.g. "lines 4, 17, 90" of the rows with result `wanted`, at most eight.
 std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector<Search>& results, Search wanted) {
   constexpr int kMaxNamed = 8;
   std::string lines;

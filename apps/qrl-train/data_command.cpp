@@ -56,7 +56,7 @@ void require_ascending(const DataArguments& arguments) {
   }
 }
 
-/// With the same seed and keys, a run has the same sft.demonstrations.
+/// Writes the first `size` of sft.demonstrations with the same seed and keys.
 void write_demonstrations(const DataArguments& arguments) {
   QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
               "demonstrations are of training tasks");

@@ -158,7 +158,7 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// A merged model's scores may fall back to the base's in a low-bit format.
+/// Prints the error that the low-bit format adds to a merged model, whose scores may fall back to the base's.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;

@@ -85,7 +85,7 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
                      [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// In the weights' dtype, like transformers' dtype "auto".
+/// Returns a Hugging Face folder's recipe, in the weights' dtype, like transformers' dtype "auto".
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},

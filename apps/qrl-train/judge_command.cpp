@@ -176,7 +176,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// ", or for countdown numbers and target": fields instead of a whole ground truth.
+/// Returns the fields read instead of a whole ground truth: ", or for countdown numbers and target".
 std::string own_fields() {
   std::string text;
   for (const config::Choice* choice : train::keys().catalog().verifiers.all) {

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 long long whole(std::int64_t value) { return value; }
 
-/// "1 prompt", "2 prompts".
+/// Returns e.g. "1 prompt" or "2 prompts".
 std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }

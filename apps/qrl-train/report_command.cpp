@@ -24,7 +24,7 @@ struct ReportArguments {
   std::string out, tensorboard, group;
 };
 
-/// A new or empty file, or one that begins as a page does.
+/// Returns whether `file` is new or empty, or begins as a page does.
 bool is_page_or_new(const std::filesystem::path& file) {
   constexpr std::string_view kBegin = "<!doctype html>";
   std::ifstream in(file, std::ios::binary);

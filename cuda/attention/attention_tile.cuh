@@ -75,7 +75,7 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // A lane's vectors of keys or values in flight, in registers.
+  // Vectors of keys or values that a lane has in flight, in registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 

@@ -56,7 +56,7 @@ template <Element element>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
-  // 64-bit division takes several times longer.
+  // Uses 32 bits, because 64-bit division takes several times longer.
   const auto row_groups = static_cast<unsigned>(task.width / kGroup);
   const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
                  first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());

@@ -17,7 +17,7 @@ namespace {
 
 cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
-/// The next call reports an error.
+/// Frees memory and ignores errors, which the next call reports.
 void free_quietly(void* data, Memory::Place place) {
   if (data == nullptr) return;
   (void)(place == Memory::Place::device ? cudaFree(data) : cudaFreeHost(data));

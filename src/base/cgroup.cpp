@@ -38,7 +38,7 @@ std::vector<Hierarchy> hierarchies(const fs::path& root) {
   return all;
 }
 
-/// /proc/self/cgroup names the process's group in each hierarchy (cgroups(7)).
+/// Returns the process's group in a hierarchy with the controller, by /proc/self/cgroup (cgroups(7)).
 std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std::string& controller) {
   std::ifstream in(root / "proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {

@@ -32,7 +32,7 @@ Log& the_log() {
   return log;
 }
 
-/// "2026-11-23 19:02:11 ".
+/// Returns the local time as "2026-11-23 19:02:11 ".
 std::string time_stamp() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};

@@ -6,7 +6,7 @@ namespace qrl::base {
 
 namespace {
 
-/// |numerator| < 2^127 and 0 < denominator < 2^127. Nothing if the reduced fraction exceeds 64 bits.
+/// Reduces a fraction with |numerator| < 2^127 and 0 < denominator < 2^127, if the result fits 64 bits.
 std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcept {
   __int128 a = numerator < 0 ? -numerator : numerator;
   __int128 b = denominator;

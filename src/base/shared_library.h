@@ -37,7 +37,7 @@ struct LibraryReport {
   std::string what_to_do;
   bool fits = false;
 
-  /// "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)", for example.
+  /// Returns e.g. "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)".
   std::string found_text() const;
   std::string line() const;
 };

@@ -12,8 +12,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Message i has source 1 + 2 i, its tool calls the next number. The tools' definitions have the source after the last
-/// message's.
+/// Returns the source of message i, 1 + 2 i; its tool calls have the next number. The tools' definitions have the
+/// source after the last message's.
 Source source_of_message(std::size_t i) { return static_cast<Source>(1 + 2 * i); }
 
 bool is_assistants(std::int64_t message, const Conversation& conversation) {

@@ -20,7 +20,7 @@ bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// "train" for "train-00000-of-00003", and the number of shards; 0 for a single file.
+/// Returns "train" for "train-00000-of-00003", and the number of shards; 0 for a single file.
 std::pair<std::string, std::size_t> split_of(const std::string& stem) {
   const std::size_t of = stem.rfind("-of-");
   const std::size_t dash = of == std::string::npos || of == 0 ? std::string::npos : stem.rfind('-', of - 1);

@@ -87,7 +87,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
-/// A lone surrogate's escape becomes U+FFFD's, in place. Invalid JSON stays invalid.
+/// Replaces escapes of lone surrogates by U+FFFD's, in place. Invalid JSON stays invalid.
 void replace_lone_surrogates(std::string& line) {
   constexpr std::size_t kEscape_bytes = 6;  // \uXXXX
   const auto unit_at = [&line](std::size_t k) -> unsigned {

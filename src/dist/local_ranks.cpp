@@ -34,7 +34,8 @@ void abort_local(int exit_code) {
   std::_Exit(exit_code);
 }
 
-/// The child has a process group of its own: a terminal's signals reach the parent alone, which passes each on once.
+/// Makes the child process a rank. It has a process group of its own: a terminal's signals reach the parent alone,
+/// which passes each on once.
 void become_rank(const SharedMemory* memory, int rank, pid_t parent, const sigset_t& mask) {
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -65,7 +66,7 @@ class Parent {
     }
   }
 
-  /// The job's exit code is the first one that is not 0.
+  /// Returns the job's exit code: the first one that is not 0.
   int watch() {
     for (;;) {
       const int number = sigwaitinfo(&watched_, nullptr);
@@ -135,7 +136,7 @@ class Parent {
   int passed_on_ = 0;        ///< the user's last signal
 };
 
-/// nohup may ignore SIGHUP.
+/// Returns the signals that the parent waits for. SIGHUP is not among them if nohup ignores it.
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);

@@ -34,7 +34,7 @@ Table table_of(const Rows& rows, bool of_cold_start) {
   return table;
 }
 
-/// In order of occurrence; NaN without finite values.
+/// Returns the minimum and maximum of values [first, last), in order of occurrence; NaN without finite values.
 std::pair<double, double> extremes(const std::vector<double>& values, std::size_t first, std::size_t last) {
   std::size_t low = last, high = last;
   for (std::size_t i = first; i < last; ++i) {
@@ -65,7 +65,7 @@ Table thinned(const Table& table, std::size_t max_rows) {
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-/// Sums step durations for old runs, which lack times.
+/// Returns the seconds from the first to the last row. Old runs lack times, so step durations are summed.
 double seconds_of(const Rows& rows) {
   if (rows.rows.empty()) return 0;
   const double first = value_of(rows.rows.front().metrics, "timing_s/unix"),
@@ -79,7 +79,7 @@ double seconds_of(const Rows& rows) {
   return sum;
 }
 
-/// Equal folder names also get the parent's name.
+/// Labels runs by folder name; equal names also get the parent's name.
 std::vector<std::string> labels_of(const std::vector<RunFiles>& runs) {
   std::vector<std::string> labels;
   std::set<std::string> names;

@@ -34,13 +34,13 @@ double median(Values values) {
   return *middle;
 }
 
-/// The last quarter, at least ten steps.
+/// Returns the values of a run's last quarter, at least ten steps.
 std::span<const double> recent(std::span<const double> values) {
   const std::size_t count = std::min(values.size(), std::max<std::size_t>(10, values.size() / 4));
   return values.last(count);
 }
 
-/// The first tenth, at least five steps.
+/// Returns the values of a run's first tenth, at least five steps.
 std::span<const double> start(std::span<const double> values) {
   return values.first(std::min(values.size(), std::max<std::size_t>(5, values.size() / 10)));
 }

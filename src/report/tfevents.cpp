@@ -144,7 +144,7 @@ EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
   std::string text = version_record(std::isfinite(first_s) ? first_s : now_s);
   for (const Row& row : rows.rows) text += record_of(row.step, row.metrics);
   path_ = dir / ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now_s)) + "." + host_name());
-  // TensorBoard must not read an incomplete file.
+  // Writes under a temporary name first, so that TensorBoard reads no incomplete file.
   const std::filesystem::path temporary = dir / (".new-" + path_.filename().string());
   write(temporary, text, std::ios::trunc);
   std::filesystem::rename(temporary, path_);

@@ -6,7 +6,7 @@ namespace qrl::reward {
 
 namespace {
 
-/// \{ and \} do not group, but a brace after a line break (\\) does.
+/// Returns whether the brace at `at` groups: \{ and \} do not, but a brace after a line break (\\) does.
 bool groups(std::string_view text, std::size_t at) noexcept {
   std::size_t begin = at;
   while (begin > 0 && text[begin - 1] == '\\') --begin;

@@ -70,7 +70,7 @@ void end_sequence(std::int64_t index, bool continues, types::MicroBatch& batch) 
   batch.continues_prefix.push_back(continues ? 1 : 0);
 }
 
-/// `num_prefix_tokens`: of the batch's newest prefix.
+/// Appends an item's tokens after `num_prefix_tokens`, the batch's newest prefix.
 void append_item(const PackItem& item, std::int64_t index, std::int64_t num_prefix_tokens, types::MicroBatch& batch) {
   const std::size_t first = batch.tokens.size();
   const auto own_prompt = item.prompt.subspan(static_cast<std::size_t>(num_prefix_tokens));

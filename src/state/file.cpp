@@ -37,7 +37,7 @@ void require_regular(const std::filesystem::path& path, int fd) {
   require_regular(path, status);
 }
 
-/// No such file, or a forbidden link.
+/// Returns whether a failed open means no such file, or a forbidden link.
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 }  // namespace

@@ -22,7 +22,7 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 
-/// Formats a value for a message; quotes a string once.
+/// Returns a value for a message, a string quoted once.
 std::string shown_value(const nlohmann::json& value);
 
 }  // namespace qrl::state

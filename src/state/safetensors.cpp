@@ -49,7 +49,7 @@ bool has_control_byte(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-/// From 0 to 2^63 − 1, or throws an input error.
+/// Returns a JSON integer from 0 to 2^63 − 1, or throws an input error.
 std::uint64_t natural(const Json& value, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && std::in_range<std::int64_t>(value.get<std::uint64_t>()), where,
               "integers from 0 to 2^63 - 1", base::quoted(value.dump()));
@@ -108,7 +108,7 @@ TensorEntry read_entry(const Json& value, const std::string& where) {
   return entry;
 }
 
-/// Tensors must tile the data section, in order of (begin, end).
+/// Checks that tensors tile the data section, in order of (begin, end).
 void require_tiling(const SafetensorsFile::Tensors& tensors, std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<const std::string*, const TensorEntry*>> order;
   order.reserve(tensors.size());

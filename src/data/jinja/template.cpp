@@ -65,7 +65,7 @@ constexpr int kMaxMacros = 30;  // calls in progress
 constexpr std::size_t kWork_bytes = std::size_t{64}
                                     << 20;  // budget: bytes of all texts that a render makes, plus 64 a step
 
-/// A macro sees its parameters and the template's own names, not other open scopes.
+/// Returns what the macro writes. The macro sees its parameters and the template's own names, not other open scopes.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
@@ -81,8 +81,8 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   return std::move(call.out);
 }
 
-/// base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other than 1 or
-/// an unbounded −1.
+/// Returns base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other
+/// than 1 or an unbounded −1.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
   if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
   const Value list = elements_of(base, "a part", budget);
@@ -342,7 +342,7 @@ class Parser {
     };
   }
 
-  /// A minus binds tighter than a filter after the operand.
+  /// Parses an operand with its minus signs. A minus binds tighter than a filter after the operand.
   Expression unary(bool with_filters = true) {
     if (!take("-")) return with_steps(primary(), with_filters);
     const Operator* minus = &*std::ranges::find(operators(), "-", &Operator::sign);
@@ -432,8 +432,8 @@ class Parser {
     return is_value ? std::move(all[0].value) : list(std::move(all));
   }
 
-  /// Steps: members, elements, methods, filters and tests. A filter's result needs parentheses before a member or
-  /// element.
+  /// Parses the members, elements, methods, filters and tests after a value. A filter's result needs parentheses before
+  /// a member or element.
   Expression with_steps(Expression value, bool with_filters) {
     for (bool is_filtered = false;;) {
       if (!is_filtered && take(".")) value = member(std::move(value), expect_name());

@@ -39,7 +39,7 @@ class TokenizerReader {
     only_keys(root_, "",
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                "decoder", "model"});
-    // `truncation` and `padding` are left over from calls before saving: ignored, as in transformers.
+    // Ignores `truncation` and `padding`, which are left over from calls before saving, like transformers.
     QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
     const json& model = read_model();
     read_normalizer(field(root_, "normalizer"));
@@ -91,7 +91,7 @@ class TokenizerReader {
     QRL_REQUIRE(part.is_object(), where_, "an object `" + name + "`", part.type_name());
     return text_of(part, "type");
   }
-  /// A Sequence's members, or the part itself; null gives an empty list.
+  /// Returns the members of a Sequence, or the part itself; null gives an empty list.
   std::vector<json> sequence(const json& part, const std::string& name, const char* members) const {
     if (part.is_null()) return {};
     if (type_of(part, name) != "Sequence") return {part};
@@ -330,7 +330,7 @@ class TokenizerReader {
     QRL_REQUIRE(found != ids_.end(), where_, "model.unk_token to be a token of model.vocab", base::quoted(token));
     return {found->second, flag_of(model, "fuse_unk")};
   }
-  /// Two strings, or (before tokenizers 0.20) one with a space between.
+  /// Reads a merge: two strings, or (before tokenizers 0.20) one with a space between.
   std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
     if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string())
       return {entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>()};

@@ -35,7 +35,7 @@ std::string code_point(std::uint32_t code) {
   return "\\x{" + digits + "}";
 }
 
-/// PCRE2's category plus characters that PCRE2 may not know.
+/// Returns a class: PCRE2's category plus characters that PCRE2 may not know.
 std::string category_class(std::string_view category) {
   std::string inside = "\\p{" + std::string(category) + "}";
   for (const NewerCharacters& newer : newer_characters()) {

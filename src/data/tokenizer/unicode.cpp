@@ -22,7 +22,8 @@ const icu::Normalizer2& nfc() {
   return *instance;
 }
 
-/// The tokenizers library uses Unicode 9's tables. Newer characters stay unchanged and in place.
+/// Returns NFC for characters of Unicode 9, whose tables the tokenizers library uses. Newer characters stay unchanged
+/// and in place.
 const icu::Normalizer2& nfc_of_unicode_9() {
   static const icu::UnicodeSet known = [] {
     UErrorCode error = U_ZERO_ERROR;
@@ -39,7 +40,7 @@ icu::StringPiece piece_of(std::string_view text) { return {text.data(), static_c
 
 constexpr std::size_t kMaxText_bytes = std::size_t{1} << 30;
 
-/// Lead bytes show that all characters are below U+0300. Such text is its own normal form.
+/// Returns whether all characters are below U+0300, by their lead bytes. Such text is its own normal form.
 bool is_plain(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
 }

@@ -149,7 +149,7 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Detached: autograd records no views.
+/// Copies log-probs and entropies to the host. Detached, so that autograd records no views.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };

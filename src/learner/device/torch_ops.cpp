@@ -91,7 +91,7 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   return {results[0], results[1], results[2]};
 }
 
-/// Scores, softmax and sums are fp32.
+/// Attends one sequence at a time; scores, softmax and sums are fp32.
 Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& heads) {
   TensorList outputs;
   std::int64_t first = 0, first_key = 0;
@@ -145,7 +145,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
       /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
 }
 
-/// One scale per head; gradients pass straight through.
+/// Rounds keys or values like int8 pages, one scale per head; gradients pass straight through.
 Tensor as_in_int8_pages(const Tensor& x_NKE) {
   const Tensor rows = f32(x_NKE.detach()).reshape({-1, x_NKE.size(2)});
   const Tensor rounded = rounded_activations(rows, quant::Format::int8).view(x_NKE.sizes()).to(x_NKE.scalar_type());

@@ -125,7 +125,7 @@ class InputGradient {
   Tensor u_;
 };
 
-/// dB = scale·dYᵀ·(A·x), dA = Uᵀ·x. products: A·x, [N, parts · rank].
+/// Adds dB = scale·dYᵀ·(A·x) and dA = Uᵀ·x to the gradients. products: A·x, [N, parts · rank].
 void add_weight_gradients(const LinearAdapter& adapter, const Types& types, const Tensor& d_y, const Tensor& x,
                           const Tensor& products, const Tensor& u) {
   const auto type = types.compute == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;

@@ -87,7 +87,8 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// `gradients` begin at the chunk's first row. Overwrites the logits and keeps their row stride.
+/// Computes d_logits [M, V] in `type` from the score gradients, which begin at the chunk's first row. Overwrites the
+/// logits and keeps their row stride.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
   const bool is_bf16 = type == torch::kBFloat16;
   const std::int64_t vocab_size = chunk.logits_MV.size(1);

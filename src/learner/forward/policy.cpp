@@ -15,7 +15,8 @@ Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, b
   return ops.linear(w.o, {attended_NHE, {}}, is_read);
 }
 
-/// Attention or mlp of a normed stream. Unless is_read (recomputation for gradients), the result has no values.
+/// Computes attention or mlp from a normed stream. Unless is_read (recomputation for gradients), the result has no
+/// values.
 using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
 
 /// Keeps nothing for the backward pass; even x is recomputed.
@@ -53,7 +54,7 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
           computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, is_read)};
 }
 
-/// The gradient of the layer's input is complete last.
+/// Calls options.layer_done when the gradient of the layer's input, and so every gradient of the layer, is complete.
 void report_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering) {
   if (options.layer_done && entering.requires_grad())
     entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });

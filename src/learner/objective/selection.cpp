@@ -55,7 +55,8 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Among draws equal to the limit, the first by rank and position count.
+/// Sets the limit so that `wanted` candidates of all ranks are within it. Among draws equal to the limit, the first by
+/// rank and position count.
 void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
                  dist::Collectives& world) {
   std::vector<std::uint64_t> mine;

@@ -21,7 +21,7 @@ const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSma
 constexpr std::pair<const char*, double> kPercentiles[] = {
     {"p01", 0.01}, {"p05", 0.05}, {"p50", 0.50}, {"p95", 0.95}, {"p99", 0.99}};
 
-/// Ascending in log ρ; the middle bin is 0.
+/// Bins in ascending order of log ρ; the middle one is 0.
 std::size_t bin_of(double log_rho) {
   const double size = std::fabs(log_rho);
   if (!(size > kSmallestLogRho)) return static_cast<std::size_t>(kBinsPerSign);
@@ -134,7 +134,7 @@ std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
   return metrics;
 }
 
-/// Nearest rank, exact to 0.5 % of log ρ. Collective.
+/// Adds nearest-rank percentiles, exact to 0.5 % of log ρ. Collective.
 void Statistics::add_percentiles(std::map<std::string, double>& metrics, dist::Collectives& world,
                                  const Extremes& extremes) {
   rho_counts_.resize(static_cast<std::size_t>(2 * kBinsPerSign + 1));

@@ -23,7 +23,7 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Also zeroes the gradient. Returns the orthogonalized update if `is_mine`, else nothing.
+/// Advances the momentum and zeroes the gradient. Returns the orthogonalized update if `is_mine`, else nothing.
 torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;

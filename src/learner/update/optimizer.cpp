@@ -20,8 +20,9 @@ namespace qrl::learner {
 
 namespace {
 
-/// Equal on every rank: one range's copies travel while the next is updated. If copies do not overlap with work, one
-/// range suffices, and CPU threads take several of Muon's matrices at once.
+/// Returns the ranges to update in order, equal on every rank, so that one range's copies travel while the next is
+/// updated. If copies do not overlap with work, one range suffices, and CPU threads take several of Muon's matrices at
+/// once.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
@@ -66,7 +67,7 @@ struct AdamwTensors {
   Tensor weights, gradients, exp_avg, exp_avg_sq;
 };
 
-/// One launch per dtype of copies.
+/// Updates a segment and the forward pass's copies, with one launch per dtype of copies.
 void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const OptimizerOptions& optim,
                      const OptimizerStep& step) {
   for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {

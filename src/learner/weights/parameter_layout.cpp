@@ -29,7 +29,7 @@ int rank_of_kind(const model::WeightSpec& spec) {
   return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
 }
 
-/// Tensors of one matmul are adjacent.
+/// Orders a layer's tensors so that those of one matmul are adjacent.
 int rank_in_group(std::string_view name) {
   int next = 0, rank = -1;
   model::visit_matrices(model::ModelConfig(), [&](const model::BlockMatrix& matrix, const auto&) {

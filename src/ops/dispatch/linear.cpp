@@ -123,7 +123,8 @@ AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range colum
           weight.in, added.first_column, weight.format == Format::bf16};
 }
 
-/// For kernels without LinearTask::added: computes both products into scratch memory, sums them, then adds to y.
+/// Adds two products for kernels without LinearTask::added: both are computed into scratch memory, summed, then added
+/// to y.
 void multiply_in_turn(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                       base::Range panels, const LinearTask& task, const AddedProduct& added) {
   constexpr std::int64_t kPanels = 2;

@@ -127,7 +127,7 @@ void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, 
   }
 }
 
-/// Kept between calls, distinct from scratch().
+/// Returns the calling thread's panel memory, kept between calls, distinct from scratch().
 float* panel_memory(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

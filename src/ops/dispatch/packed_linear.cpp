@@ -34,14 +34,14 @@ std::int64_t inputs_per_scale(Format format, std::int64_t in) {
   return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
 
-/// Word w is at panel_words(...)[w · kPanelColumns].
+/// Returns the address of output `row`'s word 0; word w is at panel_words(...)[w · kPanelColumns].
 std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
   const std::int64_t words = ceil_div(packed.in, inputs_per_word(packed.format));
   return static_cast<std::uint32_t*>(packed.panels.view().data) + row / kPanelColumns * kPanelColumns * words +
          row % kPanelColumns;
 }
 
-/// kPanelColumns in ops/linear.h has the layout.
+/// Returns the bit position of input `idx` within its word (layout: kPanelColumns in ops/linear.h).
 int bit_of_input(const FormatSpec& what, int idx) {
   if (what.weights == Element::fp8_e4m3) return (idx / 2 + idx % 2 * 2) * 8;
   if (what.weights != Element::int4) return idx * what.weight_bits;
@@ -90,7 +90,7 @@ class EnteringWeights {
     if (factors_ != nullptr || rotation_) changed_.resize(static_cast<std::size_t>(in_));
   }
 
-  /// Valid until the next call.
+  /// Returns the row, valid until the next call.
   const float* row(std::int64_t row) {
     const float* values = weight_ + row * in_;
     if (changed_.empty()) return values;

@@ -28,7 +28,7 @@ const AttentionKernels& attention_kernels() {
 
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// In whole cache lines.
+/// Bytes of one kv head's quantized values in a page, in whole cache lines.
 std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t word = quant::values_per_word(format);
   return round_up(quant::value_bytes(format) *
@@ -41,7 +41,7 @@ std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t pa
   return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
-// Every team member checks the same values: all throw or none does.
+// Checks read the same values on every team member, so all throw or none does.
 void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
   QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
                     shape.head_dim > 0 && shape.head_dim % 2 == 0,

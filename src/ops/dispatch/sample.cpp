@@ -32,7 +32,7 @@ bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
   return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
 }
 
-/// In index order.
+/// Returns the tokens kept by top-k and top-p, in index order.
 std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& params,
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
@@ -76,7 +76,7 @@ void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& to
   std::sort(tokens.begin(), tokens.end());
 }
 
-/// Thread-local, valid until this thread's next call.
+/// Returns all tokens' weights in a thread-local buffer, valid until this thread's next call.
 const std::vector<float>& all_weights(const Weights& row) {
   thread_local std::vector<float> memory;
   memory.resize(static_cast<std::size_t>(row.vocab_size));
@@ -111,13 +111,13 @@ SampledToken sample_cut(const Weights& row, const SampleParams& params, double t
   return sampled;
 }
 
-/// max_value alone may miss NaN.
+/// Returns NaN if a logit is NaN, else 0. max_value alone may miss NaN.
 double nan_of(const float* logits, std::int64_t count) {
   const bool any = std::any_of(logits, logits + count, [](float x) { return std::isnan(x); });
   return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;
 }
 
-/// Thread-local, valid until this thread's next call.
+/// Returns a row's summary in a thread-local object, valid until this thread's next call.
 const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature) {
   thread_local RowSummary row;
   row.begin(temperature);
@@ -142,7 +142,7 @@ void RowSummary::take(const float* logits, std::int64_t count) {
   for (std::int64_t begin = 0; begin < count; begin += kSampleBlock) {
     const std::int64_t size = std::min(kSampleBlock, count - begin);
     const float max = kernels().max_value(logits + begin, size);
-    // A block of only −inf would give exp(−inf − −inf), NaN.
+    // Skips a block of only −inf, where exp(−inf − −inf) would be NaN.
     const bool possible = !(max == -std::numeric_limits<float>::infinity());
     const float sum = possible ? kernels().exp_sum(logits + begin, size, max, inverse_temperature_) : 0.0F;
     if (max > max_) {

@@ -36,7 +36,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// Segment 0 is the shared one, others belong to one row each.
+/// Returns segment `idx` of a group: 0 is the shared one, the others belong to one row each.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;

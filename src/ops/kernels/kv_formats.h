@@ -220,7 +220,7 @@ struct KvInt8 {
   using Mix = Sums<MixDot, 256, Queries, Vectors>;
 
  private:
-  /// 0 for a negligible `largest`.
+  /// Returns quantized / largest, or 0 if `largest` is negligible.
   static float inverse_of(float quantized, float largest) { return largest > 0x1p-100F ? quantized / largest : 0.0F; }
 };
 

@@ -290,7 +290,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
     interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
   };
-  // d (+)= headᵀ · across: a block's key or value gradients, transposed. Columns run over the wide dimension.
+  // Computes d (+)= headᵀ · across: a block's key or value gradients, transposed. Columns run over the wide dimension.
   const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
                               float* d_ET) {
     const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);

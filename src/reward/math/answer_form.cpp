@@ -25,7 +25,8 @@ class AnswerForm {
  private:
   using Numbers = std::vector<const Node*>[2];  ///< of numerator and denominator
 
-  /// 2·3√2 has operations left. A product is computed if its numeric factors are one number or one reduced fraction.
+  /// Returns whether a product has operations left. 2·3√2 has; a product is computed if its numeric factors are one
+  /// number or one reduced fraction.
   bool left_in_product(const Node& at) {
     Numbers numbers;
     if (collect(at, false, numbers)) return true;
@@ -44,7 +45,8 @@ class AnswerForm {
     });
   }
 
-  /// A chain of equalities (x = 25 + 60 = 85) needs one computed number, other relations computed sides.
+  /// Checks relations: in a chain of equalities (x = 25 + 60 = 85) one computed number suffices. In other relations
+  /// every side must be computed.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
@@ -84,7 +86,7 @@ class AnswerForm {
     return at.is(Kind::ratio) || at[1].joint == '/' ? is_lowest_fraction(&at[0], at[1]) : is_scientific(at);
   }
 
-  /// A null `above` means 1. Returns true beyond 64 bits.
+  /// Returns whether a fraction of integers is in lowest terms. A null `above` means 1; beyond 64 bits, returns true.
   bool is_lowest_fraction(const Node* above, const Node& below) const {
     if (!is_digits(unsigned_of(below)) || (above != nullptr && !is_digits(unsigned_of(*above)))) return false;
     const auto a = above != nullptr ? integer_of(unsigned_of(*above)) : 1, b = integer_of(unsigned_of(below));
@@ -106,7 +108,7 @@ const Node& bare_value(const Node& at) {
   return named ? bare_value(at[1]) : at;
 }
 
-/// No side is a computed value in 96 - 79 = x and 96 - 79 = ....
+/// Returns whether no side of an equation is a computed value, as in 96 - 79 = x and 96 - 79 = ....
 bool leaves_work(const Node& at) {
   const auto is_value = [](const Node& side) {
     return !side.is(Kind::dots, Kind::symbol, Kind::subscript) && !AnswerForm().has_operation_left(side);

@@ -19,12 +19,12 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 }  // namespace
 
-/// "[" closes ]2, 5[, because no operand follows.
+/// Returns whether "[" closes an interval, as in ]2, 5[, because no operand follows.
 bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
-/// (1,234) may be a pair, (1,000)(0.05) may not.
+/// Returns whether a bracket's single number with thousands commas may be a pair: (1,234), but not (1,000)(0.05).
 bool Parser::may_be_pair() const noexcept {
   const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
   const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // (3,331\pi)
@@ -99,7 +99,7 @@ Node Parser::separated(const Operator& op, Node first) {
       items.push_back(expression(op.right).behind(alternative ? '|' : '\0'));
     }
   }
-  // In n ≡ 1, 3 (mod 8) the modulus would apply to both items.
+  // Rejects n ≡ 1, 3 (mod 8), where the modulus would apply to both items.
   if (modulus_of(items.back()) != nullptr && modulus_of(items[0]) == nullptr) fail(Fault::kOperandMissing);
   return items.size() == 1 ? std::move(items[0]) : Node{Kind::list, std::move(items)};
 }

@@ -37,15 +37,15 @@ bool has_bars(const Node& at) {
   });
 }
 
-/// (−1)ⁿ: the sign depends on a variable's parity.
+/// Returns whether the sign depends on a variable's parity: (−1)ⁿ.
 bool alternates(const Node& x) noexcept {
   return any_node(x, [](const Node& at) {
     return at.is(Kind::power) && has_symbols(at[1]) && at[0].is(Kind::sum) && !has_symbols(at[0]);
   });
 }
 
-/// One side is a decimal of six or more places, rounded or truncated from the other side. The other side must be no
-/// decimal, and within one unit of the last place.
+/// Returns whether one side is a decimal of six or more places, rounded or truncated from the other side. The other
+/// side must be no decimal, and within one unit of the last place.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -60,14 +60,14 @@ bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   return digits >= 6 && p && q && std::abs(*p - *q) <= std::pow(10.0L, -static_cast<long double>(digits)) * 1.0001L;
 }
 
-/// A text, a symbol or a product of adjacent letters (Bob, HTH); otherwise empty.
+/// Returns the letters of a text, a symbol or a product of adjacent letters (Bob, HTH); otherwise empty.
 std::string_view shown_letters(const Answer& x) noexcept {
   const Node& at = x.at();
   if (x.form == Form::text || at.is(Kind::symbol)) return at.text;
   return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
-/// For inequalities and letters, "and" and "or" differ.
+/// Returns whether all members are inequalities or letters, for which "and" and "or" differ.
 bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
            const auto ordered = [](const Node& side) { return is_order(side.joint); };
@@ -110,7 +110,7 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// The statement's words must be on both sides.
+/// Words of the statement must be on both sides.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;

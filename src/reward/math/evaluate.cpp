@@ -11,7 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// The exponent has at most four digits.
+/// Evaluates a number, with an exponent of at most four digits.
 Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);
@@ -58,7 +58,7 @@ Value Evaluator::value(const Node& at) {
   return one ? factorial(n) : binomial(n, value(at[1]));
 }
 
-/// 3:4 is 3/4, 1:2:3 equals 2:4:6, 12:30 is a time of day.
+/// Evaluates ratios: 3:4 is 3/4, 1:2:3 equals 2:4:6, 12:30 is a time of day.
 Value Evaluator::ratio(const Node& at) {
   const auto hour = integer_of(at[0]), minute = integer_of(at[1]);
   const bool time = hour && minute && at[1].text.size() == 2 && *hour <= 24 && *minute < 60;
@@ -69,7 +69,7 @@ Value Evaluator::ratio(const Node& at) {
   return parts.size() == 2 ? parts[0] : opaque(':', parts);
 }
 
-/// An opaque value compares parts in order, with signs.
+/// Returns an opaque value that compares parts in order, with signs.
 Value Evaluator::as_written(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
   std::vector<Value> parts;
@@ -173,7 +173,7 @@ Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entr
   return all;
 }
 
-/// Products of three or more matrices compare as written.
+/// Multiplies two matrices; products of three or more compare as written.
 Value Evaluator::matrix_product(const Node& at) {
   const Node &left = at[0], &right = at[1];
   const std::size_t inner = left.columns, columns = right.columns;

@@ -28,7 +28,8 @@ void skip(std::string_view& text, std::string_view characters) noexcept {
 }
 std::string_view line_of(std::string_view text) noexcept { return text.substr(0, text.find('\n')); }
 
-/// ", where b is any integer" is a condition; an equation belongs to the answer.
+/// Removes a condition such as ", where b is any integer" after a formula. Keeps an equation, which belongs to the
+/// answer.
 std::string without_condition(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxAnswer_bytes).find(kWhere);
   if (at == std::string_view::npos || at == 0 || is_letter(text[at - 1])) return std::string(text);
@@ -47,7 +48,7 @@ class Extraction {
   Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
       : text_(text), profile_(profile), vocabulary_(vocabulary) {}
 
-  /// `automatic` uses the first profile that finds something.
+  /// Extracts by the profile; `automatic` uses the first that finds something.
   Candidates run() {
     constexpr std::pair<P, Found (Extraction::*)()> kFinders[] = {{P::boxed, &Extraction::boxed},
                                                                   {P::gsm8k, &Extraction::after_mark},
@@ -140,7 +141,8 @@ class Extraction {
     return bare(rest);
   }
 
-  /// A comma, semicolon, "and" or "or" joins two boxes, possibly with the second's name.
+  /// Returns whether the text between two boxes joins them: a comma, semicolon, "and" or "or", possibly with the
+  /// second's name.
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -187,7 +189,7 @@ class Extraction {
     return all;
   }
 
-  /// "I doubt that the answer is" denies the mark.
+  /// Returns whether the text before the mark denies it, as in "I doubt that the answer is".
   bool is_doubted(std::string_view before) const {
     before.remove_prefix(before.size() - std::min(before.size(), kMaxQuestion_bytes));
     bool denied = false;
@@ -198,7 +200,7 @@ class Extraction {
     return false;
   }
 
-  /// The nouns: "answer is", "answer:", "Ans:", "correct option is".
+  /// Extracts the text after the last "answer is", "answer:", "Ans:" or "correct option is".
   Found after_nouns() {
     std::string initials;
     vocabulary_.for_each(W::noun, [&](std::string_view noun) { initials += noun.front(); });
@@ -225,7 +227,7 @@ class Extraction {
 
   // ---- no mark
 
-  /// The last number, or the last delimited formula after it.
+  /// Extracts the last number, or the last delimited formula after that number.
   Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
@@ -253,7 +255,7 @@ class Extraction {
 
 namespace {
 
-/// A chat token begins another turn.
+/// Returns the text before the first chat token that begins another turn.
 std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr std::size_t kLongestToken_bytes = 40;
   for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {

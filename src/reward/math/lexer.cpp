@@ -74,12 +74,12 @@ class Lexer {
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
-  /// A currency sign is the unit of all numbers, without a token.
+  /// Records a currency sign, the unit of all numbers, without a token.
   void note_currency(std::string_view unit) noexcept {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
 
-  /// A number's digits overwrite its source text, which is at least as long.
+  /// Pushes a number; its digits overwrite its source text, which is at least as long.
   void push_number(const WrittenNumber& number, std::size_t begin, char code) {
     std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::string_view text = text_.substr(begin, number.digits.size());
@@ -145,7 +145,7 @@ class Lexer {
     newline_ = newline_ || meaning.code == 'n';
   }
 
-  /// A break is a row's end, or a comma outside of environments.
+  /// Reads a line break: a row's end, or a comma outside of environments.
   void read_break() {
     ++at_;
     if (depth_ == 0 && words_.command(letters_of(rest().substr(1))) != nullptr) return;
@@ -153,7 +153,7 @@ class Lexer {
     push(depth_ > 0 ? T::newline : T::separator, ',');
     if (depth_ > 0) skip_option();
   }
-  /// Such as [2pt] or [t].
+  /// Skips an option such as [2pt] or [t].
   void skip_option() noexcept {
     if (peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
   }

@@ -5,7 +5,7 @@
 
 namespace qrl::reward::math {
 
-/// C_{10}^3, C^3_{10} and {}_{10}C_3 combine (A, P: arrange) k of n.
+/// Rewrites combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10}, {}_{10}C_3.
 const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
@@ -35,7 +35,7 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
-/// x², x ∈ ℝ and 2kπ, k ∈ ℤ have the letter's usual domain.
+/// Removes a domain that is usual for the letter: x², x ∈ ℝ; 2kπ, k ∈ ℤ.
 const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
   const Node& last = at.parts.empty() ? at : at.parts.back();
   if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
@@ -81,7 +81,7 @@ const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   return nullptr;
 }
 
-/// x ∈ {1, 2} becomes the set, named by the variable.
+/// Rewrites x ∈ {1, 2} to the set, with the variable as its name.
 const Node* membership(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
     return nullptr;
@@ -150,7 +150,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
 
 namespace {
 
-/// 2, ^3 or ^{-1} after a unit's name; 1 if none.
+/// Returns the exponent after a unit's name: 2, ^3 or ^{-1}; 1 if none.
 int exponent_of(std::string_view behind) noexcept {
   behind.remove_prefix(std::min(behind.find_first_not_of(" }$^{"), behind.size()));
   const bool negative = behind.starts_with('-');

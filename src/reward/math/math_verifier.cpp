@@ -30,7 +30,7 @@ struct Label {
   std::string_view rest;  ///< empty: a label only
 };
 
-/// "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
+/// Parses a choice label: "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
 Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view text = without_layout(whole, vocabulary);
   const bool braced = whole.substr(0, whole.size() - text.size()).find('{') != std::string_view::npos;
@@ -57,7 +57,7 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
 
 // ---- texts
 
-/// "an ellipse" becomes "ellipse", but "A" stays a choice.
+/// Returns a text's comparison key without a leading article: "an ellipse" becomes "ellipse", but "A" stays a choice.
 std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   std::string_view noun = without_layout(text, vocabulary);
   const bool article =
@@ -65,7 +65,8 @@ std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   return text_key(article ? noun : text, vocabulary);
 }
 
-/// The gold answer is yes, no, true or false. "Yes, but no" ends in its opposite.
+/// Returns whether the answer begins with the gold answer (yes, no, true or false) and does not end in its opposite, as
+/// "Yes, but no" does.
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
@@ -86,7 +87,8 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 
 // ---- comparison
 
-/// 2,74 without brackets may be decimal if the other side has a decimal point; 1,250 is a thousand.
+/// Returns whether the comma may be decimal: 2,74 without brackets, if the other side has a decimal point. 1,250 is a
+/// thousand.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
   std::size_t places = 0;

@@ -59,7 +59,7 @@ class Parser {
     while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
     return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
   }
-  /// The bar or colon separates a set's element from its condition.
+  /// Returns whether the bar or colon between a set's element and its condition is next.
   bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
   bool ends_list() const noexcept {
     using enum TokenType;

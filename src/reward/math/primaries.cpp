@@ -36,7 +36,7 @@ Node Parser::prefix() {
       degree = list();
       if (!take(T::close, ']')) fail(Fault::kOpenBracket);
     }
-    // LaTeX prints \sqrt12 as √1 2, but it means √12.
+    // Reads \sqrt12 as √12, although LaTeX prints √1 2.
     Node radicand = now().type == T::number ? leaf(Kind::number) : argument();
     return degree ? Node{Kind::root, std::move(radicand), std::move(*degree)} : Node{Kind::root, std::move(radicand)};
   }
@@ -63,7 +63,7 @@ Node Parser::signed_operand() {
   ++at_;
   Node operand = expression(59);
   if (code == '+') return operand;
-  // −5 % as (−5) % differs from −5 only by its mark.
+  // Reads −5 % as (−5) %, so that it differs from −5 only by its mark.
   if (!operand.is(Kind::percent, Kind::degree, Kind::quantity)) return Node{Kind::sum, std::move(operand).behind(code)};
   operand.parts[0] = Node{Kind::sum, std::move(operand.parts[0]).behind(code)};
   return Node{operand.kind, std::move(operand.parts)};
@@ -84,7 +84,7 @@ Node Parser::words() {
   return Node(Kind::words, all);
 }
 
-/// The argument of \frac, \sqrt or _: a group or one operand; without braces, numbers give a single digit.
+/// Parses the argument of \frac, \sqrt or _: a group or one operand; without braces, numbers give a single digit.
 Node Parser::argument() {
   if (take_lone("+") != 0) return relation_to_zero('>');  // \mathbb{R}_+
   if (is(T::open, '{')) return bracketed('{');
@@ -96,7 +96,7 @@ Node Parser::argument() {
   return digit;
 }
 
-/// A mixed number (11 5/6, 1\frac{4}{5}) with an improper fraction is an error.
+/// Parses a number, or a mixed number (11 5/6, 1\frac{4}{5}), which is an error with an improper fraction.
 Node Parser::number() {
   const Token whole = now();
   Node read = leaf(Kind::number);
@@ -123,8 +123,8 @@ Node Parser::number() {
   return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
-/// A call, if "(" after a name is no product: f(…), f'(…) and f^{-1}(…) always, P(A) and Y(t) with one symbol or number
-/// in the bracket.
+/// Parses a call, if "(" after a name is no product: f(…), f'(…) and f^{-1}(…) always, P(A) and Y(t) with one symbol or
+/// number in the bracket.
 Node Parser::called(Node function) {
   const Node& name = function.is(Kind::symbol) ? function : function[0];
   if (!is(T::open, '(') || !name.is(Kind::symbol)) return function;
@@ -135,8 +135,8 @@ Node Parser::called(Node function) {
   return calls ? Node{Kind::call, std::move(function), bracketed('(')} : function;
 }
 
-/// sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Parts are the arguments, with links `_` (index) and `^`
-/// (exponent).
+/// Parses a function: sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Its parts are the arguments, with links `_`
+/// (index) and `^` (exponent).
 Node Parser::function(const Token& token) {
   std::vector<Node> scripts, parts;
   while (is_op('_') || is_op('^')) {
@@ -155,7 +155,7 @@ Node Parser::function(const Token& token) {
   return call;
 }
 
-/// The argument ends at the next function, sum or bracket.
+/// Parses a function's argument without brackets, up to the next function, sum or bracket.
 Node Parser::plain_argument() {
   if (is_op('-')) return signed_operand();
   std::vector<Node> factors;

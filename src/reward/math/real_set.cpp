@@ -93,7 +93,7 @@ struct Reader {
     return set && set->is_empty() ? std::nullopt : set;
   }
 
-  /// {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for domains other than ℝ.
+  /// Reads {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for domains other than ℝ.
   Set described(const Node& at) {
     const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
     const Set set = has_symbol(at[1], variable.text) ? read(at[1]) : std::nullopt;
@@ -154,7 +154,7 @@ bool Equality::same_reals(const Answer& g, const Answer& a) {
   };
   const Set x = read(g);
   if (!x || x != read(a)) return false;
-  // x < 2 is not y < 2.
+  // Distinguishes variables: x < 2 is not y < 2.
   return g.form != Form::relation || a.form != Form::relation || variables_of(g.at()) == variables_of(a.at()) ||
          (g.code(1) == 'e' && a.code(1) == 'e');
 }

@@ -15,8 +15,8 @@ bool all_equalities(const Answer& x) noexcept {
   return std::ranges::all_of(x.at().rest(), [](const Node& side) { return is_equality(side.joint); });
 }
 
-/// A side of an equation is a multiple of names or a linear form (2xy, m − n, m + 2n). A sum of names with powers of
-/// ten (100a + b) is a requested quantity instead.
+/// Returns whether a formula looks like a side of an equation: a multiple of names or a linear form (2xy, m − n, m +
+/// 2n). A sum of names with powers of ten (100a + b) is a requested quantity instead.
 bool is_equation_side(const Node& at) noexcept {
   const auto is_linear = [](const Node& signed_term) {
     const Node& term = unsigned_of(signed_term);
@@ -32,7 +32,8 @@ bool is_equation_side(const Node& at) noexcept {
   return at.is(Kind::sum) && std::ranges::all_of(at.parts, is_linear) && !std::ranges::all_of(at.parts, is_plain);
 }
 
-/// f(1) + f(2), x² + y² and A^{-1} may name a constant or matrix. An equation in one variable must be solved instead.
+/// Returns whether `left` may be the name of a constant or matrix: f(1) + f(2), x² + y², A^{-1}. An equation in one
+/// variable must be solved instead.
 bool names(const Node& left, const Answer& gold) {
   const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
   if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
@@ -73,8 +74,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// All constants in a chain of equalities must agree, which rejects two guesses. A value after ≈ may be rounded to an
-/// integer, and is ignored after an exact value (x = 1/3 ≈).
+/// Returns whether all constants in a chain of equalities agree, which rejects two guesses. A value after ≈ may be
+/// rounded to an integer, and is ignored after an exact value (x = 1/3 ≈).
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);

@@ -41,7 +41,7 @@ std::string_view written(std::string_view bytes) {
   return found == table.end() ? bytes : found->second;
 }
 
-/// The number of a Roman or circled digit, else the NFKC form.
+/// Returns the number of a Roman or circled digit, else the NFKC form.
 std::string shown(UChar32 c, int type) {
   const bool roman = c >= 0x2160 && c <= 0x2188, filled_circle = c >= 0x2776 && c <= 0x2793;
   const double number = type == U_DT_CIRCLE || roman || filled_circle ? u_getNumericValue(c) : -1;
@@ -91,7 +91,7 @@ void move_digits(std::string_view& from, std::string& to) {
   from.remove_prefix(size);
 }
 
-/// 0.1\overline{6} becomes "0.1(6)".
+/// Moves repeating digits into parentheses: 0.1\overline{6} becomes "0.1(6)".
 void move_period(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   constexpr std::size_t kMaxPeriod = 15;
   const bool whole = digits.find('.') == std::string::npos;
@@ -103,7 +103,7 @@ void move_period(std::string_view& from, std::string& digits, const Vocabulary& 
   from = period.substr(size + 1);
 }
 
-/// 0.1666... becomes "0.1(6)" if the digits show a period, else stays.
+/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period, else stays.
 void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   const std::size_t point = digits.find('.');
   if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
@@ -192,8 +192,8 @@ WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma,
   }
   move_dots(rest, digits, vocabulary);
   move_period(rest, digits, vocabulary);
-  // An e without spaces before digits begins an exponent: 1e6, 1.5E-3. It is Euler's number in 3e - 5, and in a formula
-  // with powers of e (e^2-2e-1).
+  // Reads exponents such as 1e6 and 1.5E-3. Euler's number is set off by spaces (3e - 5), or in a formula with powers
+  // of e (e^2-2e-1).
   const bool sign = rest.size() > 1 && has("+-", rest[1]);
   std::string_view exponent = rest.substr(std::min<std::size_t>(sign ? 2 : 1, rest.size()));
   if (base::begins_with(rest, "e") && num_digits(exponent) > 0 &&

@@ -29,7 +29,7 @@ constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
 
-/// The name must be a whole word.
+/// Returns whether `text` has the variable's name as a whole word.
 bool mentions(const std::string& text, const std::string& name) {
   const auto is_of_name = [&](std::size_t at) {
     return at < text.size() && (base::is_letter(text[at]) || base::is_digit(text[at]) || text[at] == '_');

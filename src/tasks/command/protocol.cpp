@@ -90,7 +90,7 @@ std::optional<Outcome> read_outcome(const json& answer, const std::vector<double
   return std::nullopt;
 }
 
-/// "" for null or a missing field, nothing for other values.
+/// Reads a string; "" for null or a missing field, nothing for other values.
 std::optional<std::string> read_text(const json& answer, const char* name) {
   const auto found = answer.find(name);
   if (found == answer.end() || found->is_null()) return std::string();

@@ -24,7 +24,7 @@ struct Chain {
   std::string expression;  ///< "(6*2)-4"
 };
 
-/// The result must be a positive, exact integer, and a divisor above 1.
+/// Returns a op b if the result is positive and an exact integer, and a divisor is above 1.
 std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t b) {
   const std::int64_t value = op == '+'             ? a + b
                              : op == '*'           ? a * b
@@ -54,7 +54,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
   }
 }
 
-/// Once per first pair, larger number first.
+/// Returns every chain over the numbers, once per first pair, larger number first.
 std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   std::vector<Chain> chains;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -74,7 +74,7 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   return chains;
 }
 
-/// Random order, near misses first: sorted by |value − target| / kNearness minus Gumbel noise.
+/// Returns wrong chains in random order, near misses first: sorted by |value − target| / kNearness minus Gumbel noise.
 std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target,
                                             base::RandomStream& random) {
   std::vector<std::pair<double, const Chain*>> order;

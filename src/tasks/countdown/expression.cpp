@@ -25,8 +25,8 @@ class Parser {
   }
 
  private:
-  /// A fault of the value (overflow, division by zero) does not end parsing, because the rest must still match the
-  /// grammar.
+  /// Returns whether a fault ends parsing. A fault of the value (overflow, division by zero) does not, because the rest
+  /// must still match the grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }
@@ -147,7 +147,7 @@ class Parser {
     return {fits ? value : 0, 1};
   }
 
-  /// Beyond the limit on numbers, the answer is wrong regardless of its value.
+  /// Returns false beyond the limit on numbers, where the answer is wrong regardless of its value.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
   Rational add(Rational a, Rational b, char op) noexcept {

@@ -42,7 +42,7 @@ std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   }
 }
 
-/// Nothing if a value is no integer or the result is not in 1…max_target.
+/// Tries one random expression; nothing if a value is no integer or the result is not in 1…max_target.
 std::optional<RandomExpression> try_expression(base::RandomStream& random, const CountdownRanges& ranges) {
   RandomExpression expression;
   const std::int64_t num_numbers = random.between(ranges.min_numbers, ranges.max_numbers);

@@ -79,7 +79,7 @@ class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text) {
   GroundTruthReader reader;
   const bool read = nlohmann::json::sax_parse(text, &reader);
-  // The parser stops at a NUL byte.
+  // Rejects text after a NUL byte, where the parser stops.
   if (!read || !reader.complete() || text.find('\0') != std::string_view::npos) return std::nullopt;
   return reader.truth();
 }

@@ -41,7 +41,7 @@ std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
 
 bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Everything else must be separators, drawn lines or LaTeX matrices.
+/// Returns a text's digits if everything else is separators, drawn lines or LaTeX matrices.
 std::optional<std::string> digits_alone(std::string_view text) {
   constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#$\"'`";
   constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
@@ -77,7 +77,7 @@ bool names_no_row(std::string_view label) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
-/// 3 for "Row 3", "R3", "3rd row", "3." and "third row"; 0 for other texts.
+/// Returns a label's row number (3 for "Row 3", "R3", "3rd row", "3." and "third row"), else 0.
 int number_of_label(std::string_view label) {
   constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
                                             "sixth", "seventh", "eighth", "ninth"};
@@ -125,7 +125,7 @@ struct Line {
   int number = 0;  ///< in the line's label; 0: no label
 };
 
-/// The line may have a label. Without cells it is a border or empty. Nothing for other lines.
+/// Parses a line of cells, with or without a label. A line without cells is a border or empty. Nothing for other lines.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
@@ -161,11 +161,11 @@ class Rows {
     groups_.back().push_back(std::move(row));
     ++num_rows_;
   }
-  /// Enough rows for any answer.
+  /// Returns whether more rows are collected than any answer needs.
   bool is_full() const { return num_rows_ >= 8 * size_; }
   bool empty() const { return groups_.empty(); }
   void part() { group_ended_ = true; }
-  /// `row` is part of another grid: it has no label, unlike the rows below it.
+  /// Returns whether `row` is part of another grid: it has no label, unlike the rows below it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
   /// Returns the grid of the last groups whose rows add up to its size; of a larger group, its last rows. Returns size

@@ -104,7 +104,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// The run records the step after which scores are not comparable.
+/// Returns allowed changes that affect scores. The run then records the step from which scores are not comparable.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};

@@ -71,7 +71,7 @@ std::string Health::look_at_fall(const Metrics& row) const {
   return {};
 }
 
-/// Most reliable settings first.
+/// Returns settings that would narrow the gap between sampler and learner, most reliable first.
 std::string Health::what_closes_the_gap() const {
   const config::QuantRecipe& quant = recipe_.quant;
   std::string advice;

@@ -18,7 +18,7 @@ namespace qrl::train {
 
 namespace {
 
-/// False under mpirun, which gives each rank a pseudo-terminal.
+/// Returns whether standard output is a terminal; false under mpirun, which gives each rank a pseudo-terminal.
 bool on_terminal() {
   for (const char* launched : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(launched) != nullptr) return false;

@@ -25,7 +25,7 @@ struct Fact {
   double credit, dropped;
 };
 
-/// Many repetitions show a policy that loops.
+/// Counts a response's 4-grams and their repetitions, which show a policy that loops.
 std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) {
   constexpr std::size_t kGram = 4;
   std::vector<std::array<types::TokenId, kGram>> grams;
@@ -270,7 +270,7 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
       row.erase("step");
       row.erase("advantage");
     }
-    // Invalid UTF-8 becomes U+FFFD.
+    // Replaces invalid UTF-8 by U+FFFD.
     mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   std::vector<std::vector<std::string>> by_rank;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kF32_bytes = 4;
 
-/// Muon's matrices have one moment, others two.
+/// Returns the bytes of masters and moments: one moment for Muon's matrices, else two.
 double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) {
   double bytes = 0;
   for (const model::WeightSpec& spec : specs) {

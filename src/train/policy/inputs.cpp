@@ -14,7 +14,7 @@ namespace {
 
 void add_number(state::Hash& hash, std::uint64_t number) { hash.add(&number, sizeof number); }
 
-/// The length comes first: different sequences of texts never hash the same bytes.
+/// Hashes the length first, so that different sequences of texts never hash the same bytes.
 void add_text(state::Hash& hash, std::string_view text) {
   add_number(hash, text.size());
   hash.add(text);

@@ -12,9 +12,8 @@ namespace qrl::train {
 
 class Reference {
  public:
-  /// The frozen reference of a full training's KL loss: RL's first weights in the learner's forward format, so that the
-  /// KL begins at 0. Reads the cold start's from its checkpoint; without a cold start, uses the policy's. `profile`:
-  /// the sampler's, or null. Collective.
+  /// Reads the cold start's weights from its checkpoint; without a cold start, uses the policy's. `profile`: the
+  /// sampler's, or null. Collective.
   Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
             std::shared_ptr<const model::Int8Profile> profile);
 

@@ -44,7 +44,8 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// The program's own process group gets SIGKILL when the watchdog dies. On failure writes errno to `failed`.
+/// Executes the program in its own process group, which gets SIGKILL when the watchdog dies. On failure writes errno to
+/// `failed`.
 [[noreturn]] void become_program(char** arguments, pid_t watchdog, int failed) {
   for (int number = 1; number <= SIGRTMAX; ++number) (void)std::signal(number, SIG_DFL);
   sigset_t none;
@@ -62,7 +63,7 @@ double now_s() {
   _exit(127);
 }
 
-/// `name`: an entry of /proc. Sets `leads` if the child leads a process group.
+/// Returns whether the process `name` of /proc is a child of this one. Sets `leads` if it leads a process group.
 bool is_child(const char* name, bool& leads) {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%.16s/stat", name);
