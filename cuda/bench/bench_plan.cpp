@@ -20,7 +20,8 @@ constexpr const char* kKernelTexts[] = {"cuBLASLt",
 
 std::vector<model::BlockMatrix> layer_matrices(const model::ModelConfig& config) {
   std::vector<model::BlockMatrix> all;
-  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) { all.push_back(matrix); });
+  model::visit_matrices(config, kAnyLayer,
+                        [&](const model::BlockMatrix& matrix, const auto&) { all.push_back(matrix); });
   return all;
 }
 

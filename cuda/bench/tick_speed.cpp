@@ -23,7 +23,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const model::ModelConfig& config = task.options.model;
   const std::vector<float> ones(static_cast<std::size_t>(std::max(config.hidden_size, config.head_dim)), 1.0F);
   std::int64_t most_outputs = 0, largest = config.vocab_size * config.hidden_size;
-  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+  model::visit_matrices(config, kAnyLayer, [&](const model::BlockMatrix& matrix, const auto&) {
     most_outputs = std::max(most_outputs, matrix.out());
     largest = std::max(largest, matrix.out() * matrix.in);
   });
@@ -31,7 +31,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const std::vector<float> rope_table(static_cast<std::size_t>(task.options.max_positions * config.head_dim), 0.7F);
   HostLayer layer;
   model::visit_block(
-      config, [&](const model::BlockGain&, const auto& of) { of(layer) = ones.data(); },
+      config, kAnyLayer, [&](const model::BlockGain&, const auto& of) { of(layer) = ones.data(); },
       [&](const model::BlockMatrix& matrix, const auto& of) {
         of(layer) = {task.format, matrix.out(), matrix.in};
         if (matrix.has_bias) of(layer).bias = zeros.data();
@@ -50,7 +50,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},
                                  {values.as<float>(), {kLmHead}, 0, config.vocab_size}};
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    model::visit_matrices(config, i, [&](const model::BlockMatrix& matrix, const auto&) {
       masters.push_back({values.as<float>(), {matrix.name, i}, 0, matrix.out()});
     });
   }

@@ -42,7 +42,7 @@ void Blocks::reserve_adapters(std::int64_t rank) {
   const model::ModelConfig& config = options_.model;
   const std::int64_t widest = std::max({config.hidden_size, config.q_size(), config.intermediate_size});
   constexpr std::int64_t kBf16Bytes = 2;
-  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto& of) {
+  model::visit_matrices(config, kAnyLayer, [&](const model::BlockMatrix& matrix, const auto& of) {
     const std::int64_t width = round_up(static_cast<std::int64_t>(matrix.modules.size()) * rank, kInputChunk);
     of(adapter_products_) = Memory::zeroed(static_cast<std::size_t>(max_rows_ * width * kBf16Bytes));
   });

@@ -24,6 +24,9 @@ class SequenceScorer;
 /// Returns the kernels' targets, "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
 std::string version();
 
+/// Selects any layer of a model whose layers have equal matrices, as an engine's do.
+inline constexpr std::int64_t kAnyLayer = 0;
+
 /// Returns the bytes that GEMMs of up to num_rows rows keep for dequantized operands: the largest matrix and, for
 /// fp8_block128, rows of the widest matrix.
 inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
@@ -31,7 +34,7 @@ inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelCo
   const std::int64_t least = dequantized_rows(format);
   if (least == 0 || padded_rows(num_rows) < least || row_only_sums) return 0;
   std::int64_t largest = 0, widest = 0;
-  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+  model::visit_matrices(config, kAnyLayer, [&](const model::BlockMatrix& matrix, const auto&) {
     largest = std::max(largest, round_up(matrix.out(), 64) * round_up(matrix.in, 128));
     widest = std::max(widest, round_up(matrix.in, 128));
   });
@@ -47,7 +50,7 @@ inline std::int64_t adapter_bytes(const model::BlockMatrix& matrix, std::int64_t
 /// Returns the bytes that ticks of num_rows rows keep for adapters' inputs and for the products A · x.
 inline std::int64_t adapter_rows_bytes(const model::ModelConfig& config, std::int64_t rank, std::int64_t num_rows) {
   std::int64_t widest = 0, between = 0;
-  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+  model::visit_matrices(config, kAnyLayer, [&](const model::BlockMatrix& matrix, const auto&) {
     widest = std::max(widest, round_up(matrix.in, 128));
     between += round_up(static_cast<std::int64_t>(matrix.modules.size()) * rank, 128);
   });

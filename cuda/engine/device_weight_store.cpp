@@ -28,9 +28,10 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
   // Reserves memory before KV pages take the rest and before any graph is recorded.
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     const LayerMemory& layer = engine_.weights.layer(i);
-    model::visit_matrices(engine_.options.model, [&](const model::BlockMatrix&, const auto& of) {
-      engine_.gemms->reserve(of(layer).view, engine_.tick.max_rows());
-    });
+    model::visit_matrices(engine_.options.model, static_cast<std::int64_t>(i),
+                          [&](const model::BlockMatrix&, const auto& of) {
+                            engine_.gemms->reserve(of(layer).view, engine_.tick.max_rows());
+                          });
   }
 }
 

@@ -90,7 +90,7 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
     const HostLayer& from = host.layers[i];
     LayerMemory& to = layers_[i];
     model::visit_block(
-        config,
+        config, static_cast<std::int64_t>(i),
         [&](const model::BlockGain& gain, const auto& of) {
           QRL_INVARIANT(of(from) != nullptr, "upload, " + std::string(gain.name), "a gain", "none");
           put_floats(of(to), of(from), gain.width, stream);
@@ -118,7 +118,7 @@ const Memory& Weights::vector_at(const WeightId& id) const {
   const LayerMemory& layer = layers_[static_cast<std::size_t>(id.layer)];
   const Memory* found = nullptr;
   model::visit_block(
-      options_.model,
+      options_.model, id.layer,
       [&](const model::BlockGain& gain, const auto& of) {
         if (gain.name == id.name) found = &of(layer);
       },
@@ -134,7 +134,7 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
   if (id.name == kLmHead) return &lm_head_;
   const LayerMemory& layer = layers_[static_cast<std::size_t>(id.layer)];
   const MatrixMemory* found = nullptr;
-  model::visit_matrices(options_.model, [&](const model::BlockMatrix& matrix, const auto& of) {
+  model::visit_matrices(options_.model, id.layer, [&](const model::BlockMatrix& matrix, const auto& of) {
     if (matrix.name == id.name) found = &of(layer);
   });
   return found;
@@ -209,7 +209,7 @@ std::int64_t Weights::first_broken(std::size_t count, const Stream& stream) cons
 void Weights::rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream) {
   AdapterMemory* adapter = nullptr;
   model::BlockMatrix matrix;
-  model::visit_matrices(options_.model, [&](const model::BlockMatrix& each, const auto& of) {
+  model::visit_matrices(options_.model, master.matrix.layer, [&](const model::BlockMatrix& each, const auto& of) {
     if (each.name != master.matrix.name) return;
     matrix = each;
     adapter = &of(layers_[static_cast<std::size_t>(master.matrix.layer)]).adapter;

@@ -19,7 +19,7 @@ template <class Visit>
 void for_each_matrix(const ModelConfig& config, const Visit& visit) {
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = layer_prefix(layer);
-    visit_matrices(config, [&](const BlockMatrix& matrix, const auto&) { visit(prefix, matrix); });
+    visit_matrices(config, layer, [&](const BlockMatrix& matrix, const auto&) { visit(prefix, matrix); });
   }
 }
 

@@ -4,7 +4,7 @@ namespace qrl::model {
 
 std::string norm_before(const std::string& weight) {
   std::string norm;
-  visit_matrices(ModelConfig(), [&](const BlockMatrix& matrix, const auto&) {
+  visit_known_matrices([&](const BlockMatrix& matrix) {
     if (matrix.norm.empty()) return;
     for (const BlockModule& module : matrix.modules) {
       const std::string end = std::string(module.name) + ".weight";

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "model/config.h"
 
 namespace qrl::model {
@@ -49,13 +50,16 @@ inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + s
 /// Returns "layers.3.".
 inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
-/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter in forward order. of(block) returns its
-/// member of a Block, or of a struct with the same names. One visit can walk several blocks.
+/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a layer in forward order. of(block) returns
+/// its member of a Block, or of a struct with the same names. One visit can walk several blocks. Throws an internal error
+/// for a layer that the model lacks.
 template <class OnGain, class OnMatrix>
-void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& matrix) {
+void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
+  QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",
+                "one of " + std::to_string(config.num_hidden_layers) + " layers", std::to_string(layer));
   const std::int64_t width = config.hidden_size, inner = config.intermediate_size;
   gain(
-      BlockGain{"input_layernorm", "input_layernorm", width}, [](auto& layer) -> auto& { return layer.input_norm_D; });
+      BlockGain{"input_layernorm", "input_layernorm", width}, [](auto& block) -> auto& { return block.input_norm_D; });
   matrix(
       BlockMatrix{"qkv",
                   "input_layernorm",
@@ -64,33 +68,41 @@ void visit_block(const ModelConfig& config, const OnGain& gain, const OnMatrix& 
                    {"self_attn.v_proj", config.kv_size()}},
                   width,
                   config.qkv_bias},
-      [](auto& layer) -> auto& { return layer.qkv; });
+      [](auto& block) -> auto& { return block.qkv; });
   if (config.qk_norm) {
     gain(
-        BlockGain{"q_norm", "self_attn.q_norm", config.head_dim}, [](auto& layer) -> auto& { return layer.q_norm_E; });
+        BlockGain{"q_norm", "self_attn.q_norm", config.head_dim}, [](auto& block) -> auto& { return block.q_norm_E; });
     gain(
-        BlockGain{"k_norm", "self_attn.k_norm", config.head_dim}, [](auto& layer) -> auto& { return layer.k_norm_E; });
+        BlockGain{"k_norm", "self_attn.k_norm", config.head_dim}, [](auto& block) -> auto& { return block.k_norm_E; });
   }
   matrix(
       BlockMatrix{"o", {}, {{"self_attn.o_proj", width}}, config.q_size(), config.o_bias},
-      [](auto& layer) -> auto& { return layer.o; });
+      [](auto& block) -> auto& { return block.o; });
   gain(
       BlockGain{"post_attention_layernorm", "post_attention_layernorm", width},
-      [](auto& layer) -> auto& { return layer.post_norm_D; });
+      [](auto& block) -> auto& { return block.post_norm_D; });
   matrix(
       BlockMatrix{
           "gate_up", "post_attention_layernorm", {{"mlp.gate_proj", inner}, {"mlp.up_proj", inner}}, width, false},
-      [](auto& layer) -> auto& { return layer.gate_up; });
+      [](auto& block) -> auto& { return block.gate_up; });
   matrix(
       BlockMatrix{"down", {}, {{"mlp.down_proj", width}}, inner, false},
-      [](auto& layer) -> auto& { return layer.down; });
+      [](auto& block) -> auto& { return block.down; });
 }
 
-/// Same, for the matrices.
+/// Does the same for the matrices.
 template <class OnMatrix>
-void visit_matrices(const ModelConfig& config, const OnMatrix& matrix) {
+void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatrix& matrix) {
   visit_block(
-      config, [](const BlockGain&, const auto&) {}, matrix);
+      config, layer, [](const BlockGain&, const auto&) {}, matrix);
+}
+
+/// Calls matrix(BlockMatrix) for each kind of a layer's matrices, for names alone: sizes are 0.
+template <class OnMatrix>
+void visit_known_matrices(const OnMatrix& matrix) {
+  ModelConfig any;
+  any.num_hidden_layers = 1;
+  visit_matrices(any, 0, [&](const BlockMatrix& known, const auto&) { matrix(known); });
 }
 
 /// Returns the gain of the norm that a linear weight reads, empty for other tensors. E.g.

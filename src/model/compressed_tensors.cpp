@@ -191,7 +191,7 @@ void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
   const LayerSnapshot& layer = snapshot.layer(idx);
   const std::string prefix = layer_prefix(idx);
   visit_block(
-      snapshot.config(),
+      snapshot.config(), idx,
       [&](const BlockGain& gain, const auto& of) {
         tensors.add_buffer(prefix + std::string(gain.module) + ".weight", of(layer));
       },
@@ -218,7 +218,7 @@ std::string quantization_config(const Snapshot& snapshot) {
   std::map<std::string, std::vector<std::string>> modules;  // by the JSON of their scheme
   std::vector<std::string> ignore;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
-    visit_matrices(snapshot.config(), [&](const BlockMatrix& matrix, const auto& of) {
+    visit_matrices(snapshot.config(), idx, [&](const BlockMatrix& matrix, const auto& of) {
       for (const BlockModule& part : matrix.modules) {
         const std::string module(part.name), name = layer_prefix(idx) + module;
         if (of(snapshot.layer(idx)).format != format) {

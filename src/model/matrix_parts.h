@@ -24,8 +24,9 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
   std::vector<MatrixPart<Packed>> parts;
   parts.push_back({config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", &lm_head, 0});
   for (std::size_t idx = 0; idx < layers.size(); ++idx) {
-    const std::string prefix = layer_prefix(static_cast<std::int64_t>(idx));
-    visit_matrices(config, [&](const BlockMatrix& matrix, const auto& of) {
+    const auto layer = static_cast<std::int64_t>(idx);
+    const std::string prefix = layer_prefix(layer);
+    visit_matrices(config, layer, [&](const BlockMatrix& matrix, const auto& of) {
       std::int64_t first_row = 0;
       for (const BlockModule& module : matrix.modules) {
         parts.push_back({prefix + std::string(module.name) + ".weight", &of(layers[idx]), first_row});

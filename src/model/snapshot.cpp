@@ -107,7 +107,7 @@ quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormat
   const quant::Rotation& rotation = formats.rotation;
   bool fits = true;
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
-    visit_matrices(config, [&](const BlockMatrix& matrix, const auto&) {
+    visit_matrices(config, idx, [&](const BlockMatrix& matrix, const auto&) {
       if (formats_of.choose(idx, matrix) != formats.linear || rotation.fits(matrix.in)) return;
       QRL_REQUIRE(
           formats.rotates_if_it_fits, "quant.rollout.rotation",
@@ -138,7 +138,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     LayerSnapshot& layer = layers_.emplace_back();
     visit_block(
-        config, [&](const BlockGain& gain, const auto& of) { of(layer) = make_gain(gain.width); },
+        config, idx, [&](const BlockGain& gain, const auto& of) { of(layer) = make_gain(gain.width); },
         [&](const BlockMatrix& matrix, const auto& of) {
           ops::PackedLinear& packed = of(layer);
           packed = ops::make_packed_linear(formats_of.choose(idx, matrix), matrix.out(), matrix.in, matrix.has_bias,
@@ -196,9 +196,10 @@ class Snapshot::Writer {
   void add_vector(const std::string& weight, float* to) { vectors_.emplace(weight, to); }
   void add_vectors(std::size_t idx) {
     LayerSnapshot& layer = snapshot_.layers_[idx];
-    const std::string prefix = layer_prefix(static_cast<std::int64_t>(idx));
+    const auto number = static_cast<std::int64_t>(idx);
+    const std::string prefix = layer_prefix(number);
     visit_block(
-        snapshot_.config_,
+        snapshot_.config_, number,
         [&](const BlockGain& gain, const auto& of) {
           add_vector(prefix + std::string(gain.module) + ".weight", of(layer).template as<float>());
         },
@@ -269,7 +270,7 @@ void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t versio
         if (!weight.empty()) broken[at] = weight;
       };
       visit_block(
-          config_,
+          config_, idx,
           [&](const BlockGain& gain, const auto& of) {
             note(store_gain(layer_prefix(idx) + std::string(gain.module) + ".weight", of(layers_[at])));
           },
@@ -289,9 +290,10 @@ void Snapshot::visit_gains(const Visit& visit) {
   const auto show = [&](const base::Buffer& gain) {
     visit(std::span(gain.as<float>(), gain.num_bytes() / sizeof(float)));
   };
-  for (LayerSnapshot& layer : layers_) {
+  for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
     visit_block(
-        config_, [&](const BlockGain&, const auto& of) { show(of(layer)); }, [](const BlockMatrix&, const auto&) {});
+        config_, static_cast<std::int64_t>(idx), [&](const BlockGain&, const auto& of) { show(of(layers_[idx])); },
+        [](const BlockMatrix&, const auto&) {});
   }
   show(final_norm_D_);
 }
@@ -364,7 +366,7 @@ Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.fo
 bool has_exempt_layers(const Snapshot& snapshot) {
   bool any = false;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
-    visit_matrices(snapshot.config(), [&](const BlockMatrix&, const auto& of) {
+    visit_matrices(snapshot.config(), idx, [&](const BlockMatrix&, const auto& of) {
       any = any || of(snapshot.layer_form(idx)).format != snapshot.format();
     });
   }

@@ -59,9 +59,11 @@ SnapshotTensor plain_tensor(std::string name, const base::Buffer& buffer, bool i
 
 std::size_t Snapshot::num_bytes() const {
   std::size_t total = embedding_VD_.num_bytes() + final_norm_D_.num_bytes() + packed_bytes(lm_head_);
-  for (const LayerSnapshot& layer : layers_) {
+  for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
+    const LayerSnapshot& layer = layers_[idx];
     visit_block(
-        config_, [&](const BlockGain&, const auto& of) { total += of(layer).num_bytes(); },
+        config_, static_cast<std::int64_t>(idx),
+        [&](const BlockGain&, const auto& of) { total += of(layer).num_bytes(); },
         [&](const BlockMatrix&, const auto& of) {
           total += packed_bytes(of(layer));
           const MatrixAdapter& adapter = of(layer.adapters);
@@ -76,9 +78,10 @@ std::vector<SnapshotTensor> Snapshot::tensors() const {
   std::vector<SnapshotTensor> all = {plain_tensor("embed_tokens", embedding_VD_, false)};
   for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
     const LayerSnapshot& layer = layers_[idx];
-    const std::string prefix = snapshot_layer_prefix(static_cast<std::int64_t>(idx));
+    const auto number = static_cast<std::int64_t>(idx);
+    const std::string prefix = snapshot_layer_prefix(number);
     visit_block(
-        config_,
+        config_, number,
         [&](const BlockGain& gain, const auto& of) {
           all.push_back(plain_tensor(prefix + std::string(gain.name), of(layer), true));
         },

@@ -9,7 +9,7 @@ std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = layer_prefix(layer);
     visit_block(
-        config,
+        config, layer,
         [&](const BlockGain& gain, const auto&) {
           specs.push_back({prefix + std::string(gain.module) + ".weight", {gain.width}, WeightKind::norm});
         },

@@ -14,10 +14,12 @@ using base::Range;
 
 ObservedInputs::ObservedInputs(const model::ModelConfig& config)
     : amax_L(static_cast<std::size_t>(config.num_hidden_layers)) {
-  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto& of) {
-    if (matrix.norm.empty()) return;
-    for (auto& layer : amax_L) of(layer).resize(static_cast<std::size_t>(matrix.in));
-  });
+  for (std::size_t idx = 0; idx < amax_L.size(); ++idx) {
+    model::visit_matrices(config, static_cast<std::int64_t>(idx),
+                          [&](const model::BlockMatrix& matrix, const auto& of) {
+                            if (!matrix.norm.empty()) of(amax_L[idx]).resize(static_cast<std::size_t>(matrix.in));
+                          });
+  }
 }
 
 void ObservedInputs::note(const ops::Activations& input, Range rows, std::vector<float>& amax_D) {

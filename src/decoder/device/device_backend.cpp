@@ -205,7 +205,7 @@ void DeviceBackend::upload_weights(bool has_base) {
     const model::LayerSnapshot& from = snapshot.layer(i);
     cuda::HostLayer& to = weights.layers.emplace_back();
     model::visit_block(
-        snapshot.config(), [&](const model::BlockGain&, const auto& of) { of(to) = of(from).template as<float>(); },
+        snapshot.config(), i, [&](const model::BlockGain&, const auto& of) { of(to) = of(from).template as<float>(); },
         [&](const model::BlockMatrix&, const auto& of) { of(to) = host_matrix(of(from), !has_base); });
   }
   engine_->weights().upload(weights);
@@ -226,7 +226,7 @@ void DeviceBackend::upload_adapters() {
     master.rank = snapshot.lora().rank;  // the snapshot's B is already scaled
   };
   for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
-    model::visit_matrices(snapshot.config(), [&](const model::BlockMatrix&, const auto& of) {
+    model::visit_matrices(snapshot.config(), i, [&](const model::BlockMatrix&, const auto& of) {
       const model::MatrixAdapter& adapter = of(snapshot.layer(i).adapters);
       if (adapter.empty()) return;
       values.clear();
@@ -365,7 +365,7 @@ std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model:
   std::int64_t bytes = cuda::adapter_rows_bytes(config, lora.rank, num_rows);
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const std::string layer = model::layer_prefix(i);
-    model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
+    model::visit_matrices(config, i, [&](const model::BlockMatrix& matrix, const auto&) {
       const bool has_some = std::ranges::any_of(matrix.modules, [&](const model::BlockModule& module) {
         return lora.targets(layer + std::string(module.name));
       });

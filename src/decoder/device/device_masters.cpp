@@ -19,7 +19,7 @@ DeviceMasters::DeviceMasters(const model::ModelConfig& config) {
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const std::string layer = model::layer_prefix(i);
     model::visit_block(
-        config,
+        config, i,
         [&](const model::BlockGain& gain, const auto&) {
           add(layer + std::string(gain.module) + ".weight", {gain.name, i}, 0, gain.width);
         },

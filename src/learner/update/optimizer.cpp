@@ -146,7 +146,7 @@ std::function<void(std::size_t)> GradientSums::from_backward() {
 
 void GradientSums::rotate(std::size_t layer) {
   const LayerWeights& weights = parameters_.policy().layers[layer];
-  model::visit_matrices(parameters_.config(),
+  model::visit_matrices(parameters_.config(), static_cast<std::int64_t>(layer),
                         [&](const model::BlockMatrix&, const auto& of) { rotate_gradient(of(weights)); });
 }
 

@@ -32,7 +32,7 @@ int rank_of_kind(const model::WeightSpec& spec) {
 /// Orders a layer's tensors so that those of one matmul are adjacent.
 int rank_in_group(std::string_view name) {
   int next = 0, rank = -1;
-  model::visit_matrices(model::ModelConfig(), [&](const model::BlockMatrix& matrix, const auto&) {
+  model::visit_known_matrices([&](const model::BlockMatrix& matrix) {
     if (matrix.modules.size() == 1) return;
     for (const model::BlockModule& module : matrix.modules) {
       if (name.find(std::string(module.name) + ".") != std::string_view::npos) rank = next;

@@ -134,7 +134,7 @@ void Parameters::bind_policy(const model::WeightSource& base) {
     const std::string layer = model::layer_prefix(idx);
     LayerWeights bound;
     model::visit_block(
-        config,
+        config, idx,
         [&](const model::BlockGain& gain, const auto& of) {
           of(bound) = weight({layer + std::string(gain.module) + ".weight"});
         },
@@ -199,8 +199,9 @@ void Parameters::end_refresh(RankTensors& ranks) {
 
 void Parameters::bind_quantized(const model::Snapshot& snapshot) {
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
-    const model::LayerSnapshot& from = snapshot.layer_form(static_cast<std::int64_t>(idx));
-    model::visit_matrices(config_, [&](const model::BlockMatrix&, const auto& of) {
+    const auto layer = static_cast<std::int64_t>(idx);
+    const model::LayerSnapshot& from = snapshot.layer_form(layer);
+    model::visit_matrices(config_, layer, [&](const model::BlockMatrix&, const auto& of) {
       of(policy_.layers[idx]).quantized = &of(from);
       of(policy_.layers[idx]).adapter.packed = &of(from.adapters);
     });
@@ -218,9 +219,10 @@ void Parameters::read_quantized(const model::Snapshot& snapshot) {
   const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
   if (!is_tied && !options_.own_lm_head) read(snapshot.lm_head(), policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
-    const model::LayerSnapshot& from = snapshot.layer(static_cast<std::int64_t>(idx));
+    const auto layer = static_cast<std::int64_t>(idx);
+    const model::LayerSnapshot& from = snapshot.layer(layer);
     const LayerWeights& to = policy_.layers[idx];
-    model::visit_matrices(snapshot.config(),
+    model::visit_matrices(snapshot.config(), layer,
                           [&](const model::BlockMatrix&, const auto& of) { read(of(from), of(to).weight.value); });
   }
 }
@@ -236,7 +238,7 @@ void Parameters::read_quantized(model::DeviceWeights& weights) {
   if (!is_tied && !options_.own_lm_head) want("lm_head", policy_.lm_head.value);
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& to = policy_.layers[idx];
-    model::visit_matrices(config_,
+    model::visit_matrices(config_, static_cast<std::int64_t>(idx),
                           [&](const model::BlockMatrix&, const auto& of) { want(of(to).name, of(to).weight.value); });
   }
   weights.dequantize(wanted, stream_on(options_.device));

@@ -18,8 +18,10 @@ ReferencePolicy::ReferencePolicy(const model::ModelConfig& config, const model::
     take_adapters(*start);
     return;
   }
-  for (LayerWeights& layer : policy_.layers)
-    model::visit_matrices(config_, [&](const model::BlockMatrix&, const auto& of) { of(layer).adapter = {}; });
+  for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
+    model::visit_matrices(config_, static_cast<std::int64_t>(idx),
+                          [&](const model::BlockMatrix&, const auto& of) { of(policy_.layers[idx]).adapter = {}; });
+  }
 }
 
 void ReferencePolicy::read(const model::WeightSource& source, const std::string& name, const Tensor& to) const {
@@ -39,9 +41,10 @@ void ReferencePolicy::take_gains(const model::WeightSource& source) {
   };
   take(policy_.final_norm, "model.norm.weight");
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
-    const std::string prefix = model::layer_prefix(static_cast<std::int64_t>(idx));
+    const auto layer = static_cast<std::int64_t>(idx);
+    const std::string prefix = model::layer_prefix(layer);
     model::visit_block(
-        config_,
+        config_, layer,
         [&](const model::BlockGain& gain, const auto& of) {
           take(of(policy_.layers[idx]), prefix + std::string(gain.module) + ".weight");
         },
@@ -51,8 +54,9 @@ void ReferencePolicy::take_gains(const model::WeightSource& source) {
 
 void ReferencePolicy::take_adapters(const model::WeightSource& start) {
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
-    const std::string prefix = model::layer_prefix(static_cast<std::int64_t>(idx));
-    model::visit_matrices(config_, [&](const model::BlockMatrix& matrix, const auto& of) {
+    const auto layer = static_cast<std::int64_t>(idx);
+    const std::string prefix = model::layer_prefix(layer);
+    model::visit_matrices(config_, layer, [&](const model::BlockMatrix& matrix, const auto& of) {
       LinearAdapter& adapter = of(policy_.layers[idx]).adapter;
       if (adapter.empty()) return;
       const auto format = parameters_.options().compute == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16;
@@ -86,7 +90,7 @@ const PolicyWeights& ReferencePolicy::policy() {
   policy_.lm_head = parameters_.policy().lm_head;
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& now = parameters_.policy().layers[idx];
-    model::visit_matrices(config_, [&](const model::BlockMatrix&, const auto& of) {
+    model::visit_matrices(config_, static_cast<std::int64_t>(idx), [&](const model::BlockMatrix&, const auto& of) {
       of(policy_.layers[idx]).quantized = of(now).quantized;
     });
   }

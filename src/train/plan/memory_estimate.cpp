@@ -138,9 +138,11 @@ double dequantized_operands(const config::Recipe& recipe, const model::ModelConf
     return weight + input + static_cast<double>(at_once) * kF32;
   };
   double largest = 0;
-  model::visit_matrices(config, [&](const model::BlockMatrix& matrix, const auto&) {
-    largest = std::max(largest, of(matrix.out(), matrix.in));
-  });
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    model::visit_matrices(config, layer, [&](const model::BlockMatrix& matrix, const auto&) {
+      largest = std::max(largest, of(matrix.out(), matrix.in));
+    });
+  }
   return largest;
 }
 

@@ -20,7 +20,7 @@ struct Rows {
 std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   std::map<std::string, Rows> rows;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
-    model::visit_matrices(snapshot.config(), [&](const model::BlockMatrix& matrix, const auto& of) {
+    model::visit_matrices(snapshot.config(), idx, [&](const model::BlockMatrix& matrix, const auto& of) {
       std::int64_t first = 0;
       for (const model::BlockModule& module : matrix.modules) {
         rows.emplace(model::layer_prefix(idx) + std::string(module.name) + ".weight",

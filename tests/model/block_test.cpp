@@ -1,0 +1,53 @@
+// Tests the walk of a layer's parameters.
+#include "model/block.h"
+
+#include "support/catch.h"
+
+using namespace qrl;
+using namespace qrl::model;
+
+namespace {
+
+/// Returns the names of a layer's parameters in the order of its walk.
+std::vector<std::string> walk_of(const ModelConfig& config, std::int64_t layer) {
+  std::vector<std::string> names;
+  visit_block(
+      config, layer, [&](const BlockGain& gain, const auto&) { names.emplace_back(gain.name); },
+      [&](const BlockMatrix& matrix, const auto&) { names.emplace_back(matrix.name); });
+  return names;
+}
+
+ModelConfig three_layers(bool qk_norm) {
+  ModelConfig config;
+  config.num_hidden_layers = 3;
+  config.qk_norm = qk_norm;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("each layer of a dense model is walked in the order of the forward pass") {
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    CHECK(walk_of(three_layers(false), layer) ==
+          std::vector<std::string>{"input_layernorm", "qkv", "o", "post_attention_layernorm", "gate_up", "down"});
+    CHECK(walk_of(three_layers(true), layer) == std::vector<std::string>{"input_layernorm", "qkv", "q_norm", "k_norm",
+                                                                         "o", "post_attention_layernorm", "gate_up",
+                                                                         "down"});
+  }
+}
+
+TEST_CASE("a layer that the model lacks is not walked") {
+  for (const std::int64_t layer : {-1, 3}) {
+    CHECK_THROWS_WITH(walk_of(three_layers(true), layer), Catch::Matchers::Contains("one of 3 layers"));
+    CHECK_THROWS_WITH(visit_matrices(three_layers(true), layer, [](const BlockMatrix&, const auto&) {}),
+                      Catch::Matchers::Contains("one of 3 layers"));
+  }
+}
+
+TEST_CASE("the matrices known by name are those of a layer, whatever its sizes") {
+  std::vector<std::string> known, walked;
+  visit_known_matrices([&](const BlockMatrix& matrix) { known.emplace_back(matrix.name); });
+  visit_matrices(three_layers(true), 2,
+                 [&](const BlockMatrix& matrix, const auto&) { walked.emplace_back(matrix.name); });
+  CHECK(known == walked);
+}
