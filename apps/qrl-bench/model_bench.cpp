@@ -23,8 +23,8 @@ namespace qrl::app {
 namespace {
 
 model::HfModel model_of(const BenchArguments& arguments) {
-  if (!arguments.model_dir.empty()) return model::open_hf(arguments.model_dir);
   const model::ModelConfig config = config_of(arguments);
+  if (!arguments.model_dir.empty()) return model::open_hf(arguments.model_dir);
   return {config, model::new_weights(config, 0)};
 }
 
@@ -138,8 +138,12 @@ void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchAr
 }
 
 model::ModelConfig config_of(const BenchArguments& arguments) {
-  if (!arguments.model_dir.empty())
-    return model::read_config(std::filesystem::path(arguments.model_dir) / "config.json");
+  if (!arguments.model_dir.empty()) {
+    const std::filesystem::path file = std::filesystem::path(arguments.model_dir) / "config.json";
+    model::ModelConfig config = model::read_config(file);
+    model::require_dense(config, file.string());
+    return config;
+  }
   model::ModelConfig config = built_in_shape(arguments.shape);
   config.vocab_size = arguments.vocab_size.value_or(config.vocab_size);
   return config;

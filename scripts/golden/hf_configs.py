@@ -20,6 +20,8 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golde
 MAJOR = transformers.__version__.split(".")[0]
 FIELDS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size",
           "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings", "bos_token_id", "eos_token_id")
+EXPERT_FIELDS = ("num_experts_per_tok", "moe_intermediate_size", "decoder_sparse_step", "mlp_only_layers", "norm_topk_prob",
+                 "router_aux_loss_coef", "output_router_logits")
 
 
 def load(file):
@@ -33,6 +35,13 @@ def rope_theta(config):
     return parameters["rope_theta"] if parameters else config.rope_theta
 
 
+def experts(config):
+    if config.model_type != "qwen3_moe":
+        return {}
+    count = config.num_experts if MAJOR == "4" else config.num_local_experts
+    return {"num_experts": count, **{field: getattr(config, field) for field in EXPERT_FIELDS}}
+
+
 def facts(config):
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
@@ -43,6 +52,7 @@ def facts(config):
         "dtype": str(getattr(config, "dtype", None) or config.torch_dtype).removeprefix("torch."),
         "qkv_bias": model.model.layers[0].self_attn.q_proj.bias is not None,
         "num_parameters": sum(p.numel() for p in model.parameters()),
+        **experts(config),
     }
 
 

@@ -1,4 +1,4 @@
-"""Tiny odd-shaped random models of the three families, with logits, greedy tokens and gradients by transformers.
+"""Tiny odd-shaped random models of the four families, with logits, greedy tokens and gradients by transformers.
 
     python scripts/golden/hf_models.py [NAME ...]     writes tests/data/golden/hf_<name>/ (default: all), hf_manifest.json
 
@@ -15,7 +15,8 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golden"
 SEQUENCE_LENGTHS = (5, 7, 17)
@@ -23,6 +24,8 @@ GREEDY_TOKENS = 64
 # Without a margin a greedy token could flip on rounding, and the golden would prove nothing.
 MIN_MARGIN = 5e-3
 MIN_DISTINCT = 24
+# Between the last chosen and the first other expert's probability, at every token: rounding moves it by 5e-6.
+MIN_ROUTE_MARGIN = 1e-4
 
 COMMON = dict(num_hidden_layers=2, max_position_embeddings=128, attention_dropout=0.0, use_cache=True, pad_token_id=None)
 MODELS = {
@@ -71,6 +74,21 @@ MODELS = {
         config=Qwen3Config(vocab_size=131, hidden_size=27, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
                            intermediate_size=33, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
                            tie_word_embeddings=False, attention_bias=True, bos_token_id=None, eos_token_id=3, **COMMON)),
+    # A dense layer between sparse ones, by each of the two keys.
+    "qwen3_moe": dict(
+        model=Qwen3MoeForCausalLM, seed=21, dtype=torch.float32,
+        config=Qwen3MoeConfig(vocab_size=131, hidden_size=24, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
+                              intermediate_size=29, rms_norm_eps=1e-6, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
+                              rope_parameters={"rope_type": "default", "rope_theta": 1e6}, num_local_experts=8,
+                              num_experts_per_tok=2, moe_intermediate_size=11, norm_topk_prob=True, mlp_only_layers=[1],
+                              decoder_sparse_step=1, **COMMON | dict(num_hidden_layers=3))),
+    "qwen3_moe_mixed": dict(
+        model=Qwen3MoeForCausalLM, seed=22, dtype=torch.bfloat16, max_shard_size="30KB",
+        config=Qwen3MoeConfig(vocab_size=131, hidden_size=24, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
+                              intermediate_size=29, rms_norm_eps=1e-6, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+                              rope_parameters={"rope_type": "default", "rope_theta": 1e6}, num_local_experts=5,
+                              num_experts_per_tok=3, moe_intermediate_size=13, norm_topk_prob=False, mlp_only_layers=[],
+                              decoder_sparse_step=2, **COMMON | dict(num_hidden_layers=4))),
 }
 
 
@@ -81,7 +99,26 @@ def randomize(model, dtype, generator):
     """
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=generator)
-        weight.data = (0.3 * noise + (1.0 if name.endswith("norm.weight") else 0.0)).to(dtype).float()
+        std = 0.45 if name.endswith("mlp.gate.weight") else 0.3  # routers: their choices have margins
+        weight.data = (std * noise + (1.0 if name.endswith("norm.weight") else 0.0)).to(dtype).float()
+
+
+def route_margin(model, sequences):
+    """The smallest gap between the last chosen and the first other expert's probability; infinite in dense models."""
+    least = float("inf")
+
+    def note(module, _, output):
+        nonlocal least
+        top = output[0].float().softmax(-1).topk(module.top_k + 1).values
+        least = min(least, (top[:, -2] - top[:, -1]).min().item())
+
+    hooks = [m.register_forward_hook(note) for m in model.modules() if type(m).__name__ == "Qwen3MoeTopKRouter"]
+    with torch.no_grad():
+        for ids in sequences:
+            model(ids[None])
+    for hook in hooks:
+        hook.remove()
+    return least
 
 
 def mean_cross_entropy(model, sequences):
@@ -107,15 +144,18 @@ def greedy(model, prompt):
 def make(name, spec):
     for attempt in range(200):
         generator = torch.Generator().manual_seed(1000 * spec["seed"] + attempt)
-        spec["config"]._attn_implementation = "eager"
+        spec["config"]._attn_implementation = spec["config"]._experts_implementation = "eager"
         model = spec["model"](spec["config"]).eval()
         randomize(model, spec["dtype"], generator)
         model.tie_weights()
         vocab_size = spec["config"].vocab_size
         sequences = [torch.randint(vocab_size, (n,), generator=generator) for n in SEQUENCE_LENGTHS]
         prompt = torch.randint(vocab_size, (9,), generator=generator)
+        if route_margin(model, sequences) < MIN_ROUTE_MARGIN:
+            continue
         tokens, margins = greedy(model, prompt)
-        if margins.min() >= MIN_MARGIN and tokens.unique().numel() >= MIN_DISTINCT:
+        route = route_margin(model, [*sequences, torch.cat([prompt, tokens])])
+        if margins.min() >= MIN_MARGIN and tokens.unique().numel() >= MIN_DISTINCT and route >= MIN_ROUTE_MARGIN:
             break
     else:
         sys.exit(f"{name}: no seed gives margins of {MIN_MARGIN} and {MIN_DISTINCT} distinct tokens")
@@ -133,6 +173,8 @@ def make(name, spec):
     facts["logits_fp32_vs_fp64"] = worst
     golden["greedy.prompt"], golden["greedy.tokens"], golden["greedy.margins"] = prompt, tokens, margins
     facts["min_greedy_margin"] = margins.min().item()
+    if route < float("inf"):
+        facts["min_route_margin"] = route
 
     loss = mean_cross_entropy(model, sequences)
     loss.backward()
@@ -140,7 +182,8 @@ def make(name, spec):
     golden["loss"] = loss.detach()
     worst = 0.0
     for (weight_name, weight), (_, twin) in zip(model.named_parameters(), exact.named_parameters()):
-        golden[f"grad.{weight_name}"] = weight.grad
+        fused = weight_name.endswith(("experts.gate_up_proj", "experts.down_proj"))
+        golden[f"grad.{weight_name}{'.weight' if fused else ''}"] = weight.grad
         worst = max(worst, ((weight.grad - twin.grad).norm() / twin.grad.norm()).item())
     facts["gradients_fp32_vs_fp64_relative"] = worst
 

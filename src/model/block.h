@@ -24,6 +24,7 @@ struct BlockMatrix {
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
+  bool is_router = false;  ///< its outputs are the experts' logits; never quantized
 
   std::int64_t out() const {
     std::int64_t total = 0;
@@ -32,17 +33,26 @@ struct BlockMatrix {
   }
 };
 
+/// Describes matrices of equal shape, one an expert.
+struct BlockExperts {
+  BlockMatrix matrix;       ///< one expert's; its modules' names follow the expert's
+  std::int64_t count = 0;   ///< M
+  std::string_view tensor;  ///< of all of them, in a layer: "mlp.experts.gate_up_proj"
+};
+
 struct BlockGain {
   std::string_view name;    ///< in a snapshot's layer: "q_norm"
   std::string_view module;  ///< in a layer, Hugging Face's: "self_attn.q_norm"
   std::int64_t width = 0;
 };
 
-/// Holds a value per parameter. q and k have gains only with `qk_norm`.
-template <class Gain, class Matrix>
+/// Holds a value per parameter. q and k have gains only with `qk_norm`. A sparse layer has a router and experts in
+/// place of gate_up and down.
+template <class Gain, class Matrix, class Experts = std::vector<Matrix>>
 struct Block {
   Gain input_norm_D{}, post_norm_D{}, q_norm_E{}, k_norm_E{};
-  Matrix qkv{}, o{}, gate_up{}, down{};
+  Matrix qkv{}, o{}, gate_up{}, down{}, router{};
+  Experts expert_gate_up{}, expert_down{};
 };
 
 /// Returns "model.layers.3.".
@@ -50,14 +60,17 @@ inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + s
 /// Returns "layers.3.".
 inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
-/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a layer in forward order. of(block) returns
-/// its member of a Block, or of a struct with the same names. One visit can walk several blocks. Throws an internal error
-/// for a layer that the model lacks.
+/// Returns an expert's module: "model.layers.3.mlp.experts.7.up_proj".
+inline std::string expert_module(const std::string& prefix, std::int64_t expert, const BlockModule& module) {
+  return prefix + "mlp.experts." + std::to_string(expert) + "." + std::string(module.name);
+}
+
+/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for a layer's parameters up to its feed-forward part.
 template <class OnGain, class OnMatrix>
-void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
+void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
   QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",
                 "one of " + std::to_string(config.num_hidden_layers) + " layers", std::to_string(layer));
-  const std::int64_t width = config.hidden_size, inner = config.intermediate_size;
+  const std::int64_t width = config.hidden_size;
   gain(
       BlockGain{"input_layernorm", "input_layernorm", width}, [](auto& block) -> auto& { return block.input_norm_D; });
   matrix(
@@ -81,6 +94,16 @@ void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& ga
   gain(
       BlockGain{"post_attention_layernorm", "post_attention_layernorm", width},
       [](auto& block) -> auto& { return block.post_norm_D; });
+}
+
+/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a dense layer in forward order.
+/// of(block) returns its member of a Block, or of a struct with the same names. One visit can walk several blocks.
+/// Throws an internal error for a sparse layer, and for one that the model lacks.
+template <class OnGain, class OnMatrix>
+void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
+  visit_attention(config, layer, gain, matrix);
+  QRL_INVARIANT(!config.is_sparse(layer), "block", "a dense layer", "layer " + std::to_string(layer) + " of experts");
+  const std::int64_t width = config.hidden_size, inner = config.intermediate_size;
   matrix(
       BlockMatrix{
           "gate_up", "post_attention_layernorm", {{"mlp.gate_proj", inner}, {"mlp.up_proj", inner}}, width, false},
@@ -90,14 +113,43 @@ void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& ga
       [](auto& block) -> auto& { return block.down; });
 }
 
-/// Does the same for the matrices.
+/// Does the same for any layer. A sparse one has its router among the matrices, then calls experts(BlockExperts, of)
+/// for gate and up together, and for down.
+template <class OnGain, class OnMatrix, class OnExperts>
+void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix,
+                 const OnExperts& experts) {
+  if (!config.is_sparse(layer)) return visit_block(config, layer, gain, matrix);
+  visit_attention(config, layer, gain, matrix);
+  const std::int64_t width = config.hidden_size, inner = config.moe_intermediate_size, count = config.num_experts;
+  matrix(
+      BlockMatrix{
+          "router", "post_attention_layernorm", {{"mlp.gate", count}}, width, /*has_bias=*/false, /*is_router=*/true},
+      [](auto& block) -> auto& { return block.router; });
+  experts(
+      BlockExperts{{"experts.gate_up", "post_attention_layernorm", {{"gate_proj", inner}, {"up_proj", inner}}, width},
+                   count,
+                   "mlp.experts.gate_up_proj"},
+      [](auto& block) -> auto& { return block.expert_gate_up; });
+  experts(
+      BlockExperts{{"experts.down", {}, {{"down_proj", width}}, inner}, count, "mlp.experts.down_proj"},
+      [](auto& block) -> auto& { return block.expert_down; });
+}
+
+/// Visits a dense layer's matrices.
 template <class OnMatrix>
 void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatrix& matrix) {
   visit_block(
       config, layer, [](const BlockGain&, const auto&) {}, matrix);
 }
 
-/// Calls matrix(BlockMatrix) for each kind of a layer's matrices, for names alone: sizes are 0.
+/// Visits any layer's matrices.
+template <class OnMatrix, class OnExperts>
+void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatrix& matrix, const OnExperts& experts) {
+  visit_block(
+      config, layer, [](const BlockGain&, const auto&) {}, matrix, experts);
+}
+
+/// Calls matrix(BlockMatrix) for each kind of a dense layer's matrices, for names alone: sizes are 0.
 template <class OnMatrix>
 void visit_known_matrices(const OnMatrix& matrix) {
   ModelConfig any;

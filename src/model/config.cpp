@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "model/config_keys.h"
+#include "model/config_reader.h"
 #include "state/file.h"
 #include "state/json.h"
 
@@ -33,9 +34,13 @@ struct FamilyNames {
   const char* model_type;
   const char* architecture;
 };
-constexpr std::array<FamilyNames, 3> kFamilies = {{{Family::qwen3, "qwen3", "Qwen3ForCausalLM"},
+constexpr std::array<FamilyNames, 4> kFamilies = {{{Family::qwen3, "qwen3", "Qwen3ForCausalLM"},
                                                    {Family::qwen2, "qwen2", "Qwen2ForCausalLM"},
-                                                   {Family::llama, "llama", "LlamaForCausalLM"}}};
+                                                   {Family::llama, "llama", "LlamaForCausalLM"},
+                                                   {Family::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"}}};
+constexpr const char* kFamilyWords = R"("qwen3", "qwen2", "llama" or "qwen3_moe")";
+
+bool is_qwen3(Family family) { return family == Family::qwen3 || family == Family::qwen3_moe; }
 
 const FamilyNames& names_of(Family family) {
   return *std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return f.family == family; });
@@ -45,55 +50,8 @@ bool contains(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+using Reader = ConfigReader;
 constexpr auto shown = state::shown_value;
-
-class Reader {
- public:
-  Reader(std::string_view text, std::string where) : where_(std::move(where)), root_(state::parse_json(text, where_)) {
-    QRL_REQUIRE(root_.is_object(), where_, "a JSON object", shown(root_));
-  }
-
-  const Json& root() const { return root_; }
-  std::string at(const std::string& key) const { return where_ + ": " + base::quoted(key); }
-
-  const Json* find(const std::string& key) const {
-    const auto found = root_.find(key);
-    return found == root_.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  const Json& get(const std::string& key, const std::string& expected) const {
-    const Json* value = find(key);
-    QRL_REQUIRE(value != nullptr, at(key), expected, root_.contains(key) ? "null" : "no such key",
-                "nothing that changes the model is assumed");
-    return *value;
-  }
-
-  std::int64_t size(const std::string& key, std::int64_t max) const {
-    const std::string expected = "an integer from 1 to " + std::to_string(max);
-    const Json& value = get(key, expected);
-    QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() >= 1 &&
-                    value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max),
-                at(key), expected, shown(value));
-    return value.get<std::int64_t>();
-  }
-
-  bool boolean(const std::string& key) const {
-    const Json& value = get(key, "true or false");
-    QRL_REQUIRE(value.is_boolean(), at(key), "true or false", shown(value));
-    return value.get<bool>();
-  }
-
-  /// Throws an input error unless the key is absent, null or `only`, numbers compared by value.
-  void require_only(const std::string& key, const Json& only) const {
-    const Json* value = find(key);
-    QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
-                shown(*value));
-  }
-
- private:
-  std::string where_;
-  Json root_;
-};
 
 double positive(const Json& value, double max, const std::string& where) {
   QRL_REQUIRE(value.is_number() && value.get<double>() > 0 && value.get<double>() <= max, where,
@@ -124,10 +82,10 @@ std::int64_t optional_token_id(const Reader& reader, const std::string& key, std
 }
 
 Family read_family(const Reader& reader) {
-  const Json& type = reader.get("model_type", R"("qwen3", "qwen2" or "llama")");
+  const Json& type = reader.get("model_type", kFamilyWords);
   const auto* names =
       std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return type == f.model_type; });
-  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), R"("qwen3", "qwen2" or "llama")", shown(type));
+  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), kFamilyWords, shown(type));
   reader.require_only("architectures", Json::array({names->architecture}));
   return names->family;
 }
@@ -317,12 +275,13 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantized model",
               "a quantized one", "use the bf16 or fp32 model that it was made from");
   for (const std::string_view name : kForeignKeys) {
+    if (config.has_experts() && contains(kExpertKeys, name)) continue;
     const std::string key(name);
     const Json* value = reader.find(key);
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
                 "models that this key changes are not supported");
   }
-  // Absent, they have this value in transformers for all three families.
+  // Absent, they have this value in transformers for all families.
   reader.require_only("hidden_act", "silu");
   reader.require_only("mlp_bias", false);
   reader.require_only("attention_dropout", 0);
@@ -335,22 +294,13 @@ std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   const std::int64_t width = config.hidden_size;
   const std::int64_t heads = config.num_attention_heads;
   // transformers' LlamaConfig refuses such a width for any head_dim, and would refuse our export.
-  const bool from_width = config.family != Family::qwen3 && reader.find("head_dim") == nullptr;
+  const bool from_width = !is_qwen3(config.family) && reader.find("head_dim") == nullptr;
   QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");
   const std::int64_t head_dim = from_width ? width / heads : reader.size("head_dim", kMaxHeadDim);
   QRL_REQUIRE(head_dim % 2 == 0, reader.at("head_dim"), "an even number (rotary positions turn pairs)",
               std::to_string(head_dim));
   return head_dim;
-}
-
-/// Returns the shortest decimal of the same float: 1e-06, not 9.99999997e-07.
-double shortest_decimal(float value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  double decimal = 0;
-  std::from_chars(text.data(), end, decimal);
-  return decimal;
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -372,11 +322,19 @@ void read_attention_bias(const Reader& reader, ModelConfig& config) {
 
 }  // namespace
 
+double shortest_decimal(float value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  double decimal = 0;
+  std::from_chars(text.data(), end, decimal);
+  return decimal;
+}
+
 ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   ModelConfig config;
   config.family = read_family(reader);
-  config.qk_norm = config.family == Family::qwen3;
+  config.qk_norm = is_qwen3(config.family);
   read_attention_bias(reader, config);
   config.vocab_size = reader.size("vocab_size", kMaxVocab);
   config.hidden_size = reader.size("hidden_size", kMaxWidth);
@@ -405,15 +363,19 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   }
   config.bos_token_id = optional_token_id(reader, "bos_token_id", config.vocab_size);
   config.pad_token_id = optional_token_id(reader, "pad_token_id", config.vocab_size);
+  if (config.family == Family::qwen3_moe) read_experts(reader, config);
   refuse_unsupported(reader, config);
   return config;
 }
 
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
+  const Json* type = reader.find("model_type");
+  const bool of_experts = type != nullptr && *type == names_of(Family::qwen3_moe).model_type;
   std::vector<std::string> unknown;
   for (const auto& [key, value] : reader.root().items()) {
-    if (!value.is_null() && !key.starts_with('_') && !contains(kReadKeys, key) && !contains(kHarmlessKeys, key))
+    if (!value.is_null() && !key.starts_with('_') && !contains(kReadKeys, key) && !contains(kHarmlessKeys, key) &&
+        !(of_experts && contains(kExpertKeys, key)))
       unknown.push_back(key);
   }
   return unknown;
@@ -482,6 +444,7 @@ std::string config_json(const ModelConfig& config) {
   if (config.family != Family::qwen2) root["attention_bias"] = config.o_bias;
   if (config.family == Family::llama) root["mlp_bias"] = false;
   else root["use_sliding_window"] = false;
+  if (config.has_experts()) write_experts(config, root);
   return root.dump(2) + "\n";
 }
 
@@ -506,8 +469,8 @@ std::string describe_config(const std::filesystem::path& file) {
       " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " + std::to_string(config.hidden_size) +
       ", " + std::to_string(config.num_hidden_layers) + " layers, " + std::to_string(config.num_attention_heads) + "/" +
       std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
-      std::to_string(config.intermediate_size) + ", " + std::to_string(config.max_position_embeddings) +
-      " positions, rope theta " + Json(config.rope_theta).dump() +
+      std::to_string(config.intermediate_size) + describe_experts(config) + ", " +
+      std::to_string(config.max_position_embeddings) + " positions, rope theta " + Json(config.rope_theta).dump() +
       (config.rope_scaling.type == RopeType::plain
            ? ""
            : ", rope scaling " + rope_scaling_json(config.rope_scaling).dump()) +

@@ -1,6 +1,7 @@
 // Owns the shape of a model as Hugging Face's config.json states it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -16,7 +17,10 @@ namespace qrl::model {
 /// Larger config.json and adapter_config.json files are refused unread.
 inline constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 
-enum class Family : std::uint8_t { qwen3, qwen2, llama };
+enum class Family : std::uint8_t { qwen3, qwen2, llama, qwen3_moe };
+
+/// Larger numbers of experts are refused: a route's entry is a byte.
+inline constexpr std::int64_t kMaxExperts = 256;
 
 enum class RopeType : std::uint8_t { plain, llama3, yarn };
 
@@ -34,7 +38,7 @@ struct RopeScaling {
 };
 
 /// Describes a decoder-only transformer: pre-norm, RMSNorm, rotary positions (rotate-half), grouped-query attention,
-/// SwiGLU. Tensor names use the letters below.
+/// SwiGLU, or a mixture of SwiGLU experts. Tensor names use the letters below.
 struct ModelConfig {
   Family family = Family::qwen3;
   std::int64_t vocab_size = 0;           ///< V
@@ -43,7 +47,7 @@ struct ModelConfig {
   std::int64_t num_attention_heads = 0;  ///< H
   std::int64_t num_key_value_heads = 0;  ///< K, divides H
   std::int64_t head_dim = 0;             ///< E, even; H·E may differ from D
-  std::int64_t intermediate_size = 0;    ///< F
+  std::int64_t intermediate_size = 0;    ///< F, of dense layers
   std::int64_t max_position_embeddings = 0;
   float rms_norm_eps = 0;
   double rope_theta = 0;
@@ -59,6 +63,27 @@ struct ModelConfig {
   std::int64_t pad_token_id = -1;  ///< −1: none
   std::string generation_config;   ///< the model's generation_config.json if it says more; "": none
 
+  std::int64_t num_experts = 0;               ///< M of a sparse layer; 0: all layers are dense
+  std::int64_t num_experts_per_tok = 0;       ///< experts that a token's route chooses
+  std::int64_t moe_intermediate_size = 0;     ///< F of an expert
+  std::int64_t decoder_sparse_step = 1;       ///< each such layer is sparse, unless listed in mlp_only_layers
+  std::vector<std::int64_t> mlp_only_layers;  ///< dense layers
+  bool norm_topk_prob = false;                ///< divide the chosen experts' probabilities by their sum
+  float router_aux_loss_coef = 0;             ///< written back; no loss uses it
+  bool output_router_logits = false;          ///< written back, without effect
+
+  bool has_experts() const { return num_experts > 0; }
+  /// Returns whether a layer has a router and experts in place of one feed-forward network.
+  bool is_sparse(std::int64_t layer) const {
+    return has_experts() && (layer + 1) % decoder_sparse_step == 0 &&
+           std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
+  }
+  std::int64_t num_sparse_layers() const {
+    std::int64_t count = 0;
+    for (std::int64_t layer = 0; layer < num_hidden_layers; ++layer) count += is_sparse(layer) ? 1 : 0;
+    return count;
+  }
+
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -69,15 +94,18 @@ struct ModelConfig {
 /// - Required: model_type, every size above, rms_norm_eps, tie_word_embeddings, rope_theta (or
 ///   rope_parameters.rope_theta) and dtype (or torch_dtype). qwen2 and llama may omit head_dim, or have null: it is
 ///   then hidden_size / num_attention_heads.
-/// - Omitted keys get the one value that transformers gives them in all three families and that we compute. These are
+/// - Omitted keys get the one value that transformers gives them in all families and that we compute. These are
 /// hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing else
 /// is assumed.
 /// - Biases of attention: Qwen2 has them on q, k and v. With attention_bias, Qwen3 and Llama have them on q, k, v and
 ///   o.
 /// - Refused by name: another model_type or architecture, a rope_type other than default, llama3 and yarn, mlp_bias,
 ///   another activation, partial rotary, dropout, quantization_config, remote code.
-/// - Refused as well: keys by which related models change the forward pass (multipliers, soft caps, experts, …). So is
-///   a sliding window that a layer uses and that is shorter than max_position_embeddings.
+/// - Refused as well: keys by which related models change the forward pass (multipliers, soft caps, …), and experts
+///   outside qwen3_moe. So is a sliding window that a layer uses and that is shorter than max_position_embeddings.
+/// - Experts (qwen3_moe): num_experts or num_local_experts of at most 256, num_experts_per_tok, moe_intermediate_size
+///   and norm_topk_prob are required. decoder_sparse_step (1) and mlp_only_layers (none) are optional. Shared experts
+///   are refused.
 /// - Ignored: keys that do not affect the forward pass, and keys with value null.
 /// - Any other key is ignored, as by transformers, but unknown_config_keys lists it, and callers that load a model
 /// warn about it, as read_config does.
@@ -106,18 +134,39 @@ std::string describe_config(const std::filesystem::path& file);
 std::string config_json(const ModelConfig& config);
 
 /// Decides a tensor's initialization, optimizer group and whether it may be quantized.
-enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head };
+enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head, router };
 
+/// Returns whether a tensor is a layer's matrix, or one of each expert.
+constexpr bool is_layer_matrix(WeightKind kind) { return kind == WeightKind::linear || kind == WeightKind::router; }
+
+/// Describes a range of a tensor that Hugging Face's files store as a tensor of its own.
+struct StoredPart {
+  std::string name;        ///< "model.layers.0.mlp.experts.3.up_proj.weight"
+  base::Shape shape;       ///< [out, in]
+  std::int64_t first = 0;  ///< its first element in the tensor
+};
+
+/// Describes a tensor. A sparse layer's experts are two: "…mlp.experts.gate_up_proj.weight" [M, 2F, D], each expert's
+/// gate before its up, and "…mlp.experts.down_proj.weight" [M, D, F].
 struct WeightSpec {
   std::string name;   ///< Hugging Face's, "model.layers.0.self_attn.q_proj.weight"
   base::Shape shape;  ///< linears: [out, in]
   WeightKind kind = WeightKind::linear;
+  std::vector<StoredPart> parts;  ///< in the tensor's order; empty: stored whole
 };
 
 /// Returns the model's tensors in order: embedding, layers 0…L−1, final norm, lm_head unless tied.
 std::vector<WeightSpec> weight_specs(const ModelConfig& config);
 
+/// Returns the tensors of files: the spec's parts, or itself.
+std::vector<StoredPart> stored_parts(const WeightSpec& spec);
+
 /// Counts all elements, a tied lm_head once.
 std::int64_t num_parameters(const ModelConfig& config);
+/// Counts those that act on one token: the route's experts alone.
+std::int64_t num_active_parameters(const ModelConfig& config);
+
+/// Throws an input error for a mixture of experts, which is read and written but not run yet. `where` names the model.
+void require_dense(const ModelConfig& config, const std::string& where);
 
 }  // namespace qrl::model

@@ -29,6 +29,12 @@ inline constexpr std::string_view kHarmlessKeys[] = {
     "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
     "transformers_version", "typical_p", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache"};
 
+/// Keys of a mixture of experts, which qwen3_moe alone may have.
+inline constexpr std::string_view kExpertKeys[] = {
+    "decoder_sparse_step", "mlp_only_layers", "moe_intermediate_size", "n_shared_experts", "norm_topk_prob", "num_experts",
+    "num_experts_per_tok", "num_local_experts", "num_shared_experts", "output_router_logits", "router_aux_loss_coef",
+    "shared_expert_intermediate_size"};
+
 /// Keys that change related models' forward pass, so that a model is refused.
 inline constexpr std::string_view kForeignKeys[] = {
     "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping",

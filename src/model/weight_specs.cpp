@@ -3,6 +3,25 @@
 
 namespace qrl::model {
 
+namespace {
+
+/// Returns a sparse layer's tensor of all experts, with each expert's modules as parts.
+WeightSpec experts_spec(const std::string& prefix, const BlockExperts& experts) {
+  const BlockMatrix& matrix = experts.matrix;
+  WeightSpec spec{prefix + std::string(experts.tensor) + ".weight", {experts.count, matrix.out(), matrix.in}};
+  std::int64_t first = 0;
+  for (std::int64_t expert = 0; expert < experts.count; ++expert) {
+    for (const BlockModule& module : matrix.modules) {
+      const base::Shape shape{module.rows, matrix.in};
+      spec.parts.push_back({expert_module(prefix, expert, module) + ".weight", shape, first});
+      first += shape.numel();
+    }
+  }
+  return spec;
+}
+
+}  // namespace
+
 std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
   const std::int64_t width = config.hidden_size;
   std::vector<WeightSpec> specs = {{"model.embed_tokens.weight", {config.vocab_size, width}, WeightKind::embedding}};
@@ -16,19 +35,35 @@ std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
         [&](const BlockMatrix& matrix, const auto&) {
           for (const BlockModule& module : matrix.modules) {
             const std::string name = prefix + std::string(module.name);
-            specs.push_back({name + ".weight", {module.rows, matrix.in}, WeightKind::linear});
+            specs.push_back({name + ".weight",
+                             {module.rows, matrix.in},
+                             matrix.is_router ? WeightKind::router : WeightKind::linear});
             if (matrix.has_bias) specs.push_back({name + ".bias", {module.rows}, WeightKind::bias});
           }
-        });
+        },
+        [&](const BlockExperts& experts, const auto&) { specs.push_back(experts_spec(prefix, experts)); });
   }
   specs.push_back({"model.norm.weight", {width}, WeightKind::norm});
   if (!config.tie_word_embeddings) specs.push_back({"lm_head.weight", {config.vocab_size, width}, WeightKind::lm_head});
   return specs;
 }
 
+std::vector<StoredPart> stored_parts(const WeightSpec& spec) {
+  return spec.parts.empty() ? std::vector<StoredPart>{{spec.name, spec.shape, 0}} : spec.parts;
+}
+
 std::int64_t num_parameters(const ModelConfig& config) {
   std::int64_t total = 0;
   for (const WeightSpec& spec : weight_specs(config)) total += spec.shape.numel();
+  return total;
+}
+
+std::int64_t num_active_parameters(const ModelConfig& config) {
+  std::int64_t total = 0;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    const std::int64_t count = spec.shape.numel();
+    total += spec.parts.empty() ? count : count / config.num_experts * config.num_experts_per_tok;
+  }
   return total;
 }
 

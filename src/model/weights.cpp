@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <numbers>
 #include <set>
@@ -16,6 +17,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "model/tensor_files.h"
 #include "state/file.h"
 #include "state/json.h"
 #include "state/safetensors.h"
@@ -27,9 +29,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kStem = "model";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
 
@@ -66,113 +66,6 @@ bool is_residual_output(const std::string& name) {
   return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
 }
 
-class TensorFiles {
- public:
-  explicit TensorFiles(const fs::path& dir) {
-    const bool single = fs::exists(dir / kSingleFile);
-    const bool sharded = fs::exists(dir / kIndexFile);
-    QRL_REQUIRE(!single || !sharded, state::shown(dir), "either model.safetensors or an index of shards", "both",
-                "remove the one that is not meant");
-    if (sharded) {
-      for (const auto& [name, file] : read_index(dir / kIndexFile)) add(name, file);
-      return;
-    }
-    if (!single) refuse_without_safetensors(dir);
-    for (const auto& [name, entry] : open(dir / kSingleFile).tensors()) add(name, dir / kSingleFile);
-  }
-
-  const state::SafetensorsFile* find(std::string_view name) const {
-    const auto found = by_name_.find(name);
-    return found == by_name_.end() ? nullptr : found->second;
-  }
-  const std::map<std::string, const state::SafetensorsFile*, std::less<>>& by_name() const { return by_name_; }
-
- private:
-  const state::SafetensorsFile& open(const fs::path& file) {
-    auto& opened = files_[file];
-    if (opened == nullptr) opened = std::make_unique<state::SafetensorsFile>(file);
-    return *opened;
-  }
-  void add(const std::string& name, const fs::path& file) { by_name_.emplace(name, &open(file)); }
-
-  [[noreturn]] static void refuse_without_safetensors(const fs::path& dir) {
-    for (const char* pickle :
-         {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "consolidated.00.pth"}) {
-      QRL_REQUIRE(!fs::exists(dir / pickle), state::shown(dir / pickle), "model.safetensors",
-                  "pickled weights, which can run code when read",
-                  "load them with transformers and save_pretrained: that writes safetensors");
-    }
-    base::fail_input(state::shown(dir), std::string(kSingleFile) + " or " + kIndexFile, "neither");
-  }
-
-  std::map<fs::path, std::unique_ptr<state::SafetensorsFile>> files_;
-  std::map<std::string, const state::SafetensorsFile*, std::less<>> by_name_;
-};
-
-std::string tensor_in(const state::SafetensorsFile& file, const std::string& name) {
-  return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
-}
-
-void require_tensors(const TensorFiles& files, const ModelConfig& config, const std::string& dir) {
-  for (const WeightSpec& spec : weight_specs(config)) {
-    const state::SafetensorsFile* file = files.find(spec.name);
-    QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(spec.name, spec.name.size()), "none of that name",
-                "the weights are not those of config.json");
-    const base::Shape& shape = file->entry(spec.name).shape;
-    QRL_REQUIRE(shape == spec.shape, tensor_in(*file, spec.name), "shape " + spec.shape.to_string(), shape.to_string(),
-                "the weights are not those of config.json");
-  }
-}
-
-/// Elements per thread and read.
-constexpr std::int64_t kChunk = std::int64_t{1} << 18;
-
-void read_weight(const TensorFiles& files, const WeightSpec& spec, float* to) {
-  const state::SafetensorsFile& file = *files.find(spec.name);
-  base::parallel_for(spec.shape.numel(), kChunk, [&](base::Range range) {
-    const std::span<float> mine(to + range.begin, static_cast<std::size_t>(range.size()));
-    file.read_f32(spec.name, range.begin, mine);
-    const auto bad = std::find_if(mine.begin(), mine.end(), [](float value) { return !std::isfinite(value); });
-    QRL_REQUIRE(bad == mine.end(), tensor_in(file, spec.name), "finite weights",
-                std::to_string(*bad) + " at element " + std::to_string(range.begin + (bad - mine.begin())),
-                "the checkpoint is broken");
-  });
-}
-
-/// Compares bits as fp32, in chunks.
-bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
-                 const std::string& name_b) {
-  if (a.entry(name_a).shape != b.entry(name_b).shape) return false;
-  std::vector<float> x(kChunk), y(kChunk);
-  const std::int64_t count = a.entry(name_a).shape.numel();
-  for (std::int64_t at = 0; at < count; at += kChunk) {
-    const auto size = static_cast<std::size_t>(std::min(kChunk, count - at));
-    a.read_f32(name_a, at, std::span(x).first(size));
-    b.read_f32(name_b, at, std::span(y).first(size));
-    if (std::memcmp(x.data(), y.data(), size * sizeof(float)) != 0) return false;
-  }
-  return true;
-}
-
-/// Older transformers stored this buffer, which config.json determines.
-bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
-
-/// Refuses tensors beyond the specs, except RoPE's buffers and a tied lm_head equal to the embedding.
-void require_no_extra(const TensorFiles& files, const ModelConfig& config) {
-  const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
-  std::set<std::string> wanted;
-  for (const WeightSpec& spec : weight_specs(config)) wanted.insert(spec.name);
-  for (const auto& [name, file] : files.by_name()) {
-    if (wanted.contains(name) || is_rope_buffer(name)) continue;
-    const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
-    QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json",
-                "this tensor besides");
-    QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,
-                "the embedding's values (tie_word_embeddings is true)", "other values",
-                "set tie_word_embeddings to false if the head has weights of its own");
-  }
-}
-
 /// transformers requires this key first.
 const std::map<std::string, std::string> kFileFacts = {{"format", "pt"}};
 
@@ -201,6 +94,27 @@ Json generation_config_of(const ModelConfig& config) {
   if (eos.value_or(std::vector<types::TokenId>{}) != config.eos_token_ids)
     generation["eos_token_id"] = parsed["eos_token_id"];
   return generation;
+}
+
+/// Appends a spec's stored tensors: ranges of its view.
+void add_stored(const WeightViews& weights, const WeightSpec& spec, base::DType dtype, const state::StagedRead& staged,
+                std::vector<state::NamedView>& tensors) {
+  const base::View& whole = find_view(weights, spec, staged != nullptr);
+  for (const StoredPart& part : stored_parts(spec)) {
+    base::View view = whole;
+    view.data = static_cast<float*>(whole.data) + part.first;
+    view.shape = part.shape;
+    tensors.push_back({part.name, view, dtype});
+  }
+}
+
+void write_folder(const fs::path& dir, const ModelConfig& config, const std::vector<state::NamedView>& tensors,
+                  std::uint64_t max_shard_bytes, const state::StagedRead& staged) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  QRL_REQUIRE(!error, state::shown(dir), "a folder that can be made", error.message());
+  write_shards(dir, tensors, max_shard_bytes, staged);
+  write_config(dir, config);
 }
 
 bool is_plain_shard_name(std::string_view name) {
@@ -278,9 +192,8 @@ HfModel open_hf(const fs::path& dir) {
     if (generation != generation_config_of(config)) config.generation_config = generation.dump();
   }
   const auto files = std::make_shared<const TensorFiles>(dir);
-  require_tensors(*files, config, state::shown(dir));
-  require_no_extra(*files, config);
-  return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_weight(*files, spec, to); })};
+  require_tensors_of(*files, config, state::shown(dir));
+  return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_tensor(*files, spec, to); })};
 }
 
 void write_shards(const fs::path& dir, const std::vector<state::NamedView>& tensors, std::uint64_t max_shard_bytes,
@@ -321,32 +234,39 @@ void write_config(const fs::path& dir, const ModelConfig& config, std::string_vi
 
 void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& weights, std::uint64_t max_shard_bytes,
              const state::StagedRead& staged) {
-  std::error_code error;
-  fs::create_directories(dir, error);
-  QRL_REQUIRE(!error, state::shown(dir), "a folder that can be made", error.message());
   std::vector<state::NamedView> tensors;
-  for (const WeightSpec& spec : weight_specs(config))
-    tensors.push_back({spec.name, find_view(weights, spec, staged != nullptr), config.dtype});
-  write_shards(dir, tensors, max_shard_bytes, staged);
-
-  write_config(dir, config);
+  for (const WeightSpec& spec : weight_specs(config)) add_stored(weights, spec, config.dtype, staged, tensors);
+  write_folder(dir, config, tensors, max_shard_bytes, staged);
 }
 
 void save_hf(const fs::path& dir, const ModelConfig& config, const WeightSource& weights,
              std::uint64_t max_shard_bytes) {
+  /// A stored tensor's place, which the reader below finds through its view's data.
+  struct Place {
+    const WeightSpec* spec;
+    std::int64_t first;
+  };
   const std::vector<WeightSpec> specs = weight_specs(config);
   std::int64_t largest = 0;
-  WeightViews named;  // the reader below finds each spec through its view's data
+  std::deque<Place> places;
+  std::vector<state::NamedView> tensors;
   for (const WeightSpec& spec : specs) {
     largest = std::max(largest, spec.shape.numel());
-    named.emplace(spec.name, base::View{const_cast<WeightSpec*>(&spec), base::DType::f32, spec.shape});
+    for (const StoredPart& part : stored_parts(spec)) {
+      places.push_back({&spec, part.first});
+      tensors.push_back({part.name, base::View{&places.back(), base::DType::f32, part.shape}, config.dtype});
+    }
   }
   const base::Buffer tensor(base::DType::f32, {largest});
+  const WeightSpec* held = nullptr;
   const state::StagedRead read = [&](const base::View& view, std::size_t first_byte, std::size_t num_bytes) {
-    if (first_byte == 0) weights.read(*static_cast<const WeightSpec*>(view.data), tensor.as<float>());
-    return std::span(static_cast<const std::byte*>(tensor.view().data) + first_byte, num_bytes);
+    const Place& place = *static_cast<const Place*>(view.data);
+    if (place.spec != held) weights.read(*place.spec, tensor.as<float>());
+    held = place.spec;
+    const auto* bytes = static_cast<const std::byte*>(tensor.view().data);
+    return std::span(bytes + static_cast<std::size_t>(place.first) * sizeof(float) + first_byte, num_bytes);
   };
-  save_hf(dir, config, named, max_shard_bytes, read);
+  write_folder(dir, config, tensors, max_shard_bytes, read);
 }
 
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count) {
@@ -361,8 +281,7 @@ void save_hf_shard(const fs::path& dir, const ModelConfig& config, const WeightV
                    std::size_t count, const state::StagedRead& staged) {
   std::vector<state::NamedView> tensors;
   for (const WeightSpec& spec : weight_specs(config)) {
-    if (weights.contains(spec.name))
-      tensors.push_back({spec.name, find_view(weights, spec, staged != nullptr), config.dtype});
+    if (weights.contains(spec.name)) add_stored(weights, spec, config.dtype, staged, tensors);
   }
   if (!tensors.empty()) state::write_safetensors(dir / shard_name(kStem, number, count), tensors, kFileFacts, staged);
 }
@@ -379,8 +298,10 @@ void finish_hf_shards(const fs::path& dir, const ModelConfig& config) {
       total_bytes += stored.end - stored.begin;
     }
   }
-  for (const WeightSpec& spec : weight_specs(config))
-    QRL_INVARIANT(places.contains(spec.name), dir.string(), "a shard that has " + spec.name, "none");
+  for (const WeightSpec& spec : weight_specs(config)) {
+    for (const StoredPart& part : stored_parts(spec))
+      QRL_INVARIANT(places.contains(part.name), dir.string(), "a shard that has " + part.name, "none");
+  }
   write_index(dir, places, total_bytes);
   write_config(dir, config);
 }

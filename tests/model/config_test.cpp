@@ -71,8 +71,8 @@ TEST_CASE("malformed configs behave as their manifest declares") {
 TEST_CASE("published configs mean what transformers makes of them, whoever wrote them") {
   // hub: as published; transformers4, transformers5: rewritten by these versions (scripts/golden/hf_configs.py).
   const Json expected = Json::parse(qrl::test::read_file(kConfigs / "expected.json"));
-  for (const std::string model :
-       {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
+  for (const std::string model : {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct",
+                                  "llama3_8b_instruct", "llama3.2_1b"}) {
     for (const std::string writer : {"hub", "transformers4", "transformers5"}) {
       const std::string file = model + "." + writer + ".json";
       INFO(file);
@@ -105,8 +105,8 @@ TEST_CASE("published configs mean what transformers makes of them, whoever wrote
 
 TEST_CASE("what config_json writes is what transformers 4 and 5 were seen to read, and reads back the same") {
   // hf_configs.py --check loads the committed text with both versions and compares it with the hub's form.
-  for (const std::string model :
-       {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b"}) {
+  for (const std::string model : {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct",
+                                  "llama3_8b_instruct", "llama3.2_1b"}) {
     INFO(model);
     const ModelConfig config = read_config(kConfigs / (model + ".hub.json"));
     CHECK(config_json(config) == qrl::test::read_file(kConfigs / (model + ".exported.json")));
@@ -186,7 +186,7 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
       {"rope_theta", {"0", "-1", "\"1e4\"", "true", "1e13", "null", "{}"}},
       {"tie_word_embeddings", {"0", "1", "\"true\"", "null"}},
       {"torch_dtype", {"\"auto\"", "\"float64\"", "\"int8\"", "\"torch.bfloat16\"", "2", "null"}},
-      {"model_type", {"\"gpt2\"", "\"Qwen3\"", "\"qwen3_moe\"", "7", "null"}},
+      {"model_type", {"\"gpt2\"", "\"Qwen3\"", "\"qwen2_moe\"", "7", "null"}},
       {"architectures",
        {"[]", "\"Qwen3ForCausalLM\"", "[\"Qwen2ForCausalLM\"]", "[\"Qwen3ForSequenceClassification\"]",
         "[\"Qwen3ForCausalLM\",\"Qwen3ForCausalLM\"]"}},

@@ -79,8 +79,9 @@ TEST_CASE("malformed indexes behave as their manifest declares") {
 }
 
 TEST_CASE("folders that transformers wrote are read: single or in shards, fp32, bf16 or fp16") {
-  for (const std::string name : {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_llama_scaled",
-                                 "hf_qwen3_yarn", "hf_llama_bias", "hf_qwen3_bias"}) {
+  for (const std::string name :
+       {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn", "hf_llama_bias",
+        "hf_qwen3_bias", "hf_qwen3_moe", "hf_qwen3_moe_mixed"}) {
     INFO(name);
     const LoadedModel model = load_hf(kGolden / name);
     const auto specs = weight_specs(model.config);

@@ -11,6 +11,7 @@
 #include "model/block.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
+#include "state/file.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
 
@@ -248,6 +249,7 @@ void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
   const model::ModelConfig config = model::read_config(file);
+  model::require_dense(config, state::shown(file));
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
   config::QuantRecipe quant;

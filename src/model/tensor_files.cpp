@@ -1,0 +1,142 @@
+#include "model/tensor_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "model/weights.h"
+#include "state/file.h"
+
+namespace qrl::model {
+
+namespace {
+
+/// Elements per thread and read.
+constexpr std::int64_t kReadChunk = std::int64_t{1} << 18;
+
+[[noreturn]] void refuse_without_safetensors(const std::filesystem::path& dir) {
+  for (const char* pickle :
+       {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "consolidated.00.pth"}) {
+    QRL_REQUIRE(!std::filesystem::exists(dir / pickle), state::shown(dir / pickle), "model.safetensors",
+                "pickled weights, which can run code when read",
+                "load them with transformers and save_pretrained: that writes safetensors");
+  }
+  base::fail_input(state::shown(dir), std::string(kSingleFile) + " or " + kIndexFile, "neither");
+}
+
+std::string tensor_in(const state::SafetensorsFile& file, const std::string& name) {
+  return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
+}
+
+/// Refuses a tensor of all experts, as transformers writes on request.
+void refuse_fused(const TensorFiles& files, const WeightSpec& spec) {
+  if (spec.parts.empty()) return;
+  const std::string fused = spec.name.substr(0, spec.name.rfind('.'));
+  const state::SafetensorsFile* file = files.find(fused);
+  QRL_REQUIRE(file == nullptr, tensor_in(*file, fused),
+              "each expert's matrices, " + spec.parts.front().name + " and others", "one tensor of all experts",
+              "save it with transformers' save_pretrained(..., save_original_format=True)");
+}
+
+void require_part(const TensorFiles& files, const StoredPart& part, const std::string& dir) {
+  const state::SafetensorsFile* file = files.find(part.name);
+  QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(part.name, part.name.size()), "none of that name",
+              "the weights are not those of config.json");
+  const base::Shape& shape = file->entry(part.name).shape;
+  QRL_REQUIRE(shape == part.shape, tensor_in(*file, part.name), "shape " + part.shape.to_string(), shape.to_string(),
+              "the weights are not those of config.json");
+}
+
+void read_part(const TensorFiles& files, const StoredPart& part, float* to) {
+  const state::SafetensorsFile& file = *files.find(part.name);
+  base::parallel_for(part.shape.numel(), kReadChunk, [&](base::Range range) {
+    const std::span<float> mine(to + range.begin, static_cast<std::size_t>(range.size()));
+    file.read_f32(part.name, range.begin, mine);
+    const auto bad = std::find_if(mine.begin(), mine.end(), [](float value) { return !std::isfinite(value); });
+    QRL_REQUIRE(bad == mine.end(), tensor_in(file, part.name), "finite weights",
+                std::to_string(*bad) + " at element " + std::to_string(range.begin + (bad - mine.begin())),
+                "the checkpoint is broken");
+  });
+}
+
+/// Compares bits as fp32, in chunks.
+bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
+                 const std::string& name_b) {
+  if (a.entry(name_a).shape != b.entry(name_b).shape) return false;
+  std::vector<float> x(kReadChunk), y(kReadChunk);
+  const std::int64_t count = a.entry(name_a).shape.numel();
+  for (std::int64_t at = 0; at < count; at += kReadChunk) {
+    const auto size = static_cast<std::size_t>(std::min(kReadChunk, count - at));
+    a.read_f32(name_a, at, std::span(x).first(size));
+    b.read_f32(name_b, at, std::span(y).first(size));
+    if (std::memcmp(x.data(), y.data(), size * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+/// Older transformers stored this buffer, which config.json determines.
+bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+/// Refuses tensors beyond the specs, except RoPE's buffers and a tied lm_head equal to the embedding.
+void require_no_extra_tensor(const TensorFiles& files, const ModelConfig& config) {
+  const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
+  std::set<std::string> wanted;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    for (const StoredPart& part : stored_parts(spec)) wanted.insert(part.name);
+  }
+  for (const auto& [name, file] : files.by_name()) {
+    if (wanted.contains(name) || is_rope_buffer(name)) continue;
+    const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
+    QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json",
+                "this tensor besides");
+    QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,
+                "the embedding's values (tie_word_embeddings is true)", "other values",
+                "set tie_word_embeddings to false if the head has weights of its own");
+  }
+}
+
+}  // namespace
+
+TensorFiles::TensorFiles(const std::filesystem::path& dir) {
+  const bool single = std::filesystem::exists(dir / kSingleFile);
+  const bool sharded = std::filesystem::exists(dir / kIndexFile);
+  QRL_REQUIRE(!single || !sharded, state::shown(dir), "either model.safetensors or an index of shards", "both",
+              "remove the one that is not meant");
+  if (sharded) {
+    for (const auto& [name, file] : read_index(dir / kIndexFile)) add(name, file);
+    return;
+  }
+  if (!single) refuse_without_safetensors(dir);
+  for (const auto& [name, entry] : open(dir / kSingleFile).tensors()) add(name, dir / kSingleFile);
+}
+
+const state::SafetensorsFile* TensorFiles::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+const state::SafetensorsFile& TensorFiles::open(const std::filesystem::path& file) {
+  auto& opened = files_[file];
+  if (opened == nullptr) opened = std::make_unique<state::SafetensorsFile>(file);
+  return *opened;
+}
+
+void require_tensors_of(const TensorFiles& files, const ModelConfig& config, const std::string& dir) {
+  for (const WeightSpec& spec : weight_specs(config)) {
+    refuse_fused(files, spec);
+    for (const StoredPart& part : stored_parts(spec)) require_part(files, part, dir);
+  }
+  require_no_extra_tensor(files, config);
+}
+
+void read_tensor(const TensorFiles& files, const WeightSpec& spec, float* to) {
+  for (const StoredPart& part : stored_parts(spec)) read_part(files, part, to + part.first);
+}
+
+}  // namespace qrl::model

@@ -1,0 +1,42 @@
+// Owns a Hugging Face folder's tensor files as one set of tensors, for weights.cpp.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "model/config.h"
+#include "state/safetensors.h"
+
+namespace qrl::model {
+
+inline constexpr const char* kSingleFile = "model.safetensors";
+inline constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+/// Opens DIR's model.safetensors, or its index's shards. Throws an input error unless exactly one of them is there.
+class TensorFiles {
+ public:
+  explicit TensorFiles(const std::filesystem::path& dir);
+
+  /// Returns the file that has a tensor, or nullptr.
+  const state::SafetensorsFile* find(std::string_view name) const;
+  const std::map<std::string, const state::SafetensorsFile*, std::less<>>& by_name() const { return by_name_; }
+
+ private:
+  const state::SafetensorsFile& open(const std::filesystem::path& file);
+  void add(const std::string& name, const std::filesystem::path& file) { by_name_.emplace(name, &open(file)); }
+
+  std::map<std::filesystem::path, std::unique_ptr<state::SafetensorsFile>> files_;
+  std::map<std::string, const state::SafetensorsFile*, std::less<>> by_name_;
+};
+
+/// Throws an input error that names a missing, misshaped or extra tensor, or one that holds all experts. Accepts RoPE's
+/// buffers, and a tied lm_head equal to the embedding.
+void require_tensors_of(const TensorFiles& files, const ModelConfig& config, const std::string& dir);
+
+/// Reads a tensor in fp32 from its parts, each by all threads. Throws an input error for values that are not finite.
+void read_tensor(const TensorFiles& files, const WeightSpec& spec, float* to);
+
+}  // namespace qrl::model
