@@ -54,8 +54,8 @@ TEST_CASE("a layer is sparse at each step, unless it is listed as dense") {
 }
 
 TEST_CASE("a mixture's keys are read, and written for transformers 4 and 5") {
-  const nlohmann::json json = experts_config();
-  const ModelConfig config = parse_config(json.dump(), "x");
+  const nlohmann::json source = experts_config();
+  const ModelConfig config = parse_config(source.dump(), "x");
   CHECK(config.family == Family::qwen3_moe);
   CHECK(config.qk_norm);
   CHECK(config.num_experts == 8);
@@ -66,7 +66,7 @@ TEST_CASE("a mixture's keys are read, and written for transformers 4 and 5") {
   CHECK(config.norm_topk_prob);
   CHECK(config.router_aux_loss_coef == 0.001F);
   CHECK_FALSE(config.output_router_logits);
-  CHECK(unknown_config_keys(json.dump(), "x").empty());
+  CHECK(unknown_config_keys(source.dump(), "x").empty());
 
   const std::string written = config_json(config);
   CHECK(parse_config(written, "x") == config);
