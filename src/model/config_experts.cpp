@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/config.h"
 #include "model/config_reader.h"
 #include "state/json.h"
 

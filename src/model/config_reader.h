@@ -8,10 +8,11 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/config.h"
 #include "state/json.h"
 
 namespace qrl::model {
+
+struct ModelConfig;
 
 /// Reads a JSON object's values. Errors are input errors that name the file and the key.
 class ConfigReader {

@@ -10,13 +10,16 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "model/weights.h"
 #include "state/file.h"
+#include "state/json.h"
 
 namespace qrl::model {
 
+namespace fs = std::filesystem;
+
 namespace {
 
+constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
 /// Elements per thread and read.
 constexpr std::int64_t kReadChunk = std::int64_t{1} << 18;
 
@@ -101,7 +104,60 @@ void require_no_extra_tensor(const TensorFiles& files, const ModelConfig& config
   }
 }
 
+bool is_plain_shard_name(std::string_view name) {
+  return name.ends_with(".safetensors") && !name.starts_with('.') && name.find('/') == std::string_view::npos &&
+         std::none_of(name.begin(), name.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\\'; });
+}
+
 }  // namespace
+
+std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
+  const std::string where = state::shown(file);
+  const nlohmann::json root = state::parse_json(state::read_text(file, kMaxIndex_bytes), where);
+  QRL_REQUIRE(root.is_object(), where, "a JSON object", base::quoted(root.dump()));
+  const auto map = root.find("weight_map");
+  QRL_REQUIRE(map != root.end() && map->is_object() && !map->empty(), where,
+              "\"weight_map\", an object of tensor names and files",
+              map == root.end() ? "none" : base::quoted(map->dump()));
+  QRL_REQUIRE(!root.contains("metadata") || root["metadata"].is_object(), where + ": \"metadata\"", "an object",
+              "something else");
+
+  std::map<std::string, fs::path, std::less<>> places;
+  std::set<std::string> shards;
+  for (const auto& [name, value] : map->items()) {
+    const std::string entry = where + ": weight_map." + base::quoted(name);
+    QRL_REQUIRE(value.is_string(), entry, "a file name", base::quoted(value.dump()));
+    const auto& shard = value.get_ref<const std::string&>();
+    QRL_REQUIRE(!shard.ends_with(".bin") && !shard.ends_with(".pt") && !shard.ends_with(".pth"), entry,
+                "a .safetensors file", base::quoted(shard) + ", pickled weights, which can run code when read",
+                "load them with transformers and save_pretrained: that writes safetensors");
+    QRL_REQUIRE(is_plain_shard_name(shard), entry, "the plain name of a .safetensors file in the same folder",
+                base::quoted(shard));
+    places.emplace(name, file.parent_path() / shard);
+    shards.insert(shard);
+  }
+  std::size_t num_placed = 0;
+  for (const std::string& shard : shards) {
+    const fs::path path = file.parent_path() / shard;
+    const state::SafetensorsFile opened(path);
+    for (const auto& [name, entry] : opened.tensors()) {
+      const auto place = places.find(name);
+      QRL_REQUIRE(place != places.end(), state::shown(path) + ": tensor " + base::quoted(name),
+                  "only tensors of the index", "a tensor that the index lacks");
+      QRL_REQUIRE(place->second == path, state::shown(path) + ": tensor " + base::quoted(name),
+                  "it in " + state::shown(place->second) + " alone, as the index says", "it here too");
+      ++num_placed;
+    }
+  }
+  if (num_placed != places.size()) {
+    for (const auto& [name, path] : places) {
+      QRL_REQUIRE(state::SafetensorsFile(path).tensors().contains(name), where + ": weight_map." + base::quoted(name),
+                  "the tensor in " + state::shown(path), "none of that name there");
+    }
+  }
+  return places;
+}
 
 TensorFiles::TensorFiles(const std::filesystem::path& dir) {
   const bool single = std::filesystem::exists(dir / kSingleFile);

@@ -15,6 +15,11 @@ namespace qrl::model {
 inline constexpr const char* kSingleFile = "model.safetensors";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
+/// Reads a model.safetensors.index.json: each tensor's shard. Throws an input error unless `weight_map` has plain
+/// .safetensors names in that folder (links are allowed, as in Hugging Face's cache). Shards must hold exactly their
+/// mapped tensors.
+std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
+
 /// Opens DIR's model.safetensors, or its index's shards. Throws an input error unless exactly one of them is there.
 class TensorFiles {
  public:

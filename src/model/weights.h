@@ -94,11 +94,6 @@ void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& confi
 /// Returns "stem-00002-of-00003.safetensors".
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count);
 
-/// Reads a model.safetensors.index.json: each tensor's shard. Throws an input error unless `weight_map` has plain
-/// .safetensors names in that folder (links are allowed, as in Hugging Face's cache). Shards must hold exactly their
-/// mapped tensors.
-std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
-
 /// Returns a paragraph for `qrl-train check index`: tensors and shards.
 std::string describe_index(const std::filesystem::path& file);
 

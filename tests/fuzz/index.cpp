@@ -1,5 +1,6 @@
 // Fuzzes model.safetensors.index.json with two shards that hold "a" and "b", and "c": each tensor it names must exist.
 #include "base/buffer.h"
+#include "model/tensor_files.h"
 #include "model/weights.h"
 #include "state/safetensors.h"
 #include "target.h"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "model/tensor_files.h"
 #include "ops/quantized_rows.h"
 #include "quant/fp8.h"
 #include "support/catch.h"

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "model/tensor_files.h"
 #include "state/safetensors.h"
 #include "support/catch.h"
 #include "support/files.h"
