@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "base/error.h"
@@ -47,8 +48,11 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);
   const model::Int8Profile profile = train::calibrate_profile(policy.config, policy.weights, prompts, recipe);
   model::save_int8_profile(file, profile);
-  std::printf("int8 profile of %lld linear layers: %s\n", static_cast<long long>(policy.config.num_hidden_layers) * 7,
-              file.c_str());
+  std::size_t num_matrices = 0;
+  for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
+    if (spec.kind == model::WeightKind::linear) num_matrices += std::max<std::size_t>(spec.parts.size(), 1);
+  }
+  std::printf("int8 profile of %zu linear layers: %s\n", num_matrices, file.c_str());
 }
 
 }  // namespace

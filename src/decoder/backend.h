@@ -52,6 +52,8 @@ class Backend {
   /// Frees the KV memory until the next begin.
   virtual void release_kv() = 0;
 
+  /// Returns how many experts ticks have read: those of a route, once a layer and team.
+  virtual std::int64_t num_experts_read() const { return 0; }
   virtual DeviceStats device_stats() const { return {}; }  ///< zeros without a device
   /// null if weights are read in host memory
   virtual model::DeviceWeights* device_weights() { return nullptr; }

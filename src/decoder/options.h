@@ -47,6 +47,8 @@ struct DecoderStats {
   double prefill_s = 0;  ///< ticks with any prefill row
   double decode_s = 0;   ///< ticks with decode rows only
   std::int64_t decode_ticks = 0;
+  /// experts that decode_ticks read, over layers: each of a row's route, once a team
+  std::int64_t decode_experts = 0;
   std::int64_t decode_graph_ticks = 0;  ///< launched as CUDA graphs
   double decode_waited_s = 0;           ///< part of decode_s spent waiting for a device
 };

@@ -6,10 +6,6 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Rows at which one thread is as fast as two together. With fewer rows, reading weights dominates, and a team reads
-/// them only once.
-constexpr std::int64_t kMinRowsPerThread = 16;
-
 /// The largest load of a thread relative to its fair share; beyond it, a team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
@@ -23,7 +19,17 @@ Plan::Plan(const model::ModelConfig& config) {
   const auto qkv_size = static_cast<double>(config.q_size() + 2 * config.kv_size());
   const auto width = static_cast<double>(config.hidden_size);
   const auto q_size = static_cast<double>(config.q_size());
-  const double row_products = width * (qkv_size + q_size + 3 * static_cast<double>(config.intermediate_size));
+  double row_products = 0;  // of a layer, on average
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const bool is_sparse = config.is_sparse(layer);
+    const auto inner = static_cast<double>(is_sparse ? config.num_experts_per_tok * config.moe_intermediate_size
+                                                     : config.intermediate_size);
+    const double router = is_sparse ? static_cast<double>(config.num_experts) : 0;
+    row_products += width * (qkv_size + q_size + router + 3 * inner);
+  }
+  row_products /= static_cast<double>(config.num_hidden_layers);
+  if (config.has_experts())
+    min_rows_per_thread_ *= (config.num_experts + config.num_experts_per_tok - 1) / config.num_experts_per_tok;
   position_cost_ = kAttentionSlowdown * 2 * q_size / row_products;
 }
 
@@ -83,7 +89,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   end_of_part();
 
   each_alone = weights_stay_cached ||
-               (num_rows() >= kMinRowsPerThread * num_threads && largest_part_cost <= kMaxImbalance * fair_cost);
+               (num_rows() >= min_rows_per_thread_ * num_threads && largest_part_cost <= kMaxImbalance * fair_cost);
   if (!each_alone) {
     parts.clear();
     end_of_part();

@@ -58,7 +58,8 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  double position_cost_;  // cost of attending to one more position, in matmul rows
+  std::int64_t min_rows_per_thread_ = 16;  ///< rows at which one thread is as fast as two together, see build
+  double position_cost_;                   // cost of attending to one more position, in matmul rows
 };
 
 }  // namespace qrl::decoder

@@ -81,8 +81,10 @@ void TickLoop::start(std::span<Sequence* const> chosen, const model::Snapshot& s
   tick.plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
   tick.samples.resize(tick.plan.sample_rows.size());
   const std::int64_t num_graphs_before = backend_->device_stats().graph_ticks;
+  const std::int64_t num_read_before = backend_->num_experts_read();
   backend_->start(tick.plan, tick.samples);
   tick.num_graphs = backend_->device_stats().graph_ticks - num_graphs_before;
+  tick.num_experts_read = backend_->num_experts_read() - num_read_before;
   ++num_started_;
   ++num_under_way_;
 }
@@ -147,6 +149,7 @@ void TickLoop::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
   if (num_prefill_rows > 0) return;
   stats_.decode_only_tokens += num_decode_tokens;
   ++stats_.decode_ticks;
+  stats_.decode_experts += tick.num_experts_read;
   stats_.decode_graph_ticks += tick.num_graphs;
   stats_.decode_waited_s += tick_waited_s;
 }

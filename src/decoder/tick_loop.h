@@ -48,6 +48,7 @@ class TickLoop {
     Plan plan;
     std::vector<ops::SampledToken> samples;  // one per sample row of the plan
     std::int64_t num_graphs = 0;             // 1 if launched as a CUDA graph
+    std::int64_t num_experts_read = 0;
   };
 
   void begin(const model::Snapshot& snapshot);

@@ -15,11 +15,39 @@ namespace {
 
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 
+/// Visits the matrices that can have adapters.
 template <class Visit>
 void for_each_matrix(const ModelConfig& config, const Visit& visit) {
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = layer_prefix(layer);
-    visit_matrices(config, layer, [&](const BlockMatrix& matrix, const auto&) { visit(prefix, matrix); });
+    visit_matrices(
+        config, layer,
+        [&](const BlockMatrix& matrix, const auto&) {
+          if (!matrix.is_router) visit(prefix, matrix);
+        },
+        [](const BlockExperts&, const auto&) {});
+  }
+}
+
+/// Refuses targets that fit an expert's module, or a router.
+void refuse_expert_targets(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source) {
+  const auto refuse = [&](const std::string& module) {
+    QRL_REQUIRE(!lora.targets(module), source.target_modules, "modules of attention, or of dense layers by whole name",
+                lora.target_modules.empty() ? "all, among them " + module : "one that fits " + module,
+                "adapters leave experts and routers out; [q_proj, k_proj, v_proj, o_proj] fits no expert");
+  };
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string prefix = layer_prefix(layer);
+    visit_matrices(
+        config, layer,
+        [&](const BlockMatrix& matrix, const auto&) {
+          if (matrix.is_router) refuse(prefix + std::string(matrix.modules.front().name));
+        },
+        [&](const BlockExperts& experts, const auto&) {
+          for (std::int64_t expert = 0; expert < experts.count; ++expert) {
+            for (const BlockModule& module : experts.matrix.modules) refuse(expert_module(prefix, expert, module));
+          }
+        });
   }
 }
 
@@ -42,6 +70,7 @@ bool LoraConfig::targets(const std::string& module) const {
 
 void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source) {
   if (!lora.enabled()) return;
+  refuse_expert_targets(config, lora, source);
   std::vector<bool> used(lora.target_modules.size(), false);
   for_each_matrix(config, [&](const std::string& prefix, const BlockMatrix& matrix) {
     for (const BlockModule& part : matrix.modules) {

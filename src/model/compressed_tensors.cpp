@@ -190,6 +190,11 @@ void add_quantized(Tensors& tensors, const std::string& module, const ops::Packe
 void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
   const LayerSnapshot& layer = snapshot.layer(idx);
   const std::string prefix = layer_prefix(idx);
+  const auto add_module = [&](const std::string& module, const ops::PackedLinear& packed, std::int64_t first,
+                              std::int64_t rows) {
+    if (quant::spec(packed.format).has_weight_scales()) add_quantized(tensors, module, packed, first, rows);
+    else add_wide(tensors, module + ".weight", packed, first, rows);
+  };
   visit_block(
       snapshot.config(), idx,
       [&](const BlockGain& gain, const auto& of) {
@@ -200,13 +205,31 @@ void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
         std::int64_t first = 0;
         for (const BlockModule& part : matrix.modules) {
           const std::string module = prefix + std::string(part.name);
-          if (quant::spec(packed.format).has_weight_scales()) add_quantized(tensors, module, packed, first, part.rows);
-          else add_wide(tensors, module + ".weight", packed, first, part.rows);
+          add_module(module, packed, first, part.rows);
           if (matrix.has_bias)
             tensors.add_floats(module + ".bias", {part.rows}, packed.bias.template as<float>() + first);
           first += part.rows;
         }
+      },
+      [&](const BlockExperts& experts, const auto& of) {
+        for (std::int64_t expert = 0; expert < experts.count; ++expert) {
+          std::int64_t first = 0;
+          for (const BlockModule& part : experts.matrix.modules) {
+            add_module(expert_module(prefix, expert, part), of(layer)[static_cast<std::size_t>(expert)], first,
+                       part.rows);
+            first += part.rows;
+          }
+        }
       });
+}
+
+/// Refuses a layer whose experts have several formats: engines that read such folders have one for all.
+void require_one_format(const std::vector<ops::PackedLinear>& experts, const std::string& tensor) {
+  for (const ops::PackedLinear& expert : experts) {
+    QRL_REQUIRE(expert.format == experts.front().format, "--quantized, " + tensor, "experts of one format",
+                std::string(quant::name(experts.front().format)) + " and " + std::string(quant::name(expert.format)),
+                "name all experts of a layer in quant.rollout.ignore, or none");
+  }
 }
 
 }  // namespace
@@ -218,22 +241,30 @@ std::string quantization_config(const Snapshot& snapshot) {
   std::map<std::string, std::vector<std::string>> modules;  // by the JSON of their scheme
   std::vector<std::string> ignore;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
-    visit_matrices(snapshot.config(), idx, [&](const BlockMatrix& matrix, const auto& of) {
-      for (const BlockModule& part : matrix.modules) {
-        const std::string module(part.name), name = layer_prefix(idx) + module;
-        if (of(snapshot.layer(idx)).format != format) {
-          ignore.push_back(name);
-          continue;
-        }
-        const Spelling spelled = spelling(format, part.rows, matrix.in, name);
-        const Json scheme = {{"weights", weight_arguments(format, spelled)},
-                             {"input_activations", activation_arguments(format, spelled)},
-                             {"output_activations", nullptr}};
-        std::vector<std::string>& targets = modules[scheme.dump()];
-        const std::string target = "re:.*" + module.substr(module.rfind('.') + 1) + "$";
-        if (std::ranges::find(targets, target) == targets.end()) targets.push_back(target);
-      }
-    });
+    const auto add = [&](Format own, const BlockModule& part, std::int64_t in, const std::string& name) {
+      if (own != format) return ignore.push_back(name);
+      const Spelling spelled = spelling(format, part.rows, in, name);
+      const Json scheme = {{"weights", weight_arguments(format, spelled)},
+                           {"input_activations", activation_arguments(format, spelled)},
+                           {"output_activations", nullptr}};
+      std::vector<std::string>& targets = modules[scheme.dump()];
+      const std::string target = "re:.*" + name.substr(name.rfind('.') + 1) + "$";
+      if (std::ranges::find(targets, target) == targets.end()) targets.push_back(target);
+    };
+    visit_matrices(
+        snapshot.config(), idx,
+        [&](const BlockMatrix& matrix, const auto& of) {
+          for (const BlockModule& part : matrix.modules)
+            add(of(snapshot.layer(idx)).format, part, matrix.in, layer_prefix(idx) + std::string(part.name));
+        },
+        [&](const BlockExperts& experts, const auto& of) {
+          const std::vector<ops::PackedLinear>& all = of(snapshot.layer(idx));
+          require_one_format(all, layer_prefix(idx) + std::string(experts.tensor));
+          for (std::int64_t expert = 0; expert < experts.count; ++expert) {
+            for (const BlockModule& part : experts.matrix.modules)
+              add(all.front().format, part, experts.matrix.in, expert_module(layer_prefix(idx), expert, part));
+          }
+        });
   }
   ignore.emplace_back("lm_head");
   Json groups = Json::object();

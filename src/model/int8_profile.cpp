@@ -21,7 +21,7 @@ constexpr const char* kProfileFormat = "qrl-train int8 profile 1";
 
 /// Returns each row's int8 scale from max |w · factor|; null factors: all 1.
 base::Buffer row_scales(const base::View& weight, const float* factors) {
-  const std::int64_t rows = weight.shape[0], width = weight.shape[1];
+  const std::int64_t width = weight.shape.dims().back(), rows = weight.numel() / width;
   base::Buffer scales(base::DType::f32, {rows});
   base::parallel_for(rows, 64, [&](base::Range range) {
     for (std::int64_t r = range.begin; r < range.end; ++r) {
@@ -37,7 +37,7 @@ base::Buffer row_scales(const base::View& weight, const float* factors) {
 }
 
 void widen(std::vector<float>& most, const base::View& weight) {
-  const auto width = static_cast<std::size_t>(weight.shape[1]);
+  const auto width = static_cast<std::size_t>(weight.shape.dims().back());
   most.resize(width, 0.0F);
   const auto* values = weight.as<float>();
   for (std::size_t i = 0; i < static_cast<std::size_t>(weight.numel()); ++i) {
@@ -92,7 +92,7 @@ std::vector<WeightSpec> profile_specs(const ModelConfig& config) {
   std::vector<WeightSpec> specs;
   for (const WeightSpec& spec : weight_specs(config)) {
     if (spec.kind != WeightKind::linear) continue;
-    specs.push_back({scale_name(spec.name), {spec.shape[0]}, spec.kind});
+    specs.push_back({scale_name(spec.name), {spec.shape.numel() / spec.shape.dims().back()}, spec.kind});
     const std::string norm = norm_before(spec.name);
     if (!norm.empty() && norms.insert(norm).second) {
       specs.push_back({smoothing_name(norm), {config.hidden_size}, WeightKind::norm});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,13 @@
 
 namespace qrl::model {
 
-/// Holds a packed matrix's rows of one weight.
+/// Holds a packed matrix's rows of one weight, or the matrices of a layer's experts.
 template <class Packed>
 struct MatrixPart {
   std::string weight;  ///< its spec's name
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
+  std::span<Packed> experts = {};  ///< all of a layer, whole, `matrix` first; empty: rows of `matrix`
 };
 
 /// Lists parts, a matrix's adjacent and by row. `layers`: LayerSnapshots.
@@ -26,13 +28,19 @@ std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& 
   for (std::size_t idx = 0; idx < layers.size(); ++idx) {
     const auto layer = static_cast<std::int64_t>(idx);
     const std::string prefix = layer_prefix(layer);
-    visit_matrices(config, layer, [&](const BlockMatrix& matrix, const auto& of) {
-      std::int64_t first_row = 0;
-      for (const BlockModule& module : matrix.modules) {
-        parts.push_back({prefix + std::string(module.name) + ".weight", &of(layers[idx]), first_row});
-        first_row += module.rows;
-      }
-    });
+    visit_matrices(
+        config, layer,
+        [&](const BlockMatrix& matrix, const auto& of) {
+          std::int64_t first_row = 0;
+          for (const BlockModule& module : matrix.modules) {
+            parts.push_back({prefix + std::string(module.name) + ".weight", &of(layers[idx]), first_row});
+            first_row += module.rows;
+          }
+        },
+        [&](const BlockExperts& experts, const auto& of) {
+          const std::span<Packed> all = of(layers[idx]);
+          parts.push_back({prefix + std::string(experts.tensor) + ".weight", all.data(), 0, all});
+        });
   }
   return parts;
 }

@@ -42,14 +42,18 @@ class FormatChooser {
   }
 
   Format choose(std::int64_t layer_idx, const BlockMatrix& matrix) {
-    const std::string prefix = layer_prefix(layer_idx);
-    std::size_t num_ignored = 0;
-    for (const BlockModule& module : matrix.modules) num_ignored += ignored(prefix + std::string(module.name)) ? 1 : 0;
-    QRL_REQUIRE(num_ignored == 0 || num_ignored == matrix.modules.size(), "quant.rollout.ignore",
-                "all or none of the modules that are one matrix (q, k and v; gate and up)",
-                "some of those of " + prefix + std::string(matrix.modules.front().name), "name the others too");
-    any_chosen_ = any_chosen_ || num_ignored == 0;
-    return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
+    std::vector<std::string> modules;
+    for (const BlockModule& module : matrix.modules)
+      modules.push_back(layer_prefix(layer_idx) + std::string(module.name));
+    if (!matrix.is_router) return choose(modules);
+    (void)ignored(modules.front());  // never quantized, but named in other engines' lists
+    return wide_format(formats_.linear);
+  }
+  Format choose(std::int64_t layer_idx, const BlockExperts& experts, std::int64_t expert) {
+    std::vector<std::string> modules;
+    for (const BlockModule& module : experts.matrix.modules)
+      modules.push_back(expert_module(layer_prefix(layer_idx), expert, module));
+    return choose(modules);
   }
 
   void check_patterns() const {
@@ -63,6 +67,15 @@ class FormatChooser {
   }
 
  private:
+  Format choose(const std::vector<std::string>& modules) {
+    std::size_t num_ignored = 0;
+    for (const std::string& module : modules) num_ignored += ignored(module) ? 1 : 0;
+    QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
+                "all or none of the modules that are one matrix (q, k and v; gate and up)",
+                "some of those of " + modules.front(), "name the others too");
+    any_chosen_ = any_chosen_ || num_ignored == 0;
+    return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
+  }
   bool ignored(const std::string& module) {
     const std::string last = module.substr(module.rfind('.') + 1);
     bool any = false;
@@ -106,17 +119,26 @@ quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormat
   FormatChooser formats_of(formats);
   const quant::Rotation& rotation = formats.rotation;
   bool fits = true;
+  const auto note = [&](Format format, std::int64_t in, const std::string& module) {
+    if (format != formats.linear || rotation.fits(in)) return;
+    QRL_REQUIRE(formats.rotates_if_it_fits, "quant.rollout.rotation",
+                "hadamard with input widths that are multiples of quant.rollout.rotation_block = " +
+                    std::to_string(rotation.block),
+                std::to_string(in) + " inputs of " + module,
+                "set a smaller block, leave the module to quant.rollout.ignore, or set quant.rollout.rotation: none");
+    fits = false;
+  };
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
-    visit_matrices(config, idx, [&](const BlockMatrix& matrix, const auto&) {
-      if (formats_of.choose(idx, matrix) != formats.linear || rotation.fits(matrix.in)) return;
-      QRL_REQUIRE(
-          formats.rotates_if_it_fits, "quant.rollout.rotation",
-          "hadamard with input widths that are multiples of quant.rollout.rotation_block = " +
-              std::to_string(rotation.block),
-          std::to_string(matrix.in) + " inputs of " + layer_prefix(idx) + std::string(matrix.modules.front().name),
-          "set a smaller block, leave the module to quant.rollout.ignore, or set quant.rollout.rotation: none");
-      fits = false;
-    });
+    visit_matrices(
+        config, idx,
+        [&](const BlockMatrix& matrix, const auto&) {
+          note(formats_of.choose(idx, matrix), matrix.in, layer_prefix(idx) + std::string(matrix.modules.front().name));
+        },
+        [&](const BlockExperts& experts, const auto&) {
+          for (std::int64_t expert = 0; expert < experts.count; ++expert)
+            note(formats_of.choose(idx, experts, expert), experts.matrix.in,
+                 expert_module(layer_prefix(idx), expert, experts.matrix.modules.front()));
+        });
   }
   formats_of.check_patterns();
   return fits && quant::spec(formats.linear).has_weight_scales() ? rotation : quant::Rotation();
@@ -137,16 +159,22 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
   lm_head_ = ops::make_packed_linear(head_format(formats), config.vocab_size, width, false, &matrices_);
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     LayerSnapshot& layer = layers_.emplace_back();
+    const auto make = [&](Format format, const BlockMatrix& matrix) {
+      ops::PackedLinear packed = ops::make_packed_linear(format, matrix.out(), matrix.in, matrix.has_bias, &matrices_);
+      if (packed.format == format_) packed.rotation = rotation_;
+      if (matrix.modules.size() > 1)
+        for (const BlockModule& module : matrix.modules) packed.tensors.push_back(module.rows);
+      return packed;
+    };
     visit_block(
         config, idx, [&](const BlockGain& gain, const auto& of) { of(layer) = make_gain(gain.width); },
         [&](const BlockMatrix& matrix, const auto& of) {
-          ops::PackedLinear& packed = of(layer);
-          packed = ops::make_packed_linear(formats_of.choose(idx, matrix), matrix.out(), matrix.in, matrix.has_bias,
-                                           &matrices_);
-          if (packed.format == format_) packed.rotation = rotation_;
-          if (matrix.modules.size() > 1)
-            for (const BlockModule& module : matrix.modules) packed.tensors.push_back(module.rows);
-          of(layer.adapters) = make_matrix_adapter(lora_, layer_prefix(idx), matrix, wide);
+          of(layer) = make(formats_of.choose(idx, matrix), matrix);
+          if (!matrix.is_router) of(layer.adapters) = make_matrix_adapter(lora_, layer_prefix(idx), matrix, wide);
+        },
+        [&](const BlockExperts& experts, const auto& of) {
+          for (std::int64_t expert = 0; expert < experts.count; ++expert)
+            of(layer).push_back(make(formats_of.choose(idx, experts, expert), experts.matrix));
         });
   }
 }
@@ -177,6 +205,7 @@ class Snapshot::Writer {
     }
     if (const auto found = matrices_.find(name); found != matrices_.end()) {
       const MatrixPart<ops::PackedLinear>& part = found->second;
+      if (!part.experts.empty()) return write_experts(team, part, spec, view);
       // Parts may share a panel: the previous one must be done.
       if (part.first_row > 0) team.barrier();
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
@@ -210,7 +239,30 @@ class Snapshot::Writer {
             add_vector(prefix + std::string(module.name) + ".bias", bias);
             bias += module.rows;
           }
-        });
+        },
+        [](const BlockExperts&, const auto&) {});
+  }
+  /// Packs this member's experts, each alone.
+  void write_experts(const base::Team& team, const MatrixPart<ops::PackedLinear>& part, const WeightSpec& spec,
+                     const base::View& view) {
+    base::Team alone = base::Team::solo();
+    const base::Range mine = team.slice(std::ssize(part.experts));
+    const std::size_t num_modules = spec.parts.size() / part.experts.size();
+    for (std::int64_t expert = mine.begin; expert < mine.end; ++expert) {
+      ops::PackedLinear& packed = part.experts[static_cast<std::size_t>(expert)];
+      const ops::FixedScales fixed = fixed_scales(snapshot_.profile_.get(), part.weight, packed.format);
+      const std::vector<std::int64_t> whole{packed.out};
+      std::int64_t first = 0;
+      std::size_t module = static_cast<std::size_t>(expert) * num_modules;
+      for (const std::int64_t rows : packed.tensors.empty() ? whole : packed.tensors) {
+        const std::int64_t row = expert * packed.out + first;
+        const float* scales = fixed.row_scales == nullptr ? nullptr : fixed.row_scales + row;
+        note(ops::pack_rows(alone, view.as<float>() + row * packed.in, rows, first, packed,
+                            {fixed.input_factors, scales}),
+             spec.parts[module++].name);
+        first += rows;
+      }
+    }
   }
   void note(bool finite, const std::string& weight) {
     if (!finite) broken_.store(&weight, std::memory_order_relaxed);
@@ -274,7 +326,8 @@ void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t versio
           [&](const BlockGain& gain, const auto& of) {
             note(store_gain(layer_prefix(idx) + std::string(gain.module) + ".weight", of(layers_[at])));
           },
-          [&](const BlockMatrix&, const auto& of) { note(pack_adapter(lora_, adapters, of(layers_[at].adapters))); });
+          [&](const BlockMatrix&, const auto& of) { note(pack_adapter(lora_, adapters, of(layers_[at].adapters))); },
+          [](const BlockExperts&, const auto&) {});
     }
   });
   broken.back() = store_gain("model.norm.weight", final_norm_D_);
@@ -293,7 +346,7 @@ void Snapshot::visit_gains(const Visit& visit) {
   for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
     visit_block(
         config_, static_cast<std::int64_t>(idx), [&](const BlockGain&, const auto& of) { show(of(layers_[idx])); },
-        [](const BlockMatrix&, const auto&) {});
+        [](const BlockMatrix&, const auto&) {}, [](const BlockExperts&, const auto&) {});
   }
   show(final_norm_D_);
 }
@@ -365,10 +418,15 @@ Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.fo
 
 bool has_exempt_layers(const Snapshot& snapshot) {
   bool any = false;
+  const auto note = [&](const ops::PackedLinear& packed) { any = any || packed.format != snapshot.format(); };
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
-    visit_matrices(snapshot.config(), idx, [&](const BlockMatrix&, const auto& of) {
-      any = any || of(snapshot.layer_form(idx)).format != snapshot.format();
-    });
+    const LayerSnapshot& layer = snapshot.layer_form(idx);
+    visit_matrices(
+        snapshot.config(), idx,
+        [&](const BlockMatrix& matrix, const auto& of) {
+          if (!matrix.is_router) note(of(layer));
+        },
+        [&](const BlockExperts&, const auto& of) { std::ranges::for_each(of(layer), note); });
   }
   return any;
 }

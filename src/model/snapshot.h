@@ -23,7 +23,7 @@ namespace qrl::model {
 
 struct SnapshotFormats {
   SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: a format alone is the common case
-  quant::Format linear;                                        ///< of q, k, v, o, gate, up and down
+  quant::Format linear;                                        ///< of q, k, v, o, gate, up and down, of experts too
   /// Modules that stay bf16: patterns (* and ?) of a whole name or its last part. Examples:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" are allowed without effect.
   std::vector<std::string> ignore;
@@ -52,7 +52,7 @@ struct SnapshotTensor {
 };
 
 struct WeightError {
-  std::string weight;  ///< Hugging Face name; a tied lm_head has the embedding's
+  std::string weight;  ///< a weight_specs name; a tied lm_head has the embedding's
   quant::Format format = quant::Format::f32;
   quant::FormatError error;
 };
@@ -170,7 +170,7 @@ class Snapshot {
 
 /// Returns the format of A, B and inputs: bf16, or fp32 with fp32 linear layers.
 quant::Format adapter_format(const Snapshot& snapshot);
-/// Returns whether `ignore` exempts a linear layer.
+/// Returns whether `ignore` exempts a linear layer or an expert.
 bool has_exempt_layers(const Snapshot& snapshot);
 
 }  // namespace qrl::model

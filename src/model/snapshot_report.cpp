@@ -33,18 +33,39 @@ SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) 
 }
 
 /// Dequantizes some rows at a time: a whole lm_head would be an adapter run's largest allocation.
-quant::FormatError error_of(const MatrixPart<const ops::PackedLinear>& part, std::span<const float> original) {
+void add_errors(const ops::PackedLinear& packed, std::int64_t first_row, std::span<const float> original,
+                quant::FormatErrorSums& sums) {
   constexpr std::int64_t kRows = 64;
-  const std::int64_t width = part.matrix->in, num_rows = std::ssize(original) / width;
+  const std::int64_t width = packed.in, num_rows = std::ssize(original) / width;
   std::vector<float> dequantized(static_cast<std::size_t>(kRows * width));
-  quant::FormatErrorSums sums;
   for (std::int64_t row = 0; row < num_rows; row += kRows) {
     const std::int64_t count = std::min(kRows, num_rows - row);
-    ops::unpack_rows(*part.matrix, part.first_row + row, count, dequantized.data());
+    ops::unpack_rows(packed, first_row + row, count, dequantized.data());
     const auto size = static_cast<std::size_t>(count * width);
     sums.add(original.subspan(static_cast<std::size_t>(row * width), size), std::span(dequantized).first(size));
   }
-  return sums.error();
+}
+
+/// Returns a weight's error beside its master, which is overwritten. Experts of `format` add up; where some are exempt,
+/// the others count.
+WeightError error_of(const MatrixPart<const ops::PackedLinear>& part, quant::Format format, const float* factors,
+                     std::span<float> original) {
+  const std::span<const ops::PackedLinear> whole(part.matrix, 1);
+  const std::span<const ops::PackedLinear> all = part.experts.empty() ? whole : part.experts;
+  const bool any = std::ranges::any_of(all, [&](const ops::PackedLinear& packed) { return packed.format == format; });
+  const std::size_t size = original.size() / all.size();
+  const auto width = static_cast<std::size_t>(part.matrix->in);
+  if (factors != nullptr) {
+    for (std::size_t k = 0; k < original.size(); ++k) original[k] *= factors[k % width];
+  }
+  quant::FormatErrorSums sums;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (any && all[i].format != format) continue;
+    const std::span<float> mine = original.subspan(i * size, size);
+    ops::rotate_rows(all[i].rotation, static_cast<std::int64_t>(size / width), all[i].in, mine.data());
+    add_errors(all[i], part.first_row, mine, sums);
+  }
+  return {part.weight, any ? format : part.matrix->format, sums.error()};
 }
 
 /// "q_proj" of "model.layers.0.self_attn.q_proj".
@@ -69,6 +90,9 @@ std::size_t Snapshot::num_bytes() const {
           const MatrixAdapter& adapter = of(layer.adapters);
           if (!adapter.empty()) total += packed_bytes(adapter.a);
           for (const MatrixAdapter::Part& part : adapter.parts) total += packed_bytes(part.b);
+        },
+        [&](const BlockExperts&, const auto& of) {
+          for (const ops::PackedLinear& packed : of(layer)) total += packed_bytes(packed);
         });
   }
   return total;
@@ -92,6 +116,11 @@ std::vector<SnapshotTensor> Snapshot::tensors() const {
           all.push_back(packed_tensor(name + ".lora_A", of(layer.adapters).a));
           for (const MatrixAdapter::Part& part : of(layer.adapters).parts)
             all.push_back(packed_tensor(prefix + last_name(part.module) + ".lora_B", part.b));
+        },
+        [&](const BlockExperts& experts, const auto& of) {
+          SnapshotTensor first = packed_tensor(prefix + std::string(experts.matrix.name), of(layer).front());
+          first.what = std::to_string(experts.count) + " experts, the first: " + first.what;
+          all.push_back(std::move(first));
         });
   }
   all.push_back(plain_tensor("norm", final_norm_D_, true));
@@ -124,12 +153,8 @@ std::vector<WeightError> Snapshot::format_errors(const ReadMaster& read) const {
         if (master.empty()) continue;
         const auto& part = parts[first + static_cast<std::size_t>(i)];
         const std::span<float> original(master.as<float>(), static_cast<std::size_t>(master.shape().numel()));
-        if (const float* factors = fixed_scales(profile_.get(), part.weight, part.matrix->format).input_factors) {
-          for (std::size_t k = 0; k < original.size(); ++k)
-            original[k] *= factors[k % static_cast<std::size_t>(master.shape()[1])];
-        }
-        ops::rotate_rows(part.matrix->rotation, master.shape()[0], part.matrix->in, original.data());
-        errors[first + static_cast<std::size_t>(i)] = {part.weight, part.matrix->format, error_of(part, original)};
+        const float* factors = fixed_scales(profile_.get(), part.weight, part.matrix->format).input_factors;
+        errors[first + static_cast<std::size_t>(i)] = error_of(part, format_, factors, original);
       }
     });
   }

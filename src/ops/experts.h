@@ -24,10 +24,16 @@ struct Router {
 /// different experts, or the own choice if null; used_k has it ascending, and gates_k its gates.
 ///
 /// A gate is the softmax over all M in fp32: the largest logit subtracted, terms added by ascending index. A router
-/// that normalizes divides it by the sum of the route's, by ascending index. Returns false, without a route, unless all
-/// logits are finite.
+/// that normalizes divides it by the sum of the route's, by ascending index. Unless all logits are finite, the own
+/// route is 0 … k − 1, all gates are NaN, and the result is false.
 bool choose_experts(const Router& router, const float* logits_M, const std::uint8_t* given_k, std::uint8_t* own_k,
                     std::uint8_t* used_k, float* gates_k);
+
+/// Computes the gradient of the logits from that of a route's gates, in fp32. With g the gates, p the softmax and d the
+/// gates' gradient: g_i·(d_i − Σ g·d) on the route of a router that normalizes, else p_j·((d_j on the route) − Σ p·d)
+/// on all. Sums are by ascending index. Logits that are not finite have NaN.
+void gate_gradients(const Router& router, const float* logits_M, const std::uint8_t* used_k, const float* gates_k,
+                    const float* d_gates_k, float* d_logits_M);
 
 /// Holds the routes of N rows, and their N·k pairs of row and expert sorted by (expert, row).
 struct ExpertRows {

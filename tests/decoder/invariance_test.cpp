@@ -77,18 +77,18 @@ bool same_bits(const std::vector<Completion>& a, const std::vector<Completion>& 
 }
 
 void for_every_format(const std::function<void(const model::Snapshot&)>& body) {
-  const model::ModelConfig config = tiny_config();
-  const model::Weights weights = tiny_weights(config);
-  for (int i = 0; i < quant::kNumFormats; ++i) {
-    const auto format = static_cast<quant::Format>(i);
-    const auto snapshot = publish(config, weights, format, 7);
-    CAPTURE(quant::name(format));
+  const auto run = [&](model::Family family, quant::Format format) {
+    const model::ModelConfig config = tiny_config(family);
+    const auto snapshot = publish(config, tiny_weights(config), format, 7);
+    CAPTURE(config.has_experts(), quant::name(format));
     body(*snapshot);
-  }
+  };
+  for (int i = 0; i < quant::kNumFormats; ++i) run(model::Family::qwen3, static_cast<quant::Format>(i));
+  for (const auto format : {quant::Format::bf16, quant::Format::int8}) run(model::Family::qwen3_moe, format);
 }
 
-/// Calls body(check_same, stats of the reference run) in every format. check_same(options) completes the requests with
-/// those options, compares bits with base_options(), and returns the stats.
+/// Calls body(check_same, stats of the reference run) in every format, and in some with experts. check_same(options)
+/// completes the requests with those options, compares bits with base_options(), and returns the stats.
 template <class Body>
 void for_every_variant(Body body) {
   const Requests made = make_requests();

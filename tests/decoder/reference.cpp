@@ -96,7 +96,73 @@ void add(Row& x, const Row& y) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
 }
 
+Row mlp(const ops::PackedLinear& gate_up_weight, const ops::PackedLinear& down, const Row& x) {
+  const Row gate_up = linear(gate_up_weight, x);
+  const auto width = static_cast<std::size_t>(down.in);
+  Row gated;
+  for (std::size_t i = 0; i < width; ++i)
+    gated.push_back(gate_up[i] / (1 + std::exp(-gate_up[i])) * gate_up[width + i]);
+  return linear(down, gated);
+}
+
+/// Returns the sum of the route's experts, and by how much its smallest logit exceeds the largest other.
+Row mlp_of_experts(const model::ModelConfig& config, const model::LayerSnapshot& layer, const Row& x, double& margin) {
+  const Row logits = linear(layer.router, x);
+  std::vector<std::size_t> order(logits.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  const auto chosen = static_cast<std::size_t>(config.num_experts_per_tok);
+  margin = chosen == order.size() ? 1e9 : logits[order[chosen - 1]] - logits[order[chosen]];
+  double total = 0;
+  for (std::size_t i = 0; i < (config.norm_topk_prob ? chosen : order.size()); ++i)
+    total += std::exp(logits[order[i]] - logits[order[0]]);
+  Row sum(x.size());
+  for (std::size_t i = 0; i < chosen; ++i) {
+    const double gate = std::exp(logits[order[i]] - logits[order[0]]) / total;
+    const Row y = mlp(layer.expert_gate_up[order[i]], layer.expert_down[order[i]], x);
+    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += gate * y[k];
+  }
+  return sum;
+}
+
+void run_layer(const model::Snapshot& snapshot, std::int64_t l, std::vector<Row>& xs, std::vector<double>* margins) {
+  const model::ModelConfig& config = snapshot.config();
+  const double eps = config.rms_norm_eps;
+  const model::LayerSnapshot& layer = snapshot.layer(l);
+  std::vector<Row> qkv;
+  for (std::size_t t = 0; t < xs.size(); ++t) {
+    Row& x = xs[t];
+    Row& row = qkv.emplace_back(linear(layer.qkv, normed(x, layer.input_norm_D, eps)));
+    for (std::int64_t h = 0; h < config.num_attention_heads + config.num_key_value_heads; ++h) {
+      double* head = row.data() + h * config.head_dim;
+      const bool is_q = h < config.num_attention_heads;
+      if (config.qk_norm) norm(head, config.head_dim, is_q ? layer.q_norm_E : layer.k_norm_E, eps);
+      rotate(head, config.head_dim, static_cast<std::int64_t>(t), config.rope_theta);
+    }
+    add(x, linear(layer.o, attend(config, qkv)));
+    const Row after = normed(x, layer.post_norm_D, eps);
+    if (!config.is_sparse(l)) {
+      add(x, mlp(layer.gate_up, layer.down, after));
+      continue;
+    }
+    double margin = 0;
+    add(x, mlp_of_experts(config, layer, after, margin));
+    if (margins != nullptr) margins->push_back(margin);
+  }
+}
+
 }  // namespace
+
+std::vector<double> reference_layer(const model::Snapshot& snapshot, std::int64_t layer, const std::vector<double>& x,
+                                    std::vector<double>* margins) {
+  const auto width = static_cast<std::ptrdiff_t>(snapshot.config().hidden_size);
+  std::vector<Row> xs;
+  for (auto at = x.begin(); at != x.end(); at += width) xs.emplace_back(at, at + width);
+  run_layer(snapshot, layer, xs, margins);
+  std::vector<double> y;
+  for (const Row& row : xs) y.insert(y.end(), row.begin(), row.end());
+  return y;
+}
 
 std::vector<double> reference_logits(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens) {
   const model::ModelConfig& config = snapshot.config();
@@ -108,28 +174,7 @@ std::vector<double> reference_logits(const model::Snapshot& snapshot, const std:
       x.push_back(to_double(snapshot.embedding_VD(), token * config.hidden_size + i));
     }
   }
-  for (std::int64_t l = 0; l < config.num_hidden_layers; ++l) {
-    const model::LayerSnapshot& layer = snapshot.layer(l);
-    std::vector<Row> qkv;
-    for (std::size_t t = 0; t < xs.size(); ++t) {
-      Row& x = xs[t];
-      Row& row = qkv.emplace_back(linear(layer.qkv, normed(x, layer.input_norm_D, eps)));
-      for (std::int64_t h = 0; h < config.num_attention_heads + config.num_key_value_heads; ++h) {
-        double* head = row.data() + h * config.head_dim;
-        const bool is_q = h < config.num_attention_heads;
-        if (config.qk_norm) norm(head, config.head_dim, is_q ? layer.q_norm_E : layer.k_norm_E, eps);
-        rotate(head, config.head_dim, static_cast<std::int64_t>(t), config.rope_theta);
-      }
-      add(x, linear(layer.o, attend(config, qkv)));
-      const Row gate_up = linear(layer.gate_up, normed(x, layer.post_norm_D, eps));
-      Row gated;
-      const auto width = static_cast<std::size_t>(config.intermediate_size);
-      for (std::size_t i = 0; i < width; ++i) {
-        gated.push_back(gate_up[i] / (1 + std::exp(-gate_up[i])) * gate_up[width + i]);
-      }
-      add(x, linear(layer.down, gated));
-    }
-  }
+  for (std::int64_t l = 0; l < config.num_hidden_layers; ++l) run_layer(snapshot, l, xs, nullptr);
   std::vector<double> logits;
   for (const Row& x : xs) {
     const Row row = linear(snapshot.lm_head(), normed(x, snapshot.final_norm_D(), eps));

@@ -134,3 +134,42 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
     }
   }
 }
+
+TEST_CASE("a layer of experts computes the fp64 layer of the same stored weights and inputs, in every format and ISA") {
+  const auto tokens = random_tokens(40);
+  for (const bool normalizes : {true, false}) {
+    model::ModelConfig config = tiny_config(model::Family::qwen3_moe);
+    config.norm_topk_prob = normalizes;
+    const model::Weights weights = tiny_weights(config);
+    for (const Bound& bound : kBounds) {
+      model::SnapshotFormats formats(bound.format);
+      if (bound.format == quant::Format::int8) formats.ignore = {"model.layers.0.mlp.experts.3.*"};
+      const auto snapshot = publish(config, weights, formats);
+      on_every_path([&](const std::string& path) {
+        const decoder::LayerOutputs outputs = decoder::forced_layer_outputs(*snapshot, tokens);
+        const std::int64_t size = std::ssize(tokens) * config.hidden_size;
+        for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+          CAPTURE(normalizes, quant::name(bound.format), path, layer);
+          const float* x = outputs.x_LTD.as<float>() + layer * size;
+          std::vector<double> margins;
+          const auto want = reference_layer(*snapshot, layer, {x, x + size}, &margins);
+          margins.resize(tokens.size(), 1e9);  // of a dense layer
+          std::size_t num_near_ties = 0;
+          double worst = 0;
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            const std::size_t token = i / static_cast<std::size_t>(config.hidden_size);
+            // rounded inputs may fall on the other side of a tie, and then another expert is chosen
+            if (margins[token] < bound.max_abs) {
+              num_near_ties += i % static_cast<std::size_t>(config.hidden_size) == 0 ? 1 : 0;
+              continue;
+            }
+            const double difference = std::fabs(x[static_cast<std::size_t>(size) + i] - want[i]);
+            worst = difference > worst || std::isnan(difference) ? difference : worst;
+          }
+          CHECK(worst <= bound.max_abs);
+          CHECK(num_near_ties <= tokens.size() / 3);
+        }
+      });
+    }
+  }
+}

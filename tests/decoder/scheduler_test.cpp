@@ -75,7 +75,7 @@ Request scheduled(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int
   return request;
 }
 
-model::ModelConfig any_config() { return qrl::test::model_config(model::Family::qwen3, {0, 32, 0, 2, 1, 16, 64}); }
+model::ModelConfig any_config() { return qrl::test::model_config(model::Family::qwen3, {0, 32, 1, 2, 1, 16, 64}); }
 
 Case random_case(base::RandomStream& random) {
   Case c;

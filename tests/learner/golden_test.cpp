@@ -27,8 +27,9 @@ struct Golden {
   std::vector<std::vector<types::TokenId>> sequences;
 };
 
-const char* const kModels[] = {"hf_qwen3",        "hf_qwen3_untied", "hf_qwen2",      "hf_llama",
-                               "hf_llama_scaled", "hf_qwen3_yarn",   "hf_llama_bias", "hf_qwen3_bias"};
+const char* const kModels[] = {"hf_qwen3",        "hf_qwen3_untied",   "hf_qwen2",      "hf_llama",
+                               "hf_llama_scaled", "hf_qwen3_yarn",     "hf_llama_bias", "hf_qwen3_bias",
+                               "hf_qwen3_moe",    "hf_qwen3_moe_mixed"};
 
 }  // namespace
 

@@ -19,12 +19,15 @@ namespace {
 struct SumsWay {
   std::string name;
   LearnerOptions options;
+  bool has_experts = false;
+
+  model::ModelConfig config() const { return has_experts ? test::tiny_moe_config() : test::tiny_config(); }
 };
 
 std::vector<SumsWay> sums_ways() {
   std::vector<SumsWay> all;
   const auto add = [&](const std::string& name) -> LearnerOptions& {
-    all.push_back({name, test::options(config::ComputeDType::bf16)});
+    all.push_back({name, test::options(config::ComputeDType::bf16), name.starts_with("experts")});
     return all.back().options;
   };
   add("own operations");
@@ -34,6 +37,8 @@ std::vector<SumsWay> sums_ways() {
   both.torch_ops = both.activation_checkpointing = true;
   add("low_bit").numerics.forward = config::LearnerForward::low_bit;
   add("muon").optim.name = config::OptimName::muon;
+  add("experts, low_bit").numerics.forward = config::LearnerForward::low_bit;
+  add("experts, muon").optim.name = config::OptimName::muon;
   return all;
 }
 
@@ -57,7 +62,7 @@ struct SumsOutcome {
 /// Trains; early(rank) says whether that rank announces its last micro-batch.
 template <class Early>
 SumsOutcome train_way(const SumsWay& way, bool sharded, int num_ranks, const Early& early) {
-  const model::ModelConfig config = test::tiny_config();
+  const model::ModelConfig config = way.config();
   const std::vector<std::vector<types::MicroBatch>> batches = shares(num_ranks);
   std::vector<types::MicroBatch> all;
   for (const auto& share : batches) all.insert(all.end(), share.begin(), share.end());
@@ -117,7 +122,7 @@ TEST_CASE("a layer's gradients are summed when the last backward pass is done, a
   for (const SumsWay& way : sums_ways()) {
     CAPTURE(way.name);
     const auto of_two = [&](bool is_last) {
-      const model::ModelConfig config = test::tiny_config();
+      const model::ModelConfig config = way.config();
       const std::vector<types::MicroBatch> batches = {test::pack({test::random_sequence(1, 3, 5, 37)}),
                                                       test::pack({test::random_sequence(2, 3, 5, 37)})};
       std::vector<Named> gradients(2);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "learner/choices.h"
+#include "learner/codecs.h"
 #include "learner/learner.h"
 #include "learner/support.h"
 #include "model/snapshot.h"
@@ -32,27 +33,6 @@ Problem make_problem(quant::Format format, bool has_bias, std::int64_t out = 70,
     for (std::int64_t i = 0; i < out; ++i) problem.packed.bias.as<float>()[i] = 0.01F * static_cast<float>(i);
   }
   return problem;
-}
-
-std::span<float> values_of(const Tensor& contiguous) {
-  return {contiguous.data_ptr<float>(), static_cast<std::size_t>(contiguous.numel())};
-}
-
-/// Rounds weights, and rows of activations, by the format's reference codec: numpy's bits (tests/quant).
-Tensor rounded_weights(const Tensor& weights, quant::Format format) {
-  const Tensor rounded = torch::empty_like(weights);
-  quant::round_weights(format, values_of(weights), weights.size(1), values_of(rounded));
-  return rounded.to(torch::kFloat64);
-}
-Tensor rounded_rows(const Tensor& rows, quant::Format format) {
-  const Tensor rounded = torch::empty_like(rows);
-  for (std::int64_t t = 0; t < rows.size(0); ++t)
-    quant::round_activations(format, values_of(rows[t]), values_of(rounded[t]));
-  return rounded.to(torch::kFloat64);
-}
-
-double quantized_relative(const Tensor& got, const Tensor& want) {
-  return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
 }
 
 /// Returns gradients of one micro-batch with the snapshot's format and the learner's forward.
@@ -94,14 +74,14 @@ TEST_CASE("a quantized linear layer and its straight-through gradients are those
       const Tensor y =
           learner::quantized_linear(x, {problem.weight, gradient}, {&problem.packed, real_product, torch::kFloat32});
       y.backward(problem.d_y);
-      const Tensor x_hat = rounded_rows(problem.x, format), w_hat = rounded_weights(problem.weight, format);
+      const Tensor x_hat = test::codec_rows(problem.x, format), w_hat = test::codec_weights(problem.weight, format);
       const Tensor d_y = problem.d_y.to(torch::kFloat64);
       Tensor want = torch::mm(x_hat, w_hat.t());
       if (real_product) want = want + torch::arange(kOut, torch::kFloat64) * 0.01;
       // One bound for all: the operands are the same numbers; what remains are fp32 sums of at most 257 products.
-      CHECK(quantized_relative(y.detach(), want) < 2e-6);
-      CHECK(quantized_relative(x.grad(), torch::mm(d_y, w_hat)) < 2e-6);
-      CHECK(quantized_relative(gradient, torch::mm(d_y.t(), x_hat)) < 2e-6);
+      CHECK(test::off_by(y.detach(), want) < 2e-6);
+      CHECK(test::off_by(x.grad(), torch::mm(d_y, w_hat)) < 2e-6);
+      CHECK(test::off_by(gradient, torch::mm(d_y.t(), x_hat)) < 2e-6);
     }
   }
 }
@@ -113,19 +93,19 @@ TEST_CASE("an int8 backward pass is that of gradients encoded a token and an out
   how.backward = LearnerBackward::int8;
   learner::quantized_linear(x, {problem.weight, gradient}, how).backward(problem.d_y);
   const auto format = quant::Format::int8;
-  const Tensor x_hat = rounded_rows(problem.x, format), w_hat = rounded_weights(problem.weight, format);
+  const Tensor x_hat = test::codec_rows(problem.x, format), w_hat = test::codec_weights(problem.weight, format);
   const Tensor x_scales = problem.x.abs().amax(1, true) / 127, w_scales = problem.weight.abs().amax(1, true) / 127;
-  const Tensor for_x = rounded_rows(problem.d_y * w_scales.t(), format);
-  const Tensor for_w = rounded_rows((problem.d_y * x_scales).t().contiguous(), format);
+  const Tensor for_x = test::codec_rows(problem.d_y * w_scales.t(), format);
+  const Tensor for_w = test::codec_rows((problem.d_y * x_scales).t().contiguous(), format);
   // A ratio at a tie may round either way in fp32: one code in thousands.
-  CHECK(quantized_relative(x.grad(), torch::mm(for_x, w_hat / w_scales.to(torch::kFloat64))) < 1e-4);
-  CHECK(quantized_relative(gradient - 1, torch::mm(for_w, x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
+  CHECK(test::off_by(x.grad(), torch::mm(for_x, w_hat / w_scales.to(torch::kFloat64))) < 1e-4);
+  CHECK(test::off_by(gradient - 1, torch::mm(for_w, x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
   // The error of the encoding: half of 1/127 of a row's largest value, uniformly distributed.
   const Tensor d_y = problem.d_y.to(torch::kFloat64);
-  const double for_x_error = quantized_relative(x.grad(), torch::mm(d_y, w_hat));
+  const double for_x_error = test::off_by(x.grad(), torch::mm(d_y, w_hat));
   CHECK(for_x_error > 1e-3);
   CHECK(for_x_error < 2e-2);
-  CHECK(quantized_relative(gradient - 1, torch::mm(d_y.t(), x_hat)) < 2e-2);
+  CHECK(test::off_by(gradient - 1, torch::mm(d_y.t(), x_hat)) < 2e-2);
 }
 
 namespace {
@@ -177,20 +157,20 @@ TEST_CASE("an fp8 backward pass is that of the reference codec's numbers, summed
     const auto got = fp8_gradients(fp8_layer(weight, tensors), x, d_y);
 
     std::vector<Tensor> w_hat, d_y_rows;
-    for (const Tensor& part : weight.split_with_sizes(tensors)) w_hat.push_back(rounded_weights(part, format));
+    for (const Tensor& part : weight.split_with_sizes(tensors)) w_hat.push_back(test::codec_weights(part, format));
     for (const Tensor& part : d_y.split_with_sizes(tensors, 1))
-      d_y_rows.push_back(rounded_rows(part.contiguous(), format));
-    const Tensor x_hat = rounded_rows(x, format);
-    const Tensor x_columns = rounded_rows(x_hat.to(torch::kFloat32).t().contiguous(), format);
-    const Tensor d_y_columns = rounded_rows(d_y.t().contiguous(), format);
+      d_y_rows.push_back(test::codec_rows(part.contiguous(), format));
+    const Tensor x_hat = test::codec_rows(x, format);
+    const Tensor x_columns = test::codec_rows(x_hat.to(torch::kFloat32).t().contiguous(), format);
+    const Tensor d_y_columns = test::codec_rows(d_y.t().contiguous(), format);
     // The codes are equal: what remains are scales' products and fp32 sums of at most 331 numbers.
-    CHECK(quantized_relative(got.d_x, torch::mm(joined(d_y_rows, 1), joined(w_hat, 0))) < 2e-6);
-    CHECK(quantized_relative(got.d_w, torch::mm(d_y_columns, x_columns.t())) < 2e-6);
+    CHECK(test::off_by(got.d_x, torch::mm(joined(d_y_rows, 1), joined(w_hat, 0))) < 2e-6);
+    CHECK(test::off_by(got.d_w, torch::mm(d_y_columns, x_columns.t())) < 2e-6);
     // The error of the encoding, relative to exact gradients of the same forward pass: half of 2⁻³ at most, uniformly
     // distributed. One token's columns are only scales.
     const Tensor exact = d_y.to(torch::kFloat64);
-    const double d_x_error = quantized_relative(got.d_x, torch::mm(exact, joined(w_hat, 0)));
-    const double d_w_error = quantized_relative(got.d_w, torch::mm(exact.t(), x_hat));
+    const double d_x_error = test::off_by(got.d_x, torch::mm(exact, joined(w_hat, 0)));
+    const double d_w_error = test::off_by(got.d_w, torch::mm(exact.t(), x_hat));
     CHECK(d_x_error > 1e-2);
     CHECK(d_x_error < 6e-2);
     CHECK((tokens == 1 ? d_w_error < 1e-6 : d_w_error > 1e-2));

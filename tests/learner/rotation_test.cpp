@@ -1,6 +1,7 @@
 // Tests the learner on a sampler's rotated matrices (quant/rotation.h): the rotated basis within a layer, the weights'
 // own basis outside.
 #include "learner/choices.h"
+#include "learner/codecs.h"
 #include "learner/forward/quantized.h"
 #include "learner/learner.h"
 #include "learner/ranks.h"
@@ -25,10 +26,6 @@ std::vector<Format> low_bit_formats() {
   return formats;
 }
 
-std::span<float> floats_of(const Tensor& contiguous) {
-  return {contiguous.data_ptr<float>(), static_cast<std::size_t>(contiguous.numel())};
-}
-
 /// Returns Sylvester's blocks on the diagonal, fp64 [width, width].
 Tensor rotation_matrix(std::int64_t width) {
   Tensor block = torch::ones({1, 1}, torch::kFloat64);
@@ -41,24 +38,8 @@ Tensor rotation_matrix(std::int64_t width) {
 /// Returns rows rotated in fp32 like the kernels do.
 Tensor rotated(const Tensor& rows) {
   const Tensor copy = rows.clone();
-  quant::rotate(kRotated, floats_of(copy));
+  quant::rotate(kRotated, test::floats_of(copy));
   return copy;
-}
-
-Tensor codec_rows(const Tensor& rows, Format format) {
-  const Tensor rounded = torch::empty_like(rows);
-  for (std::int64_t t = 0; t < rows.size(0); ++t)
-    quant::round_activations(format, floats_of(rows[t]), floats_of(rounded[t]));
-  return rounded.to(torch::kFloat64);
-}
-Tensor codec_weights(const Tensor& weights, Format format) {
-  const Tensor rounded = torch::empty_like(weights);
-  quant::round_weights(format, floats_of(weights), weights.size(1), floats_of(rounded));
-  return rounded.to(torch::kFloat64);
-}
-
-double off_by(const Tensor& got, const Tensor& want) {
-  return ((got.to(torch::kFloat64) - want).norm() / want.norm()).item<double>();
 }
 
 /// Holds a rotated layer [140, 160] and the inputs of its passes.
@@ -72,8 +53,8 @@ struct RotatedLayer {
     packed.rotation = kRotated;
     base::Team alone = base::Team::solo();
     REQUIRE(ops::pack_rows(alone, weight.data_ptr<float>(), 140, 0, packed));
-    x_hat = codec_rows(rotated(x), format);
-    w_hat = codec_weights(rotated(weight), format);
+    x_hat = test::codec_rows(rotated(x), format);
+    w_hat = test::codec_weights(rotated(weight), format);
   }
   Tensor weight, x, d_y;
   ops::PackedLinear packed;
@@ -156,18 +137,18 @@ TEST_CASE("a rotated layer multiplies rotated operands, dX leaves it rotated bac
       y.backward(layer.d_y);
       const Tensor d_y = layer.d_y.to(torch::kFloat64);
       // The operands are the same numbers: what remains are fp32 sums of at most 257 products, and the butterflies.
-      CHECK(off_by(y.detach(), torch::mm(layer.x_hat, layer.w_hat.t())) < 2e-6);
-      CHECK(off_by(x.grad(), torch::mm(torch::mm(d_y, layer.w_hat), h)) < 2e-6);
-      CHECK(off_by(gradient, torch::mm(d_y.t(), layer.x_hat)) < 2e-6);
+      CHECK(test::off_by(y.detach(), torch::mm(layer.x_hat, layer.w_hat.t())) < 2e-6);
+      CHECK(test::off_by(x.grad(), torch::mm(torch::mm(d_y, layer.w_hat), h)) < 2e-6);
+      CHECK(test::off_by(gradient, torch::mm(d_y.t(), layer.x_hat)) < 2e-6);
       learner::Linear rotated_back;
       rotated_back.weight.gradient = gradient;
       rotated_back.quantized = &layer.packed;
       CHECK(learner::gathers_rotated(rotated_back));
       learner::rotate_gradient(rotated_back);
-      CHECK(off_by(gradient, torch::mm(torch::mm(d_y.t(), layer.x_hat), h)) < 2e-6);
+      CHECK(test::off_by(gradient, torch::mm(torch::mm(d_y.t(), layer.x_hat), h)) < 2e-6);
       // The gradient is that of the unrotated weights, up to the format's rounding.
-      CHECK(off_by(gradient, torch::mm(d_y.t(), layer.x.to(torch::kFloat64))) < 0.06);
-      CHECK(off_by(x.grad(), torch::mm(d_y, layer.weight.to(torch::kFloat64))) < 0.2);
+      CHECK(test::off_by(gradient, torch::mm(d_y.t(), layer.x.to(torch::kFloat64))) < 0.06);
+      CHECK(test::off_by(x.grad(), torch::mm(d_y, layer.weight.to(torch::kFloat64))) < 0.2);
     }
   }
 }
@@ -186,19 +167,19 @@ TEST_CASE("int8 and fp8 backward passes quantize in the rotated basis") {
     const auto [d_x, d_w] = passes(Format::int8, LearnerBackward::int8);
     const Tensor x_scales = rotated(layer.x).abs().amax(1, true) / 127,
                  w_scales = rotated(layer.weight).abs().amax(1, true) / 127;
-    const Tensor for_x = codec_rows(layer.d_y * w_scales.t(), Format::int8);
-    const Tensor for_w = codec_rows((layer.d_y * x_scales).t().contiguous(), Format::int8);
+    const Tensor for_x = test::codec_rows(layer.d_y * w_scales.t(), Format::int8);
+    const Tensor for_w = test::codec_rows((layer.d_y * x_scales).t().contiguous(), Format::int8);
     // A ratio at a tie may round either way in fp32: one value in thousands.
-    CHECK(off_by(d_x, torch::mm(torch::mm(for_x, layer.w_hat / w_scales.to(torch::kFloat64)), h)) < 1e-4);
-    CHECK(off_by(d_w, torch::mm(for_w, layer.x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
+    CHECK(test::off_by(d_x, torch::mm(torch::mm(for_x, layer.w_hat / w_scales.to(torch::kFloat64)), h)) < 1e-4);
+    CHECK(test::off_by(d_w, torch::mm(for_w, layer.x_hat / x_scales.to(torch::kFloat64))) < 1e-4);
   }
   {
     const Format format = Format::fp8_block128;
     const RotatedLayer layer(format);
     const auto [d_x, d_w] = passes(format, LearnerBackward::fp8_e4m3);
-    const Tensor x_columns = codec_rows(layer.x_hat.to(torch::kFloat32).t().contiguous(), format);
-    CHECK(off_by(d_x, torch::mm(torch::mm(codec_rows(layer.d_y, format), layer.w_hat), h)) < 2e-6);
-    CHECK(off_by(d_w, torch::mm(codec_rows(layer.d_y.t().contiguous(), format), x_columns.t())) < 2e-6);
+    const Tensor x_columns = test::codec_rows(layer.x_hat.to(torch::kFloat32).t().contiguous(), format);
+    CHECK(test::off_by(d_x, torch::mm(torch::mm(test::codec_rows(layer.d_y, format), layer.w_hat), h)) < 2e-6);
+    CHECK(test::off_by(d_w, torch::mm(test::codec_rows(layer.d_y.t().contiguous(), format), x_columns.t())) < 2e-6);
   }
 }
 

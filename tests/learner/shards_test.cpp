@@ -20,6 +20,7 @@ struct ShardWay {
   learner::LearnerOptions options;
   bool tied = true;
   bool qkv_bias = false;  ///< and on o, without norms of q and k
+  bool has_experts = false;
 };
 
 std::vector<ShardWay> shard_ways() {
@@ -45,6 +46,10 @@ std::vector<ShardWay> shard_ways() {
   bitwise.options.numerics.forward = LearnerForward::low_bit;
   bitwise.options.numerics.bitwise = true;
   bitwise.tied = false;
+  add("experts, fake_quant", ComputeDType::bf16).has_experts = true;
+  all.back().options.numerics.forward = LearnerForward::fake_quant;
+  add("experts, muon", ComputeDType::bf16).has_experts = true;
+  all.back().options.optim.name = config::OptimName::muon;
   return all;
 }
 
@@ -88,6 +93,7 @@ Named read_all(const learner::Learner& learner, const model::ModelConfig& config
 template <class Body>
 std::vector<ShardSeen> on_ranks(int num_ranks, const ShardWay& way, bool sharded, const Body& body) {
   model::ModelConfig config = test::tiny_config(!way.qkv_bias, way.qkv_bias, way.tied);
+  if (way.has_experts) config = test::tiny_moe_config();
   config.o_bias = way.qkv_bias;
   learner::LearnerOptions options = way.options;
   options.shard_optimizer = sharded;

@@ -132,7 +132,7 @@ TEST_CASE("experts survive a folder: one file or many shards, from views, a sour
     const test::TempDir dir;
     save_hf(dir / "one", model.config, views(model.weights));
     CHECK(stored_values(dir / "one") == want);
-    CHECK(read_config(dir / "one/config.json") == model.config);
+    CHECK(open_hf(dir / "one").config == model.config);
 
     save_hf(dir / "shards", model.config, views(model.weights), 9'000);
     CHECK(stored_values(dir / "shards") == want);

@@ -157,13 +157,45 @@ TEST_CASE("a given route is used with gates of the row's own logits, beside the 
   CHECK_THROWS_AS(route_of({4, 2, true}, logits, {1, 4}), base::Error);
 }
 
-TEST_CASE("logits that are not finite choose nothing") {
+TEST_CASE("logits that are not finite make the row NaN") {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
     for (std::size_t at = 0; at < 4; ++at) {
       std::vector<float> logits{0.1F, 0.9F, -0.4F, 0.3F};
       logits[at] = bad;
-      CHECK_FALSE(route_of({4, 2, true}, logits).is_finite);
+      const Route route = route_of({4, 2, true}, logits);
+      CHECK_FALSE(route.is_finite);
+      CHECK(route.used == std::vector<std::uint8_t>{0, 1});
+      CHECK(std::isnan(route.gates[0]));
+      CHECK(std::isnan(route.gates[1]));
+    }
+  }
+}
+
+TEST_CASE("the gradient of a route's gates is that of differences in fp64") {
+  constexpr std::int64_t kCount = 7;
+  const std::vector<float> logits = test::normal_values(kCount, 1.5F, 8), d_gates = test::normal_values(3, 1.0F, 9);
+  for (const bool normalizes : {true, false}) {
+    for (const std::vector<std::uint8_t>& given : {std::vector<std::uint8_t>{}, std::vector<std::uint8_t>{0, 3, 6}}) {
+      const Router router{kCount, 3, normalizes};
+      const Route route = route_of(router, logits, given);
+      std::vector<float> got(kCount);
+      ops::gate_gradients(router, logits.data(), route.used.data(), route.gates.data(), d_gates.data(), got.data());
+      std::vector<double> want;
+      for (std::size_t j = 0; j < kCount; ++j) {
+        const auto value = [&](float step) {
+          std::vector<float> moved = logits;
+          moved[j] += step;
+          const std::vector<double> gates = gates_in_fp64(moved, route.used, normalizes);
+          double sum = 0;
+          for (std::size_t i = 0; i < 3; ++i) sum += gates[i] * d_gates[i];
+          return sum;
+        };
+        const float step = 0x1p-10F;
+        const float above = logits[j] + step, below = logits[j] - step;
+        want.push_back((value(step) - value(-step)) / (static_cast<double>(above) - below));
+      }
+      test::check_close(got, want, [](std::size_t) { return 1e-6; });
     }
   }
 }

@@ -17,7 +17,8 @@ struct ModelParts {
 
 /// Returns the norms and biases that test most of a family: q and k normed in Qwen3, biases in Qwen2 and Llama.
 inline ModelParts parts_of(model::Family family, bool tied) {
-  return {tied, family == model::Family::qwen3, family != model::Family::qwen3, family == model::Family::llama};
+  const bool is_qwen3 = family == model::Family::qwen3 || family == model::Family::qwen3_moe;
+  return {tied, is_qwen3, !is_qwen3, family == model::Family::llama};
 }
 
 inline model::ModelConfig model_config(model::Family family, const ModelSizes& sizes, const ModelParts& parts = {}) {

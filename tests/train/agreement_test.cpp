@@ -54,6 +54,7 @@ struct BitwiseCase {
   std::int64_t min_tokens;
   std::int64_t lora_rank = 0;
   quant::Rotation rotation = {};  ///< with one the model's widths are multiples of its block
+  bool has_experts = false, norm_topk = true;
 };
 struct BitwiseLayout {
   decoder::DecoderOptions sampler;
@@ -67,20 +68,24 @@ struct BitwiseLayout {
 /// the caller's.
 std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, int num_threads = 0) {
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
-  model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
+  model::ModelConfig config =
+      one.has_experts ? test::tiny_moe_config(one.norm_topk) : test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
   config.max_position_embeddings = 512;
   if (one.rotation) {
     config.hidden_size = one.rotation.block;
     config.head_dim = one.rotation.block / 4;
     config.intermediate_size = 3 * one.rotation.block;
+    config.moe_intermediate_size = one.rotation.block;
   }
-  learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
+  const bool is_f32 = one.weights == quant::Format::f32;
+  learner::LearnerOptions options = test::options(is_f32 ? config::ComputeDType::f32 : config::ComputeDType::bf16);
   options.numerics.forward = config::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   options.numerics.kv_format = one.kv;
   options.num_threads = layout.sampler.num_threads = num_threads;
   options.lora.rank = one.lora_rank;
+  if (one.has_experts) options.lora.target_modules = {"q_proj", "k_proj", "v_proj", "o_proj"};
   if (one.lora_rank > 0) options.lora_initial = test::random_adapters();
   const auto world = dist::make_solo();
   const model::Weights weights = test::tiny_weights(config);
@@ -328,4 +333,22 @@ TEST_CASE("bitwise: gradients are those of attention over packed rows, within wh
   const double low = test::relative_difference(gradients(true, quant::KvFormat::int8), plain, worst);
   CHECK(low < 0.05);
   CHECK(low > 1e-5);
+}
+
+TEST_CASE("rollout.bitwise with experts: the learner's log-probs are the sampler's bits in every format") {
+  std::vector<BitwiseCase> cases;
+  for (int i = 0; i < quant::kNumFormats; ++i) {
+    const quant::KvFormat kv = i % 2 == 0 ? quant::KvFormat::int8 : quant::KvFormat::bf16;
+    cases.push_back({static_cast<quant::Format>(i), kv, {1.0F, 1.0F, -1}, true, false, false, 1'000});
+    cases.back().norm_topk = i % 3 != 0;
+  }
+  // Adapters of attention beside experts, and rotated inputs of both.
+  cases.push_back({quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 1'000, 3});
+  cases.push_back({quant::Format::int4, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 1'000, 0, {32}});
+  BitwiseLayout layout = short_pages();
+  layout.num_samples = 4;
+  for (BitwiseCase& one : cases) {
+    one.has_experts = true;
+    (void)check_bitwise(one, layout);
+  }
 }

@@ -18,12 +18,13 @@ model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
   for (const std::vector<types::TokenId>& sequence : sequences) observe_inputs(snapshot, sequence, observed);
   model::ChannelRanges ranges;
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
-    model::visit_matrices(config, idx, [&](const model::BlockMatrix& matrix, const auto& of) {
+    const auto add = [&](const model::BlockMatrix& matrix, const auto& of) {
       if (matrix.norm.empty()) return;
       base::Buffer amax_D(base::DType::f32, {matrix.in});
       std::copy_n(of(observed.amax_L[static_cast<std::size_t>(idx)]).data(), matrix.in, amax_D.as<float>());
       ranges.emplace(model::layer_prefix(idx) + std::string(matrix.norm) + ".weight", std::move(amax_D));
-    });
+    };
+    model::visit_matrices(config, idx, add, [](const model::BlockExperts&, const auto&) {});  // the router's are theirs
   }
   return ranges;
 }

@@ -38,6 +38,7 @@ class CpuBackend final : public Backend {
   void start(const Plan& plan, std::span<ops::SampledToken> samples) override;
   void finish() override {}  // start computed everything
   void release_kv() override { kv_.release(); }
+  std::int64_t num_experts_read() const override;
 
  private:
   /// Returns how many of a row's logits are computed at once, if no row has top-k or top-p.
@@ -51,12 +52,19 @@ class CpuBackend final : public Backend {
   std::vector<Transformer::Workspace> workspaces_;  // one per thread; a team of all threads uses the first
 };
 
+std::int64_t CpuBackend::num_experts_read() const {
+  std::int64_t total = 0;
+  for (const Transformer::Workspace& workspace : workspaces_)
+    total += workspace.experts == nullptr ? 0 : workspace.experts->num_read;
+  return total;
+}
+
 bool cuts(const Sequence* sequence) { return sequence->group->sample_params.cuts(); }
 
 std::int64_t CpuBackend::begin() {
   kv_.allocate();
   const auto num_threads = static_cast<std::size_t>(base::num_threads());
-  while (workspaces_.size() < num_threads) workspaces_.emplace_back(transformer_->snapshot());
+  while (workspaces_.size() < num_threads) workspaces_.emplace_back(transformer_->snapshot(), max_rows_);
   for (Transformer::Workspace& workspace : workspaces_) workspace.make_room_for_logits(tile_tokens());
   return num_pages_;
 }

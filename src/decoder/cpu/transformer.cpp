@@ -15,10 +15,12 @@ using base::Range;
 ObservedInputs::ObservedInputs(const model::ModelConfig& config)
     : amax_L(static_cast<std::size_t>(config.num_hidden_layers)) {
   for (std::size_t idx = 0; idx < amax_L.size(); ++idx) {
-    model::visit_matrices(config, static_cast<std::int64_t>(idx),
-                          [&](const model::BlockMatrix& matrix, const auto& of) {
-                            if (!matrix.norm.empty()) of(amax_L[idx]).resize(static_cast<std::size_t>(matrix.in));
-                          });
+    model::visit_matrices(
+        config, static_cast<std::int64_t>(idx),
+        [&](const model::BlockMatrix& matrix, const auto& of) {
+          if (!matrix.norm.empty()) of(amax_L[idx]).resize(static_cast<std::size_t>(matrix.in));
+        },
+        [](const model::BlockExperts&, const auto&) {});
   }
 }
 
@@ -66,7 +68,7 @@ ops::Activations* Transformer::QuantizedActivations::beside(const ops::PackedLin
   return adapter.empty() || model::reads_adapters_inputs(layer) ? nullptr : &plain;
 }
 
-Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
+Transformer::Workspace::Workspace(const model::Snapshot& snapshot, std::int64_t max_rows)
     : normed(snapshot, snapshot.config().hidden_size),
       attended(snapshot, snapshot.config().q_size()),
       gated(snapshot, snapshot.config().intermediate_size),
@@ -76,6 +78,8 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot)
       halves(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
       sampled_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
       summaries(kLogitRows) {
+  if (snapshot.config().has_experts())
+    experts = std::make_unique<ExpertScratch>(snapshot, std::min(max_rows, kExpertRows));
   if (!snapshot.lora().enabled()) return;
   constexpr std::size_t kMostModules = 3;  // modules of the largest matrix: q, k and v
   products = model::AdapterProducts(adapter_format(snapshot), kBlockRows, kMostModules, snapshot.lora().rank);
@@ -89,13 +93,19 @@ Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows,
     : snapshot_(snapshot),
       heads_{snapshot.config().num_attention_heads, snapshot.config().num_key_value_heads, snapshot.config().head_dim},
       rope_table_(model::make_rope_table(snapshot.config(), max_positions)),
-      x_ND_(DType::f32, {max_rows, snapshot.config().hidden_size}) {}
+      x_ND_(DType::f32, {max_rows, snapshot.config().hidden_size}) {
+  for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
+    const auto is_wide = [&](const ops::PackedLinear& packed) { return packed.format != snapshot.format(); };
+    const model::LayerSnapshot& layer = snapshot.layer_form(idx);
+    has_wide_experts_L_.push_back(std::ranges::any_of(layer.expert_gate_up, is_wide) ||
+                                  std::ranges::any_of(layer.expert_down, is_wide));
+  }
+}
 
 void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv,
                           Workspace& scratch) const {
   const std::int64_t width = snapshot_.config().hidden_size;
   auto* x_ND = x_ND_.as<float>();
-  ObservedInputs* observed = team.rank() == 0 ? scratch.observed : nullptr;
   LayerOutputs* outputs = team.rank() == 0 ? scratch.outputs : nullptr;
   const auto positions =
       std::span(plan.positions_N)
@@ -109,21 +119,34 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   if (outputs != nullptr) outputs->note(0, positions, x_ND + part.rows.begin * width);
 
   for (std::int64_t layer_idx = 0; layer_idx < snapshot_.config().num_hidden_layers; ++layer_idx) {
-    for (std::int64_t first = part.rows.begin; first < part.rows.end; first += kBlockRows) {
-      const LayerRows rows{layer_idx,
-                           {0, std::min(kBlockRows, part.rows.end - first)},
-                           {plan.positions_N.data() + first, plan.page_tables_N.data() + first},
-                           kv.layer(layer_idx),
-                           x_ND + first * width,
-                           observed,
-                           kv.query_scales(layer_idx),
-                           team.rank() == 0 ? scratch.queries : nullptr,
-                           first};
-      attention(team, rows, scratch);
-      mlp(team, rows, scratch);
+    const bool is_sparse = snapshot_.config().is_sparse(layer_idx);
+    // a block's experts are read once for all its rows
+    const std::int64_t block = is_sparse ? kExpertRows : kBlockRows;
+    for (std::int64_t start = part.rows.begin; start < part.rows.end; start += block) {
+      const std::int64_t end = std::min(start + block, part.rows.end);
+      for (std::int64_t first = start; first < end; first += kBlockRows) {
+        const LayerRows rows =
+            layer_rows(team, plan, kv, layer_idx, {first, std::min(first + kBlockRows, end)}, scratch);
+        attention(team, rows, scratch);
+        if (!is_sparse) mlp(team, rows, scratch);
+      }
+      if (is_sparse) mlp_of_experts(team, layer_rows(team, plan, kv, layer_idx, {start, end}, scratch), scratch);
     }
     if (outputs != nullptr) outputs->note(layer_idx + 1, positions, x_ND + part.rows.begin * width);
   }
+}
+
+Transformer::LayerRows Transformer::layer_rows(base::Team& team, const Plan& plan, const KvCache& kv,
+                                               std::int64_t layer_idx, Range rows, Workspace& scratch) const {
+  return {layer_idx,
+          {0, rows.size()},
+          {plan.positions_N.data() + rows.begin, plan.page_tables_N.data() + rows.begin},
+          kv.layer(layer_idx),
+          x_ND_.as<float>() + rows.begin * snapshot_.config().hidden_size,
+          team.rank() == 0 ? scratch.observed : nullptr,
+          kv.query_scales(layer_idx),
+          team.rank() == 0 ? scratch.queries : nullptr,
+          rows.begin};
 }
 
 void Transformer::linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,

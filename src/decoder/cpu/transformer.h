@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "decoder/plan.h"
 #include "model/block.h"
 #include "model/snapshot.h"
+#include "ops/experts.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
 #include "ops/sample.h"
@@ -62,12 +64,25 @@ class Transformer {
     ops::Activations plain;           ///< in the adapters' format; empty without them
   };
 
+  /// Scratch of sparse layers, whose rows pass the experts in larger blocks. Rows in the snapshot's format, then those
+  /// of the same values for a router and experts that are wide; the latter are empty if none is.
+  struct ExpertScratch {
+    ExpertScratch(const model::Snapshot& snapshot, std::int64_t num_rows);
+    ops::Activations normed, sorted, gated;                 ///< [rows], [rows·k] by expert, [rows·k] after the gate
+    ops::Activations wide_normed, wide_sorted, wide_gated;  ///< the same
+    base::Buffer logits, halves, z;                         ///< fp32 [rows, M], [rows·k, 2F], [rows·k, D]
+    ops::ExpertRows routes;
+    std::int64_t num_read = 0;  ///< experts with rows, over all calls
+  };
+
   /// One team's scratch memory. Rows pass a layer in blocks, so that intermediate values stay in the cache.
   struct Workspace {
-    Workspace(const model::Snapshot& snapshot);
+    /// `max_rows`: limit of a part's rows in a sparse layer.
+    explicit Workspace(const model::Snapshot& snapshot, std::int64_t max_rows = kExpertRows);
     QuantizedActivations normed, attended, gated;
     ops::Activations final_normed;
-    base::Buffer qkv, context, halves;  ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
+    base::Buffer qkv, context, halves;       ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
+    std::unique_ptr<ExpertScratch> experts;  ///< null in dense models
     model::AdapterProducts products;
     base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, allocated by make_room_for_logits
@@ -79,6 +94,7 @@ class Transformer {
     ObservedQueries* queries = nullptr;  ///< of query calibration, shared by teams
   };
   static constexpr std::int64_t kBlockRows = 64;
+  static constexpr std::int64_t kExpertRows = 512;  ///< rows that pass a layer's experts together
   static constexpr std::int64_t kLogitRows = 32;
 
   /// Reads `snapshot` in place; it must outlive this object. max_rows: limit per plan. Positions must be below
@@ -100,7 +116,7 @@ class Transformer {
   void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;
 
  private:
-  /// Up to kBlockRows rows of a plan in one layer.
+  /// Up to kBlockRows rows of a plan in one layer, or kExpertRows in a layer's experts.
   struct LayerRows {
     std::int64_t layer_idx;
     base::Range rows;  ///< in the workspace, from 0
@@ -120,9 +136,16 @@ class Transformer {
                      const model::MatrixAdapter& adapter, base::Range rows, Workspace& scratch, bool accumulate,
                      float* y);
   void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
+  /// Does the same for up to kExpertRows rows of a sparse layer.
+  void mlp_of_experts(base::Team& team, const LayerRows& in, Workspace& scratch) const;
+  /// Norms rows, chooses their experts and sorts them by expert. Ends with a barrier.
+  void route(base::Team& team, const LayerRows& in, ExpertScratch& own) const;
+  LayerRows layer_rows(base::Team& team, const Plan& plan, const KvCache& kv, std::int64_t layer_idx, base::Range rows,
+                       Workspace& scratch) const;
 
   const model::Snapshot& snapshot_;
   ops::HeadShape heads_;
+  std::vector<bool> has_wide_experts_L_;  ///< beside low-bit ones, by layer
   base::Buffer rope_table_;
   base::Buffer x_ND_;  // residual stream, fp32
 };

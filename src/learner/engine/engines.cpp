@@ -9,7 +9,7 @@ namespace qrl::learner {
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world) {
   if (options.device == base::Device::cpu) return make_fused_engine(config, options);
-  check_torch_backward(options);
+  check_torch_engine(config, options);
   const int number = load_cuda_library(world.local_rank());
   return make_torch_engine(config, options, {torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number))});
 }

@@ -138,14 +138,16 @@ class SampledEngine final : public TorchEngine {
 
 }  // namespace
 
-void check_torch_backward(const LearnerOptions& options) {
+void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options) {
+  QRL_REQUIRE(!config.has_experts(), "trainer.device cuda", "a dense model",
+              std::to_string(config.num_experts) + " experts", "use trainer.device cpu");
   QRL_REQUIRE(options.numerics.backward != config::LearnerBackward::int8, "trainer.device cuda",
               "quant.learner.backward model_dtype or fp8_e4m3", "int8", "use trainer.device cpu");
 }
 
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place) {
-  check_torch_backward(options);
+  check_torch_engine(config, options);
   const bool low_bit = options.numerics.forward == config::LearnerForward::low_bit;
   if (options.numerics.bitwise && low_bit) return std::make_unique<SampledEngine>(config, options, place);
   return std::make_unique<TorchEngine>(config, options, place);

@@ -25,11 +25,11 @@ struct TorchPlace {
   DeviceRoom room = {};                            ///< empty: measured on the device (cuda_library.h)
 };
 
-/// Throws an input error with backward int8, which only the CPU implements.
-void check_torch_backward(const LearnerOptions& options);
+/// Throws an input error for what only the CPU implements: experts, and backward int8.
+void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options);
 
 /// Makes an engine with LibTorch's operations and a device's kernels; with `bitwise`, by the decoder on its device.
-/// Throws as check_torch_backward does.
+/// Throws as check_torch_engine does.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 

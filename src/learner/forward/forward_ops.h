@@ -2,6 +2,7 @@
 // their order.
 #pragma once
 
+#include "base/error.h"
 #include "config/words.h"
 #include "learner/forward/policy_weights.h"
 #include "model/config.h"
@@ -56,6 +57,11 @@ class Ops {
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
   /// Computes second(swiglu(first(x))) if one fused operation has the same bits; else returns an undefined tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
+
+  /// Computes the branch of a sparse layer, fp32 [N, D]: each row's experts, by its route. `is_read` as in linear.
+  virtual Tensor mlp_of_experts(const LayerWeights& /*layer*/, const Recomputable& /*x*/, bool /*is_read*/) const {
+    QRL_INVARIANT(false, "forward pass", "a dense layer", "experts, which these operations lack");
+  }
 
  private:
   ForwardNumerics numerics_;

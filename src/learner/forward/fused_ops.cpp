@@ -1,13 +1,18 @@
 #include "learner/forward/fused_ops.h"
 
 #include "learner/forward/adapter.h"
+#include "learner/forward/experts.h"
 #include "learner/forward/quantized.h"
 
 namespace qrl::learner {
 
 FusedOps::FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
                    const model::Snapshot* snapshot)
-    : Ops(numerics), rows_(rows), heads_(heads_of(config)), snapshot_(snapshot) {
+    : Ops(numerics),
+      rows_(rows),
+      heads_(heads_of(config)),
+      router_{config.num_experts, config.num_experts_per_tok, config.norm_topk_prob},
+      snapshot_(snapshot) {
   if (numerics.bitwise) pages_.emplace(rows);
 }
 
@@ -40,6 +45,17 @@ Recomputable FusedOps::swiglu(const Tensor& halves_N2F) const { return learner::
 Tensor FusedOps::fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const {
   if (!numerics().low_bit() || torch::GradMode::is_enabled()) return {};
   return quantized_mlp(x, first, second);
+}
+
+Tensor FusedOps::mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool is_read) const {
+  const EnteredExperts entered = enter_experts(router_, layer, x, numerics(), *rows_.routes);
+  std::vector<Recomputable> gated(entered.rows.size());
+  for (std::size_t expert = 0; expert < gated.size(); ++expert) {
+    if (!entered.rows[expert].defined()) continue;
+    const Linear gate_up = layer.expert_gate_up.of(static_cast<std::int64_t>(expert));
+    gated[expert] = swiglu(linear(gate_up, {entered.rows[expert], {}}, true));
+  }
+  return leave_experts(layer, entered, gated, numerics(), is_read);
 }
 
 }  // namespace qrl::learner

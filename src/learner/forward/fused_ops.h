@@ -6,6 +6,7 @@
 #include "learner/forward/sampled_attention.h"
 #include "model/config.h"
 #include "model/snapshot.h"
+#include "ops/experts.h"
 
 namespace qrl::learner {
 
@@ -26,10 +27,12 @@ class FusedOps final : public Ops {
   Recomputable swiglu(const Tensor& halves_N2F) const override;
   /// Fuses with low_bit, without an adapter or a backward pass that needs intermediate values.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
+  Tensor mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool is_read) const override;
 
  private:
   const PackedRows& rows_;
   Heads heads_;
+  ops::Router router_;
   const model::Snapshot* snapshot_;
   std::optional<PageLayout> pages_;  // with `bitwise`
 };

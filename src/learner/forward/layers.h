@@ -4,12 +4,26 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "learner/tensors/autograd.h"
 #include "ops/varlen_attention.h"
 
 namespace qrl::learner {
+
+/// The experts of rows in each sparse layer, [N, S, k], ascending in a row's layer.
+struct RowRoutes {
+  std::int64_t num_layers = 0;       ///< S
+  std::int64_t per_token = 0;        ///< k
+  std::vector<std::uint8_t> given;   ///< what the forward pass uses; empty: the own choice
+  std::vector<std::uint8_t> own;     ///< the router's choice
+  std::vector<std::uint8_t> chosen;  ///< S: 1 once a pass has set a layer's `own`, which recomputations then use
+
+  std::vector<std::uint8_t>& used() { return given.empty() ? own : given; }
+  /// Returns the first entry of a row's layer.
+  std::int64_t at(std::int64_t row, std::int64_t layer) const { return (row * num_layers + layer) * per_token; }
+};
 
 /// A micro-batch's tokens and sequences, concatenated.
 struct PackedRows {
@@ -18,6 +32,7 @@ struct PackedRows {
   std::vector<std::int32_t> sequence_starts;   ///< S+1
   std::vector<std::uint8_t> continues_prefix;  ///< S or empty, as in types::MicroBatch
   const float* rope_table = nullptr;           ///< ops::make_rope_table's, for every position of the batch
+  std::shared_ptr<RowRoutes> routes;           ///< a mixture's; a forward pass writes them
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };

@@ -30,6 +30,16 @@ void check_batch(const types::MicroBatch& batch, const model::ModelConfig& confi
 
 }  // namespace
 
+std::shared_ptr<RowRoutes> make_routes(const model::ModelConfig& config, std::int64_t num_rows) {
+  if (!config.has_experts()) return nullptr;
+  const auto routes = std::make_shared<RowRoutes>();
+  routes->num_layers = config.num_sparse_layers();
+  routes->per_token = config.num_experts_per_tok;
+  routes->own.resize(static_cast<std::size_t>(routes->at(num_rows, 0)));
+  routes->chosen.resize(static_cast<std::size_t>(routes->num_layers));
+  return routes;
+}
+
 PackedRows MicroBatchPacker::rows(const types::MicroBatch& batch) {
   check_batch(batch, config_);
   PackedRows rows;
@@ -53,6 +63,7 @@ PackedRows MicroBatchPacker::rows(const types::MicroBatch& batch) {
     rope_table_ = model::make_rope_table(config_, std::min<std::int64_t>(2 * longest, config_.max_position_embeddings));
   }
   rows.rope_table = rope_table_.as<float>();
+  rows.routes = make_routes(config_, rows.num_rows());
   return rows;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "base/buffer.h"
 #include "learner/forward/layers.h"
 #include "learner/forward/logprob.h"
@@ -8,6 +10,9 @@
 #include "types/batch.h"
 
 namespace qrl::learner {
+
+/// Returns routes of this many rows, to be chosen by the forward pass; null for a dense model.
+std::shared_ptr<RowRoutes> make_routes(const model::ModelConfig& config, std::int64_t num_rows);
 
 /// Packs micro-batches into rows and targets; keeps rotary tables up to the longest sequence seen.
 class MicroBatchPacker {

@@ -5,6 +5,7 @@ namespace qrl::learner {
 namespace {
 
 Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool is_read) {
+  if (w.is_sparse()) return ops.mlp_of_experts(w, x, is_read);
   if (const Tensor y_ND = ops.fused_mlp(w.gate_up, w.down, x.value); y_ND.defined()) return y_ND;
   const Tensor halves_N2F = ops.linear(w.gate_up, x);
   return ops.linear(w.down, ops.swiglu(halves_N2F), is_read);

@@ -1,6 +1,7 @@
 // Owns what a forward pass reads: a policy's weights, block by block.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,30 @@ struct Linear {
   LinearAdapter adapter;
 };
 
+/// Matrices of a sparse layer's experts.
+struct ExpertLinear {
+  Weight weight;                                 ///< [M, out, in]
+  std::string name;                              ///< name in a snapshot: "layers.0.experts.gate_up"
+  std::span<const ops::PackedLinear> quantized;  ///< one per expert, like Linear::quantized; empty: none
+
+  std::int64_t count() const {
+    return quantized.empty() ? weight.value.size(0) : static_cast<std::int64_t>(quantized.size());
+  }
+  /// Returns an expert's matrix, which refers to these tensors.
+  Linear of(std::int64_t expert) const {
+    const auto slice = [&](const Tensor& all) { return all.defined() ? all.select(0, expert) : Tensor(); };
+    return {{slice(weight.value), slice(weight.gradient)},
+            {},
+            name,
+            quantized.empty() ? nullptr : &quantized[static_cast<std::size_t>(expert)],
+            {}};
+  }
+};
+
 /// One block's weights; a gain that the model lacks is undefined.
-struct LayerWeights : model::Block<Weight, Linear> {
+struct LayerWeights : model::Block<Weight, Linear, ExpertLinear> {
+  std::int64_t sparse_idx = -1;  ///< number of sparse layers before it; −1: a dense layer
+  bool is_sparse() const { return sparse_idx >= 0; }
   QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
 };
 

@@ -35,13 +35,6 @@ Tensor dequantized(std::int64_t num_rows, std::int64_t width, torch::ScalarType 
   return values;
 }
 
-Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType type) {
-  return dequantized(quantized.max_rows(), quantized.width, type, [&](base::Range rows, float* to) {
-    for (std::int64_t row = rows.begin; row < rows.end; ++row)
-      ops::dequantize_row(quantized, row, to + (row - rows.begin) * quantized.width);
-  });
-}
-
 /// Gathers columns `range` of d_y [rows, columns] contiguously, each element times its row's scale.
 template <class Scale>
 void gather_columns(const Tensor& d_y, base::Range range, float* columns, const Scale& scale) {
@@ -179,6 +172,13 @@ Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType typ
                      [&](base::Range rows, float* to) { ops::unpack_rows(packed, rows.begin, rows.size(), to); });
 }
 
+Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType type) {
+  return dequantized(quantized.max_rows(), quantized.width, type, [&](base::Range rows, float* to) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      ops::dequantize_row(quantized, row, to + (row - rows.begin) * quantized.width);
+  });
+}
+
 Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool is_read) {
   const ops::PackedLinear& packed = *quantized.packed;
   const std::int64_t num_rows = x.size(0);
@@ -218,14 +218,21 @@ Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& 
     })[0];
   }
   return differentiable({x}, {y}, [input, master, quantized](const TensorList& d) {
-    const LearnerBackward backward = backward_of(quantized);
-    const bool is_exact = backward != LearnerBackward::model_dtype;
+    const bool is_exact = backward_of(quantized) != LearnerBackward::model_dtype;
     const Tensor d_y = (is_exact ? d[0] : d[0].to(quantized.compute)).contiguous();
-    if (backward == LearnerBackward::int8) add_int8_weight_gradient(d_y, *input, master.gradient);
-    else if (backward == LearnerBackward::fp8_e4m3) add_fp8_weight_gradient(d_y, *input, master.gradient);
-    else accumulate_weight_gradient(d_y, dequantized_input(*input, quantized.compute), master.gradient);
+    add_quantized_weight_gradient(d_y, *input, quantized, master.gradient);
     return TensorList{quantized_input_gradient(d_y, quantized)};
   })[0];
+}
+
+void add_quantized_weight_gradient(const Tensor& d_y, const ops::Activations& input, const Quantized& quantized,
+                                   const Tensor& gradient) {
+  const LearnerBackward backward = backward_of(quantized);
+  if (backward == LearnerBackward::int8) add_int8_weight_gradient(d_y.contiguous(), input, gradient);
+  else if (backward == LearnerBackward::fp8_e4m3) add_fp8_weight_gradient(d_y.contiguous(), input, gradient);
+  else
+    accumulate_weight_gradient(d_y.to(quantized.compute).contiguous(), dequantized_input(input, quantized.compute),
+                               gradient);
 }
 
 bool gathers_rotated(const Linear& linear) {

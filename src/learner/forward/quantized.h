@@ -16,6 +16,9 @@ Tensor snapshot_embedding(const model::Snapshot& snapshot);
 /// Dequantizes a packed layer's weights, [out, in], and rounds to `type` (bf16 or fp32) once.
 Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType type);
 
+/// Dequantizes rows, [N, in], and rounds to `type` once; rotated if the rows are.
+Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType type);
+
 struct Quantized {
   const ops::PackedLinear* packed = nullptr;     ///< the sampler's tensor
   bool multiplies_quantized = false;             ///< low_bit: ops::linear on quantized values; otherwise fake_quant
@@ -45,6 +48,10 @@ struct Quantized {
 /// scaled and added to fp32 sums (ops::linear's), which are added to the gradient last. A segment of zeros has scale 0.
 /// A segment with a NaN or infinity has scale NaN.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
+
+/// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is X̂ as quantized_output leaves it.
+void add_quantized_weight_gradient(const Tensor& d_y, const ops::Activations& input, const Quantized& quantized,
+                                   const Tensor& gradient);
 
 /// Returns whether quantized_linear adds to a rotated gradient of this weight.
 bool gathers_rotated(const Linear& linear);

@@ -37,6 +37,27 @@ torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_
   return orthogonal;
 }
 
+/// Sends the updates of a tensor's matrices from their owner, by one broadcast. `first`: the first of them.
+void exchange(std::span<const MuonMatrix> matrices, std::size_t first, int owner, RankTensors& ranks,
+              std::vector<torch::Tensor>& orthogonal) {
+  std::size_t end = first;
+  std::int64_t count = 0;
+  for (; end < matrices.size() && matrices[end].tensor == matrices[first].tensor; ++end)
+    count += matrices[end].weights.numel();
+  const torch::Tensor all = torch::empty({count}, matrices[first].weights.options().dtype(torch::kBFloat16));
+  const auto visit = [&](const auto& body) {
+    std::int64_t at = 0;
+    for (std::size_t i = first; i < end; ++i) {
+      const torch::Tensor& weights = matrices[i].weights;
+      body(orthogonal[i], all.narrow(0, at, weights.numel()).view(weights.sizes()));
+      at += weights.numel();
+    }
+  };
+  if (owner == ranks.rank()) visit([](const torch::Tensor& own, torch::Tensor place) { place.copy_(own); });
+  ranks.broadcast(all, owner);
+  visit([](torch::Tensor& own, const torch::Tensor& place) { own = place; });
+}
+
 }  // namespace
 
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
@@ -54,14 +75,17 @@ torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
 
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks) {
   std::vector<double> work;
-  for (const MuonMatrix& matrix : matrices) work.push_back(work_of(matrix));
+  for (const MuonMatrix& matrix : matrices) {
+    work.resize(matrix.tensor + 1, 0);
+    work[matrix.tensor] += work_of(matrix);
+  }
   const std::vector<int> owners = dist::share_out(work, ranks.size());
   std::vector<torch::Tensor> orthogonal(matrices.size());
   const auto advance = [&](base::Range range) {
     const torch::NoGradGuard no_grad;
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      orthogonal[at] = direction(matrices[at], step, owners[at] == ranks.rank());
+      orthogonal[at] = direction(matrices[at], step, owners[matrices[at].tensor] == ranks.rank());
     }
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
@@ -73,8 +97,8 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const MuonMatrix& matrix = matrices[i];
-    if (!orthogonal[i].defined()) orthogonal[i] = torch::empty_like(matrix.weights, torch::kBFloat16);
-    if (ranks.size() > 1) ranks.broadcast(orthogonal[i], owners[i]);
+    if (ranks.size() > 1 && (i == 0 || matrices[i - 1].tensor != matrix.tensor))
+      exchange(matrices, i, owners[matrix.tensor], ranks, orthogonal);
     const double longest = static_cast<double>(std::max(matrix.weights.size(0), matrix.weights.size(1)));
     const double scale = step.settings.match_adamw_rms ? 0.2 * std::sqrt(longest) : 1.0;
     torch::Tensor weights = matrix.weights;

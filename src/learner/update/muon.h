@@ -18,6 +18,7 @@ torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 /// A matrix with Muon's inputs and outputs, fp32 [rows, cols] each, contiguous, on one device.
 struct MuonMatrix {
   torch::Tensor weights, gradients, momentum;
+  std::size_t tensor = 0;  ///< ascending; ranks exchange a tensor's matrices, such as its experts', together
 };
 
 struct MuonStep {

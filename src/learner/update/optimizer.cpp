@@ -35,11 +35,17 @@ std::vector<MuonMatrix> muon_matrices(const Parameters& parameters, const Gradie
   std::vector<MuonMatrix> matrices;
   const ParameterLayout& layout = parameters.layout();
   const FlatBuffers& flat = parameters.flat();
+  std::size_t num_tensors = 0;
   for (const Placement& each : layout.placements()) {
     if (!layout.is_mine(each) || !layout.is_muons(each) || !range.holds(each.offset)) continue;
-    const std::int64_t rows = each.spec.shape[0], cols = each.spec.shape[1];
-    matrices.push_back({flat.master(each).view({rows, cols}), flat.gradient(each).view({rows, cols}),
-                        flat.exp_avg.narrow(0, each.owned_offset, rows * cols).view({rows, cols})});
+    const Tensor moment = flat.exp_avg.narrow(0, each.owned_offset, each.spec.shape.numel());
+    for (const model::StoredPart& part : stored_parts(each.spec)) {
+      const auto matrix = [&](const Tensor& all) {
+        return all.view({-1}).narrow(0, part.first, part.shape.numel()).view({part.shape[0], part.shape[1]});
+      };
+      matrices.push_back({matrix(flat.master(each)), matrix(flat.gradient(each)), matrix(moment), num_tensors});
+    }
+    ++num_tensors;
   }
   return matrices;
 }
@@ -134,6 +140,21 @@ void squares_by_kernel(const Parameters& parameters, std::vector<double>& square
   }
 }
 
+/// Returns the stored name of the first part of a tensor's gradient that is not finite. Collective when sharded.
+std::string non_finite_part(const Parameters& parameters, const Placement& tensor, dist::Collectives& world) {
+  const std::vector<model::StoredPart> parts = stored_parts(tensor.spec);
+  if (parts.size() == 1) return parts.front().name;
+  std::vector<double> is_broken(parts.size(), 0);
+  if (parameters.layout().is_mine(tensor)) {
+    const Tensor values = parameters.flat().gradient(tensor);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      is_broken[i] = values.narrow(0, parts[i].first, parts[i].shape.numel()).isfinite().all().item<bool>() ? 0 : 1;
+  }
+  if (parameters.layout().is_sharded()) world.all_reduce_sum(is_broken);
+  const auto first = std::find_if(is_broken.begin(), is_broken.end(), [](double broken) { return broken > 0; });
+  return first == is_broken.end() ? tensor.spec.name : parts[static_cast<std::size_t>(first - is_broken.begin())].name;
+}
+
 }  // namespace
 
 std::function<void(std::size_t)> GradientSums::from_backward() {
@@ -146,8 +167,12 @@ std::function<void(std::size_t)> GradientSums::from_backward() {
 
 void GradientSums::rotate(std::size_t layer) {
   const LayerWeights& weights = parameters_.policy().layers[layer];
-  model::visit_matrices(parameters_.config(), static_cast<std::int64_t>(layer),
-                        [&](const model::BlockMatrix&, const auto& of) { rotate_gradient(of(weights)); });
+  model::visit_matrices(
+      parameters_.config(), static_cast<std::int64_t>(layer),
+      [&](const model::BlockMatrix&, const auto& of) { rotate_gradient(of(weights)); },
+      [&](const model::BlockExperts& experts, const auto& of) {
+        for (std::int64_t expert = 0; expert < experts.count; ++expert) rotate_gradient(of(weights).of(expert));
+      });
 }
 
 void GradientSums::gather() {
@@ -218,7 +243,8 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
   GradientNorm norm;
   for (std::size_t i = 0; i < squares.size(); ++i) {
     norm.squared += squares[i];
-    if (!std::isfinite(squares[i]) && norm.non_finite.empty()) norm.non_finite = placements[i].spec.name;
+    if (!std::isfinite(squares[i]) && norm.non_finite.empty())
+      norm.non_finite = non_finite_part(parameters, placements[i], world);
   }
   return norm;
 }

@@ -13,7 +13,7 @@ namespace qrl::learner {
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks) {
   std::vector<double> floats;
   for (const model::WeightSpec& spec : specs) {
-    const int of_element = muon && spec.kind == model::WeightKind::linear ? 2 : 3;  // the master and its moments
+    const int of_element = muon && is_layer_matrix(spec.kind) ? 2 : 3;  // the master and its moments
     floats.push_back(of_element * static_cast<double>(spec.shape.numel()));
   }
   return dist::share_out(floats, num_ranks);
@@ -25,9 +25,8 @@ bool is_matrix(const model::WeightSpec& spec) {
 
 namespace {
 
-int rank_of_kind(const model::WeightSpec& spec) {
-  return !is_matrix(spec) ? 2 : (spec.kind == model::WeightKind::linear ? 0 : 1);
-}
+/// Orders layers' matrices, other matrices, the rest.
+int rank_of_kind(const model::WeightSpec& spec) { return !is_matrix(spec) ? 2 : (is_layer_matrix(spec.kind) ? 0 : 1); }
 
 /// Orders a layer's tensors so that those of one matmul are adjacent.
 int rank_in_group(std::string_view name) {

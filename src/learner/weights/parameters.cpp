@@ -78,7 +78,7 @@ Weight Parameters::frozen(const std::vector<std::string>& names, const model::We
     if (std::find(names.begin(), names.end(), spec.name) != names.end()) parts.push_back(spec);
   }
   QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
-  const bool is_table = is_matrix(parts.front()) && parts.front().kind != model::WeightKind::linear;
+  const bool is_table = is_matrix(parts.front()) && !is_layer_matrix(parts.front().kind);
   if (is_matrix(parts.front()) && !options_.reads_layers && !is_kept) return {};
   std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());
   shape[0] = 0;
@@ -130,9 +130,11 @@ void Parameters::bind_policy(const model::WeightSource& base) {
     policy_.head = ops::make_packed_linear(f32_lm_head ? quant::Format::f32 : quant::Format::bf16, config.vocab_size,
                                            config.hidden_size, false);
   }
+  std::int64_t num_sparse = 0;
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
     const std::string layer = model::layer_prefix(idx);
     LayerWeights bound;
+    if (config.is_sparse(idx)) bound.sparse_idx = num_sparse++;
     model::visit_block(
         config, idx,
         [&](const model::BlockGain& gain, const auto& of) {
@@ -147,7 +149,11 @@ void Parameters::bind_policy(const model::WeightSource& base) {
           of(bound).name = model::snapshot_layer_prefix(idx) + std::string(matrix.name);
           of(bound).weight = weight(weights);
           if (matrix.has_bias) of(bound).bias = weight(biases);
-          if (options_.lora.enabled()) of(bound).adapter = bind_adapter(layer, matrix);
+          if (options_.lora.enabled() && !matrix.is_router) of(bound).adapter = bind_adapter(layer, matrix);
+        },
+        [&](const model::BlockExperts& experts, const auto& of) {
+          of(bound).name = model::snapshot_layer_prefix(idx) + std::string(experts.matrix.name);
+          of(bound).weight = weight({layer + std::string(experts.tensor) + ".weight"});
         });
     policy_.layers.push_back(bound);
   }
@@ -201,10 +207,13 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const auto layer = static_cast<std::int64_t>(idx);
     const model::LayerSnapshot& from = snapshot.layer_form(layer);
-    model::visit_matrices(config_, layer, [&](const model::BlockMatrix&, const auto& of) {
-      of(policy_.layers[idx]).quantized = &of(from);
-      of(policy_.layers[idx]).adapter.packed = &of(from.adapters);
-    });
+    model::visit_matrices(
+        config_, layer,
+        [&](const model::BlockMatrix&, const auto& of) {
+          of(policy_.layers[idx]).quantized = &of(from);
+          of(policy_.layers[idx]).adapter.packed = &of(from.adapters);
+        },
+        [&](const model::BlockExperts&, const auto& of) { of(policy_.layers[idx]).quantized = of(from); });
   }
 }
 

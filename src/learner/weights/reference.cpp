@@ -19,8 +19,10 @@ ReferencePolicy::ReferencePolicy(const model::ModelConfig& config, const model::
     return;
   }
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
-    model::visit_matrices(config_, static_cast<std::int64_t>(idx),
-                          [&](const model::BlockMatrix&, const auto& of) { of(policy_.layers[idx]).adapter = {}; });
+    model::visit_matrices(
+        config_, static_cast<std::int64_t>(idx),
+        [&](const model::BlockMatrix&, const auto& of) { of(policy_.layers[idx]).adapter = {}; },
+        [](const model::BlockExperts&, const auto&) {});
   }
 }
 
@@ -48,7 +50,7 @@ void ReferencePolicy::take_gains(const model::WeightSource& source) {
         [&](const model::BlockGain& gain, const auto& of) {
           take(of(policy_.layers[idx]), prefix + std::string(gain.module) + ".weight");
         },
-        [](const model::BlockMatrix&, const auto&) {});
+        [](const model::BlockMatrix&, const auto&) {}, [](const model::BlockExperts&, const auto&) {});
   }
 }
 
@@ -56,32 +58,36 @@ void ReferencePolicy::take_adapters(const model::WeightSource& start) {
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const auto layer = static_cast<std::int64_t>(idx);
     const std::string prefix = model::layer_prefix(layer);
-    model::visit_matrices(config_, layer, [&](const model::BlockMatrix& matrix, const auto& of) {
-      LinearAdapter& adapter = of(policy_.layers[idx]).adapter;
-      if (adapter.empty()) return;
-      const auto format = parameters_.options().compute == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16;
-      model::MatrixAdapter& packed = of(packed_[idx].adapters);
-      packed = model::make_matrix_adapter(lora_, prefix, matrix,
-                                          adapter.packed != nullptr ? adapter.packed->a.format : format);
-      adapter.a = {torch::empty_like(adapter.a.value), {}};
-      model::WeightViews views;
-      std::int64_t row = 0;
-      for (std::size_t i = 0; i < packed.parts.size(); ++i, row += lora_.rank) {
-        const std::string a = model::lora_a_name(packed.parts[i].module),
-                          b = model::lora_b_name(packed.parts[i].module);
-        const Tensor a_values = adapter.a.value.narrow(0, row, lora_.rank);
-        Weight& part = adapter.parts[i].b;
-        part = {torch::empty_like(part.value), {}};
-        read(start, a, a_values);
-        read(start, b, part.value);
-        views.emplace(a, view_of(a_values, {lora_.rank, matrix.in}));
-        views.emplace(b, view_of(part.value, {part.value.size(0), lora_.rank}));
-      }
-      if (parameters_.options().torch_ops) return;  // LibTorch's operations read unpacked values
-      if (const std::string broken = model::pack_adapter(lora_, views, packed); !broken.empty())
-        model::fail_broken(broken, 0);
-      if (adapter.packed != nullptr) adapter.packed = &packed;
-    });
+    model::visit_matrices(
+        config_, layer,
+        [&](const model::BlockMatrix& matrix, const auto& of) {
+          LinearAdapter& adapter = of(policy_.layers[idx]).adapter;
+          if (adapter.empty()) return;
+          const auto format =
+              parameters_.options().compute == torch::kFloat32 ? quant::Format::f32 : quant::Format::bf16;
+          model::MatrixAdapter& packed = of(packed_[idx].adapters);
+          packed = model::make_matrix_adapter(lora_, prefix, matrix,
+                                              adapter.packed != nullptr ? adapter.packed->a.format : format);
+          adapter.a = {torch::empty_like(adapter.a.value), {}};
+          model::WeightViews views;
+          std::int64_t row = 0;
+          for (std::size_t i = 0; i < packed.parts.size(); ++i, row += lora_.rank) {
+            const std::string a = model::lora_a_name(packed.parts[i].module),
+                              b = model::lora_b_name(packed.parts[i].module);
+            const Tensor a_values = adapter.a.value.narrow(0, row, lora_.rank);
+            Weight& part = adapter.parts[i].b;
+            part = {torch::empty_like(part.value), {}};
+            read(start, a, a_values);
+            read(start, b, part.value);
+            views.emplace(a, view_of(a_values, {lora_.rank, matrix.in}));
+            views.emplace(b, view_of(part.value, {part.value.size(0), lora_.rank}));
+          }
+          if (parameters_.options().torch_ops) return;  // LibTorch's operations read unpacked values
+          if (const std::string broken = model::pack_adapter(lora_, views, packed); !broken.empty())
+            model::fail_broken(broken, 0);
+          if (adapter.packed != nullptr) adapter.packed = &packed;
+        },
+        [](const model::BlockExperts&, const auto&) {});
   }
 }
 
@@ -90,9 +96,10 @@ const PolicyWeights& ReferencePolicy::policy() {
   policy_.lm_head = parameters_.policy().lm_head;
   for (std::size_t idx = 0; idx < policy_.layers.size(); ++idx) {
     const LayerWeights& now = parameters_.policy().layers[idx];
-    model::visit_matrices(config_, static_cast<std::int64_t>(idx), [&](const model::BlockMatrix&, const auto& of) {
-      of(policy_.layers[idx]).quantized = of(now).quantized;
-    });
+    model::visit_matrices(
+        config_, static_cast<std::int64_t>(idx),
+        [&](const model::BlockMatrix&, const auto& of) { of(policy_.layers[idx]).quantized = of(now).quantized; },
+        [&](const model::BlockExperts&, const auto& of) { of(policy_.layers[idx]).quantized = of(now).quantized; });
   }
   return policy_;
 }

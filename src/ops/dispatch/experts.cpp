@@ -29,6 +29,20 @@ void copy_row(const Activations& from, std::int64_t from_row, Activations& to, s
                 static_cast<std::size_t>(scales) * sizeof(float));
 }
 
+/// Holds the softmax over all experts: fp32, terms added by ascending index.
+struct Softmax {
+  Softmax(const float* logits_M, std::int64_t count) {
+    const float largest = *std::max_element(logits_M, logits_M + count);
+    for (std::int64_t expert = 0; expert < count; ++expert) {
+      terms[static_cast<std::size_t>(expert)] = std::exp(logits_M[expert] - largest);
+      total += terms[static_cast<std::size_t>(expert)];
+    }
+  }
+  float of(std::int64_t expert) const { return terms[static_cast<std::size_t>(expert)] / total; }
+  std::array<float, kMaxRouterExperts> terms{};
+  float total = 0;
+};
+
 }  // namespace
 
 bool choose_experts(const Router& router, const float* logits_M, const std::uint8_t* given_k, std::uint8_t* own_k,
@@ -36,15 +50,14 @@ bool choose_experts(const Router& router, const float* logits_M, const std::uint
   const std::int64_t count = router.num_experts, chosen = router.per_token;
   QRL_INVARIANT(0 < chosen && chosen <= count && count <= kMaxRouterExperts, "router", "1 to 256 experts",
                 std::to_string(chosen) + " of " + std::to_string(count));
-  if (!std::all_of(logits_M, logits_M + count, [](float logit) { return std::isfinite(logit); })) return false;
+  const bool is_finite = std::all_of(logits_M, logits_M + count, [](float logit) { return std::isfinite(logit); });
   std::array<std::uint8_t, kMaxRouterExperts> order{};
   for (std::int64_t expert = 0; expert < count; ++expert)
     order[static_cast<std::size_t>(expert)] = static_cast<std::uint8_t>(expert);
   const auto is_before = [&](std::uint8_t a, std::uint8_t b) {
     return logits_M[a] > logits_M[b] || (logits_M[a] == logits_M[b] && a < b);
   };
-  std::partial_sort(order.begin(), order.begin() + chosen, order.begin() + count, is_before);
-  const float largest = logits_M[order[0]];
+  if (is_finite) std::partial_sort(order.begin(), order.begin() + chosen, order.begin() + count, is_before);
   std::copy_n(order.begin(), chosen, own_k);
   std::sort(own_k, own_k + chosen);
   std::copy_n(given_k == nullptr ? own_k : given_k, chosen, used_k);
@@ -52,22 +65,44 @@ bool choose_experts(const Router& router, const float* logits_M, const std::uint
   QRL_INVARIANT(used_k[chosen - 1] < count && std::adjacent_find(used_k, used_k + chosen) == used_k + chosen, "route",
                 std::to_string(chosen) + " different experts of " + std::to_string(count), "others");
 
-  std::array<float, kMaxRouterExperts> terms{};
-  float total = 0;
-  for (std::int64_t expert = 0; expert < count; ++expert) {
-    const float term = std::exp(logits_M[expert] - largest);
-    terms[static_cast<std::size_t>(expert)] = term;
-    total += term;
+  if (!is_finite) {
+    std::fill_n(gates_k, chosen, std::nanf(""));
+    return false;
   }
+  const Softmax softmax(logits_M, count);
   float of_route = 0;
   for (std::int64_t i = 0; i < chosen; ++i) {
-    gates_k[i] = terms[used_k[i]] / total;
+    gates_k[i] = softmax.of(used_k[i]);
     of_route += gates_k[i];
   }
   if (router.normalizes) {
     for (std::int64_t i = 0; i < chosen; ++i) gates_k[i] /= of_route;
   }
   return true;
+}
+
+void gate_gradients(const Router& router, const float* logits_M, const std::uint8_t* used_k, const float* gates_k,
+                    const float* d_gates_k, float* d_logits_M) {
+  const std::int64_t count = router.num_experts, chosen = router.per_token;
+  if (!std::all_of(logits_M, logits_M + count, [](float logit) { return std::isfinite(logit); })) {
+    std::fill_n(d_logits_M, count, std::nanf(""));
+    return;
+  }
+  std::fill_n(d_logits_M, count, 0.0F);
+  if (router.normalizes) {
+    float mean = 0;
+    for (std::int64_t i = 0; i < chosen; ++i) mean += gates_k[i] * d_gates_k[i];
+    for (std::int64_t i = 0; i < chosen; ++i) d_logits_M[used_k[i]] = gates_k[i] * (d_gates_k[i] - mean);
+    return;
+  }
+  const Softmax softmax(logits_M, count);
+  float mean = 0;
+  for (std::int64_t i = 0; i < chosen; ++i) {
+    d_logits_M[used_k[i]] = d_gates_k[i];
+    mean += softmax.of(used_k[i]) * d_gates_k[i];
+  }
+  for (std::int64_t expert = 0; expert < count; ++expert)
+    d_logits_M[expert] = softmax.of(expert) * (d_logits_M[expert] - mean);
 }
 
 void sort_rows(const Router& router, ExpertRows& rows) {

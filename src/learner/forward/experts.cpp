@@ -1,0 +1,249 @@
+#include "learner/forward/experts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/threads.h"
+#include "learner/forward/quantized.h"
+
+namespace qrl::learner {
+
+namespace {
+
+/// Rows of one thread's share in the loops below, which cost some nanoseconds a value.
+constexpr std::int64_t kRowsAtLeast = 16;
+
+/// The router is multiplied as the sampler does, whatever the other matrices' forward pass is.
+Quantized router_of(const Linear& router, const ForwardNumerics& numerics) {
+  return {router.quantized, true, numerics.compute, config::LearnerBackward::model_dtype};
+}
+Quantized quantized_of(const Linear& linear, const ForwardNumerics& numerics) {
+  return {linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};
+}
+
+/// Returns a sparse layer's routes, and writes the router's choices unless an earlier pass has.
+std::shared_ptr<const ops::ExpertRows> routes_of(const ops::Router& router, const Tensor& logits_NM, std::int64_t layer,
+                                                 RowRoutes& all) {
+  const auto routes = std::make_shared<ops::ExpertRows>();
+  const std::int64_t num_rows = logits_NM.size(0), chosen = router.per_token;
+  routes->experts.resize(static_cast<std::size_t>(num_rows * chosen));
+  routes->gates.resize(routes->experts.size());
+  std::uint8_t& is_again = all.chosen[static_cast<std::size_t>(layer)];
+  const bool has_route = is_again != 0 || !all.given.empty();
+  const float* logits = logits_NM.data_ptr<float>();
+  base::parallel_for(num_rows, kRowsAtLeast, [&](base::Range range) {
+    std::vector<std::uint8_t> own(static_cast<std::size_t>(chosen));
+    for (std::int64_t row = range.begin; row < range.end; ++row) {
+      const std::int64_t at = all.at(row, layer);
+      (void)ops::choose_experts(router, logits + row * router.num_experts, has_route ? all.used().data() + at : nullptr,
+                                own.data(), routes->experts.data() + row * chosen, routes->gates.data() + row * chosen);
+      if (is_again == 0) std::copy(own.begin(), own.end(), all.own.begin() + at);
+    }
+  });
+  is_again = 1;
+  ops::sort_rows(router, *routes);
+  return routes;
+}
+
+/// Returns an expert's rows: a view of routes.row_of.
+Tensor rows_of(const ops::ExpertRows& routes, std::size_t expert) {
+  const std::int32_t first = routes.starts[expert];
+  return torch::from_blob(const_cast<std::int32_t*>(routes.row_of.data()) + first, {routes.starts[expert + 1] - first},
+                          torch::kInt32);
+}
+
+Tensor route_gradient(const ops::Router& router, const Tensor& logits_NM, const ops::ExpertRows& routes,
+                      const Tensor& d_gates_NK) {
+  const Tensor d_logits_NM = torch::empty_like(logits_NM);
+  const std::int64_t count = router.num_experts, chosen = router.per_token;
+  base::parallel_for(logits_NM.size(0), kRowsAtLeast, [&](base::Range range) {
+    for (std::int64_t row = range.begin; row < range.end; ++row)
+      ops::gate_gradients(router, logits_NM.data_ptr<float>() + row * count, routes.experts.data() + row * chosen,
+                          routes.gates.data() + row * chosen, d_gates_NK.data_ptr<float>() + row * chosen,
+                          d_logits_NM.data_ptr<float>() + row * count);
+  });
+  return d_logits_NM;
+}
+
+/// Computes the router's dX in fp32, and adds its weight's gradient.
+Tensor router_backward(const Linear& router, const ForwardNumerics& numerics, const ops::Activations& input,
+                       const Recompute& recompute_x, const Tensor& d_logits_NM) {
+  if (router.quantized != nullptr) {
+    const Quantized quantized = router_of(router, numerics);
+    if (router.weight.gradient.defined())
+      add_quantized_weight_gradient(d_logits_NM, input, quantized, router.weight.gradient);
+    return quantized_input_gradient(d_logits_NM, quantized);
+  }
+  const Tensor d_y = d_logits_NM.to(numerics.compute).contiguous();
+  accumulate_weight_gradient(d_y, recompute_x(), router.weight.gradient);
+  return times(d_y, router.weight.value, torch::kFloat32);
+}
+
+/// Adds each expert's rows, fp32, to the rows of d_x that they were gathered from.
+void add_rows(const ops::ExpertRows& routes, const TensorList& by_expert, const Tensor& d_x) {
+  const std::int64_t width = d_x.size(1);
+  base::parallel_for(d_x.size(0), kRowsAtLeast, [&](base::Range range) {
+    for (std::int64_t row = range.begin; row < range.end; ++row) {
+      float* to = d_x.data_ptr<float>() + row * width;
+      for (std::int64_t i = row * routes.per_token; i < (row + 1) * routes.per_token; ++i) {
+        const std::size_t pair = static_cast<std::size_t>(i), expert = routes.experts[pair];
+        if (!by_expert[expert].defined()) continue;
+        const float* from =
+            by_expert[expert].data_ptr<float>() + (routes.place_of[pair] - routes.starts[expert]) * width;
+        for (std::int64_t at = 0; at < width; ++at) to[at] += from[at];
+      }
+    }
+  });
+}
+
+/// Holds an expert's second matrix with its quantized input, if it reads a snapshot.
+struct Second {
+  Linear linear;
+  std::shared_ptr<ops::Activations> input;
+};
+
+/// Returns dY·Ŵ of rows, in fp32.
+Tensor input_gradient(const Second& second, const ForwardNumerics& numerics, const Tensor& d_y) {
+  if (second.linear.quantized != nullptr) return quantized_input_gradient(d_y, quantized_of(second.linear, numerics));
+  return times(d_y.to(numerics.compute), second.linear.weight.value, torch::kFloat32);
+}
+
+/// Returns what the product of rows read, in the weights' own basis; `again` recomputes it before quantization.
+Tensor read_input(const Second& second, const ForwardNumerics& numerics, const Recompute& again) {
+  if (second.linear.quantized == nullptr) return again();
+  const Tensor rows = dequantized_input(*second.input, numerics.low_bit() ? torch::kFloat32 : numerics.compute);
+  if (!second.input->rotation) return rows;
+  const Tensor own = rows.to(torch::kFloat32);
+  base::parallel_for(own.size(0), kRowsAtLeast, [&](base::Range range) {
+    ops::rotate_rows(second.input->rotation, range.size(), own.size(1),
+                     own.data_ptr<float>() + range.begin * own.size(1));
+  });
+  return own;
+}
+
+void add_weight_gradient(const Second& second, const ForwardNumerics& numerics, const Tensor& d_y, const Tensor& x) {
+  const Tensor& gradient = second.linear.weight.gradient;
+  if (!gradient.defined()) return;
+  if (second.linear.quantized != nullptr)
+    add_quantized_weight_gradient(d_y, *second.input, quantized_of(second.linear, numerics), gradient);
+  else accumulate_weight_gradient(d_y.to(numerics.compute).contiguous(), x, gradient);
+}
+
+/// Scatters a value a sorted place to the routes' pairs [N, k], or the other way.
+Tensor by_pair(const ops::ExpertRows& routes, const Tensor& by_place) {
+  const Tensor places = torch::from_blob(const_cast<std::int32_t*>(routes.place_of.data()),
+                                         {static_cast<std::int64_t>(routes.place_of.size())}, torch::kInt32);
+  return by_place.index_select(0, places).view({-1, routes.per_token});
+}
+Tensor gates_by_place(const ops::ExpertRows& routes) {
+  const Tensor gates = torch::empty({static_cast<std::int64_t>(routes.gates.size())});
+  for (std::size_t pair = 0; pair < routes.gates.size(); ++pair)
+    gates.data_ptr<float>()[routes.place_of[pair]] = routes.gates[pair];
+  return gates;
+}
+
+}  // namespace
+
+EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
+                             const ForwardNumerics& numerics, RowRoutes& all) {
+  const Tensor x_ND = x.value.detach();
+  const std::int64_t num_rows = x_ND.size(0);
+  const auto input = std::make_shared<ops::Activations>();
+  Tensor logits_NM;
+  if (layer.router.quantized != nullptr) {
+    *input = ops::Activations(*layer.router.quantized, num_rows);
+    logits_NM = quantized_output(x_ND, router_of(layer.router, numerics), *input);
+  } else {
+    logits_NM = times_transposed(x_ND, layer.router.weight.value, torch::kFloat32);
+  }
+  const auto routes = routes_of(router, logits_NM, layer.sparse_idx, all);
+  const Tensor gates_NK =
+      torch::from_blob(const_cast<float*>(routes->gates.data()), {num_rows, router.per_token}).clone();
+  TensorList outputs = {gates_NK};
+  std::vector<std::size_t> experts;
+  for (std::size_t expert = 0; expert + 1 < routes->starts.size(); ++expert) {
+    if (routes->starts[expert] == routes->starts[expert + 1]) continue;
+    experts.push_back(expert);
+    outputs.push_back(x_ND.index_select(0, rows_of(*routes, expert)));
+  }
+  Recompute again = x.recompute;
+  if (!again) again = [x_ND] { return x_ND; };
+  outputs = differentiable(
+      {x.value}, outputs,
+      [router, linear = layer.router, numerics, input, logits_NM, routes, experts, again,
+       type = x_ND.scalar_type()](const TensorList& d) {
+        const Tensor d_gates = d[0].defined() ? d[0].contiguous() : torch::zeros({logits_NM.size(0), router.per_token});
+        const Tensor d_logits = route_gradient(router, logits_NM, *routes, d_gates);
+        const Tensor d_x = router_backward(linear, numerics, *input, again, d_logits);
+        TensorList d_rows(routes->starts.size() - 1);
+        for (std::size_t i = 0; i < experts.size(); ++i) {
+          if (d[i + 1].defined()) d_rows[experts[i]] = d[i + 1].to(torch::kFloat32).contiguous();
+        }
+        add_rows(*routes, d_rows, d_x);
+        return TensorList{d_x.to(type)};
+      });
+  EnteredExperts entered{routes, outputs[0], TensorList(static_cast<std::size_t>(router.num_experts))};
+  for (std::size_t i = 0; i < experts.size(); ++i) entered.rows[experts[i]] = outputs[i + 1];
+  return entered;
+}
+
+Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const std::vector<Recomputable>& gated,
+                     const ForwardNumerics& numerics, bool is_read) {
+  const auto routes = entered.routes;
+  const auto num_places = static_cast<std::int64_t>(routes->row_of.size());
+  const std::int64_t num_rows = entered.gates_NK.size(0);
+  std::vector<Second> seconds(gated.size());
+  std::vector<Recompute> again(gated.size());
+  TensorList inputs = {entered.gates_NK};
+  std::vector<std::size_t> experts;
+  std::vector<torch::ScalarType> types;
+  Tensor z;
+  for (std::size_t expert = 0; expert < gated.size(); ++expert) {
+    const Tensor& a = gated[expert].value;
+    if (!a.defined()) continue;
+    experts.push_back(expert);
+    inputs.push_back(a);
+    types.push_back(a.scalar_type());
+    again[expert] = gated[expert].recompute;
+    Second& second = seconds[expert];
+    second.linear = layer.expert_down.of(static_cast<std::int64_t>(expert));
+    Tensor part;
+    if (second.linear.quantized != nullptr) {
+      second.input = std::make_shared<ops::Activations>(*second.linear.quantized, a.size(0));
+      part = quantized_output(a.detach(), quantized_of(second.linear, numerics), *second.input, is_read);
+    } else if (is_read) {
+      part = times_transposed(a.detach(), second.linear.weight.value, torch::kFloat32);
+    }
+    if (!is_read) continue;
+    if (!z.defined()) z = torch::empty({num_places, part.size(1)});
+    z.narrow(0, routes->starts[expert], part.size(0)).copy_(part);
+  }
+  const std::int64_t width = layer.expert_down.quantized.empty() ? layer.expert_down.weight.value.size(1)
+                                                                 : layer.expert_down.quantized.front().out;
+  const Tensor y_ND = is_read ? torch::zeros({num_rows, width}) : torch::empty({num_rows, width});
+  if (is_read) {
+    base::parallel(0, [&](base::Team& team) {
+      ops::add_experts(team, z.data_ptr<float>(), *routes, {0, num_rows}, width, y_ND.data_ptr<float>());
+    });
+  }
+  return differentiable(inputs, {y_ND}, [routes, seconds, again, experts, types, numerics](const TensorList& d) {
+    const Tensor d_y = d[0].to(torch::kFloat32).contiguous();
+    const Tensor gates = gates_by_place(*routes), d_gates = torch::zeros_like(gates);
+    TensorList d_inputs(experts.size() + 1);
+    for (std::size_t i = 0; i < experts.size(); ++i) {
+      const std::size_t expert = experts[i];
+      const std::int64_t first = routes->starts[expert], count = routes->starts[expert + 1] - first;
+      const Tensor a = read_input(seconds[expert], numerics, again[expert]);
+      const Tensor gate = gates.narrow(0, first, count).unsqueeze(1);
+      const Tensor d_rows = d_y.index_select(0, rows_of(*routes, expert));
+      const Tensor d_gated = input_gradient(seconds[expert], numerics, d_rows);
+      d_gates.narrow(0, first, count).copy_((d_gated * a).sum(1, false, torch::kFloat32));
+      add_weight_gradient(seconds[expert], numerics, d_rows * gate, a);
+      d_inputs[i + 1] = (d_gated * gate).to(types[i]);
+    }
+    d_inputs[0] = by_pair(*routes, d_gates);
+    return d_inputs;
+  })[0];
+}
+
+}  // namespace qrl::learner

@@ -1,0 +1,31 @@
+// Owns how rows enter and leave a sparse layer's experts: routes, rows by expert, the gated sum, and their gradients.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "learner/forward/forward_ops.h"
+#include "ops/experts.h"
+
+namespace qrl::learner {
+
+/// Holds a layer's routes, and its rows by expert.
+struct EnteredExperts {
+  std::shared_ptr<const ops::ExpertRows> routes;  ///< those in use
+  Tensor gates_NK;                                ///< differentiable, fp32
+  TensorList rows;  ///< by expert, differentiable, in x's dtype; undefined for an expert without rows
+};
+
+/// Routes rows of x, in the dtype of matmuls, and gathers them. Logits are fp32 sums, by the sampler's op on a
+/// snapshot's router. A row uses its route in `all`, else the router's choice, which the layer's first pass writes
+/// there. The gradient of a row is the router's term, then its experts' by ascending index, added in fp32.
+EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
+                             const ForwardNumerics& numerics, RowRoutes& all);
+
+/// Computes each row's Σ gate · down(gated) over its experts by ascending index, fp32 [N, D]; without values if not
+/// `is_read`. `gated`: each expert's rows. A gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, with the input X̂ that the product
+/// read and dY as it is before the gate.
+Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const std::vector<Recomputable>& gated,
+                     const ForwardNumerics& numerics, bool is_read);
+
+}  // namespace qrl::learner
