@@ -224,12 +224,25 @@ void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
 }
 
 /// Refuses a layer whose experts have several formats: engines that read such folders have one for all.
-void require_one_format(const std::vector<ops::PackedLinear>& experts, const std::string& tensor) {
-  for (const ops::PackedLinear& expert : experts) {
-    QRL_REQUIRE(expert.format == experts.front().format, "--quantized, " + tensor, "experts of one format",
-                std::string(quant::name(experts.front().format)) + " and " + std::string(quant::name(expert.format)),
-                "name all experts of a layer in quant.rollout.ignore, or none");
+void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
+  for (const std::vector<ops::PackedLinear>* experts : {&layer.expert_gate_up, &layer.expert_down}) {
+    for (const ops::PackedLinear& expert : *experts) {
+      const Format first = layer.expert_gate_up.front().format;
+      QRL_REQUIRE(expert.format == first, "--quantized, " + layer_prefix(idx) + "mlp.experts",
+                  "one format for a layer's experts",
+                  std::string(quant::name(first)) + " and " + std::string(quant::name(expert.format)),
+                  "name all of a layer's experts in quant.rollout.ignore, or none");
+    }
   }
+}
+
+/// Returns what names modules of one kind in a target: "down_proj", in a model with experts "mlp.down_proj" or
+/// "experts.*.down_proj", whose groups of inputs may differ.
+std::string target_of(const ModelConfig& config, const std::string& module) {
+  const std::string last = module.substr(module.rfind('.') + 1);
+  if (module.find(".mlp.experts.") != std::string::npos) return R"(re:.*mlp\.experts\.\d+\.)" + last + "$";
+  if (config.has_experts() && module.find(".mlp.") != std::string::npos) return R"(re:.*mlp\.)" + last + "$";
+  return "re:.*" + last + "$";
 }
 
 }  // namespace
@@ -248,9 +261,10 @@ std::string quantization_config(const Snapshot& snapshot) {
                            {"input_activations", activation_arguments(format, spelled)},
                            {"output_activations", nullptr}};
       std::vector<std::string>& targets = modules[scheme.dump()];
-      const std::string target = "re:.*" + name.substr(name.rfind('.') + 1) + "$";
+      const std::string target = target_of(snapshot.config(), name);
       if (std::ranges::find(targets, target) == targets.end()) targets.push_back(target);
     };
+    require_one_format(snapshot.layer(idx), idx);
     visit_matrices(
         snapshot.config(), idx,
         [&](const BlockMatrix& matrix, const auto& of) {
@@ -258,11 +272,10 @@ std::string quantization_config(const Snapshot& snapshot) {
             add(of(snapshot.layer(idx)).format, part, matrix.in, layer_prefix(idx) + std::string(part.name));
         },
         [&](const BlockExperts& experts, const auto& of) {
-          const std::vector<ops::PackedLinear>& all = of(snapshot.layer(idx));
-          require_one_format(all, layer_prefix(idx) + std::string(experts.tensor));
+          const Format own = of(snapshot.layer(idx)).front().format;
           for (std::int64_t expert = 0; expert < experts.count; ++expert) {
             for (const BlockModule& part : experts.matrix.modules)
-              add(all.front().format, part, experts.matrix.in, expert_module(layer_prefix(idx), expert, part));
+              add(own, part, experts.matrix.in, expert_module(layer_prefix(idx), expert, part));
           }
         });
   }

@@ -101,6 +101,29 @@ Snapshot published(const ModelConfig& config, const SnapshotFormats& formats, co
   return snapshot;
 }
 
+/// Returns sparse layers of 3 experts of width `inner`, except the layers of `dense`.
+ModelConfig mixture_of(Format format, std::int64_t inner, std::int64_t num_layers = 1,
+                       std::vector<std::int64_t> dense = {}) {
+  ModelConfig config = config_of(format);
+  config.family = Family::qwen3_moe;
+  config.qkv_bias = false;
+  config.qk_norm = true;
+  config.num_hidden_layers = num_layers;
+  config.num_experts = 3;
+  config.num_experts_per_tok = 2;
+  config.moe_intermediate_size = inner;
+  config.mlp_only_layers = std::move(dense);
+  return config;
+}
+
+std::map<std::string, json> groups_by_target(const json& said) {
+  std::map<std::string, json> groups;
+  for (const json& group : said["config_groups"]) {
+    for (const std::string target : group["targets"]) groups[target] = group["weights"].value("group_size", json());
+  }
+  return groups;
+}
+
 }  // namespace
 
 TEST_CASE("a low-bit model leaves with the bytes that compressed-tensors writes") {
@@ -192,18 +215,87 @@ TEST_CASE("modules whose groups differ are named, and so are layers that stay wi
   CHECK(said["ignore"] == json{"model.layers.1.mlp.down_proj", "lm_head"});
   CHECK(written.tensors.at("model.layers.1.mlp.down_proj.weight")[0] == "BF16");
   CHECK(written.tensors.contains("model.layers.0.mlp.down_proj.weight_packed"));
-  std::map<std::string, json> group_sizes;
-  for (const json& group : said["config_groups"]) {
-    for (const std::string target : group["targets"])
-      group_sizes[target] = group["weights"].value("group_size", json());
+  CHECK(groups_by_target(said) == std::map<std::string, json>{{"re:.*q_proj$", nullptr},
+                                                              {"re:.*k_proj$", nullptr},
+                                                              {"re:.*v_proj$", nullptr},
+                                                              {"re:.*gate_proj$", nullptr},
+                                                              {"re:.*up_proj$", nullptr},
+                                                              {"re:.*o_proj$", 64},
+                                                              {"re:.*down_proj$", 8}});
+}
+
+TEST_CASE(
+    "an expert leaves with the bytes of a dense network of its weights, under its own name; its router is ignored") {
+  for (const Case& one : kCases) {
+    const std::int64_t inner = one.format == Format::fp8_block128 ? 768 : 136;
+    const ModelConfig config = mixture_of(one.format, inner);
+    const std::int64_t width = config.hidden_size;
+    const Weights weights = test::init_weights(config, 5);
+    const Written written(published(config, one.format, weights));
+    INFO(one.name);
+    CHECK(written.config["quantization_config"]["ignore"] == json{"model.layers.0.mlp.gate", "lm_head"});
+    CHECK(written.config["num_experts"] == 3);
+    CHECK(written.tensors.at("model.layers.0.mlp.gate.weight")[0] == "BF16");
+    std::size_t num_compared = 0;
+    for (std::int64_t expert = 0; expert < 3; ++expert) {
+      ModelConfig dense = config_of(one.format);
+      dense.intermediate_size = inner;
+      Weights alone = test::init_weights(dense, 6);
+      const auto give = [&](const char* module, const char* fused, std::int64_t first) {
+        const base::Buffer& to = alone.at("model.layers.0.mlp." + std::string(module) + ".weight");
+        const float* from = weights.at("model.layers.0.mlp.experts." + std::string(fused) + ".weight").as<float>();
+        std::copy_n(from + first, to.shape().numel(), to.as<float>());
+      };
+      give("gate_proj", "gate_up_proj", expert * 2 * inner * width);
+      give("up_proj", "gate_up_proj", (expert * 2 + 1) * inner * width);
+      give("down_proj", "down_proj", expert * inner * width);
+      const Written network(published(dense, one.format, alone));
+      const std::string prefix = "model.layers.0.mlp.";
+      for (const auto& [name, row] : network.tensors) {
+        if (!name.starts_with(prefix)) continue;
+        const std::string stored = prefix + "experts." + std::to_string(expert) + "." + name.substr(prefix.size());
+        INFO(stored);
+        REQUIRE(written.tensors.contains(stored));
+        CHECK(written.tensors.at(stored) == row);
+        ++num_compared;
+      }
+    }
+    const bool is_int4 = quant::spec(one.format).weights == quant::Element::int4;
+    CHECK(num_compared == (is_int4 ? 3 * 3 * 3 : 3 * 3 * 2));
+    CHECK(std::ranges::count_if(written.tensors, [](const auto& tensor) {
+            return tensor.first.find(".mlp.experts.") != std::string::npos;
+          }) == static_cast<std::ptrdiff_t>(num_compared));
   }
-  CHECK(group_sizes == std::map<std::string, json>{{"re:.*q_proj$", nullptr},
-                                                   {"re:.*k_proj$", nullptr},
-                                                   {"re:.*v_proj$", nullptr},
-                                                   {"re:.*gate_proj$", nullptr},
-                                                   {"re:.*up_proj$", nullptr},
-                                                   {"re:.*o_proj$", 64},
-                                                   {"re:.*down_proj$", 8}});
+}
+
+TEST_CASE("experts and dense layers whose groups differ are targets of their own") {
+  const ModelConfig config = mixture_of(Format::int4, 72, 2, {1});
+  const json said = json::parse(quantization_config(Snapshot(config, Format::int4)));
+  CHECK(groups_by_target(said) == std::map<std::string, json>{{"re:.*q_proj$", nullptr},
+                                                              {"re:.*k_proj$", nullptr},
+                                                              {"re:.*v_proj$", nullptr},
+                                                              {"re:.*o_proj$", 64},
+                                                              {R"(re:.*mlp\.gate_proj$)", nullptr},
+                                                              {R"(re:.*mlp\.up_proj$)", nullptr},
+                                                              {R"(re:.*mlp\.down_proj$)", 8},
+                                                              {R"(re:.*mlp\.experts\.\d+\.gate_proj$)", nullptr},
+                                                              {R"(re:.*mlp\.experts\.\d+\.up_proj$)", nullptr},
+                                                              {R"(re:.*mlp\.experts\.\d+\.down_proj$)", nullptr}});
+}
+
+TEST_CASE("a layer's experts leave in one format or not at all") {
+  const ModelConfig config = mixture_of(Format::int8, 136, 2);
+  const auto refusal = [&](std::vector<std::string> ignore) {
+    SnapshotFormats formats(Format::int8);
+    formats.ignore = std::move(ignore);
+    return refusal_of([&] { (void)quantization_config(Snapshot(config, formats)); });
+  };
+  for (const char* pattern : {"model.layers.1.mlp.experts.2.*", "model.layers.1.mlp.experts.*.down_proj"}) {
+    const std::string message = refusal({pattern});
+    CHECK(says(message, "model.layers.1.mlp.experts"));
+    CHECK(says(message, "int8 and bf16"));
+  }
+  CHECK(refusal({"model.layers.1.mlp.experts.*"}) == "accepted");
 }
 
 TEST_CASE("an lm_head in fp32 beside a tied embedding in bf16 is a tensor of its own") {
@@ -235,4 +327,7 @@ TEST_CASE("a token's ragged last block is an error with the module's name") {
   const std::string message = refusal_of([&] { (void)quantization_config(Snapshot(config, Format::fp8_block128)); });
   CHECK(says(message, "model.layers.0.mlp.down_proj"));
   CHECK(says(message, "136"));
+  const ModelConfig mixture = mixture_of(Format::fp8_block128, 136);
+  CHECK(says(refusal_of([&] { (void)quantization_config(Snapshot(mixture, Format::fp8_block128)); }),
+             "model.layers.0.mlp.experts.0.down_proj"));
 }
