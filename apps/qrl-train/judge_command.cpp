@@ -9,7 +9,7 @@
 #include "base/threads.h"
 #include "commands.h"
 #include "config/keys/keys.h"
-#include "config/keys/reward_keys.h"
+#include "config/keys/sections.h"
 #include "data/jsonl.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"

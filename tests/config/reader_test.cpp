@@ -315,7 +315,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {max_response_length: 16384}", "at least 16448 tokens"},
       {"actor: {max_tokens_per_micro_batch: 127}",
        "at least 128 tokens (max_prompt_length + max_response_length), got 127 tokens"},
-      {"data: {prompt_key: q}", "data.train_files or data.val_files beside data.prompt_key"},
+      {"data: {prompt_key: q}", "data.train_files or data.val_files set beside data.prompt_key, got none"},
       {"data: {filter: [level > 3]}", "data.train_files beside data.filter, got none"},
       {"data: {filter: [level > 3], val_files: [a.jsonl]}", "data.train_files beside data.filter, got none"},
       {"data: {val_filter: [level > 3], train_files: [a.jsonl]}", "data.val_files beside data.val_filter, got none"},

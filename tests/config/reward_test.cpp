@@ -93,7 +93,7 @@ TEST_CASE("normalize_then_sum has advantages of its own, and excludes what would
   CHECK(says(gdpo + "\nalgorithm: {adv_estimator: rloo}", "algorithm.adv_estimator grpo with reward.aggregation"));
   CHECK(says(gdpo + "\nalgorithm: {norm_adv_by_std: false}", "algorithm.norm_adv_by_std true with"));
   CHECK(says("reward: {aggregation: normalize_then_sum, overlong_buffer: {enable: true, len: 8}}",
-             "no reward.overlong_buffer with"));
+             "reward.overlong_buffer.enable false with reward.aggregation normalize_then_sum, got true"));
 }
 
 TEST_CASE("what the work is divided into may change on resume, what is taught only with --allow-change") {

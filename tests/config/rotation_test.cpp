@@ -1,7 +1,6 @@
 // Tests the recipe keys of the rotation of quantized matrices' inputs.
 #include <string>
 
-#include "config/keys/rotation_keys.h"
 #include "config/modes/modes.h"
 #include "config/reader.h"
 #include "support.h"
@@ -77,6 +76,6 @@ TEST_CASE("a record without the key was made with none, whatever auto means now"
 }
 
 TEST_CASE("a rotation stays as it is when a run is resumed") {
-  CHECK(config::on_resume("quant.rollout.rotation") == config::OnResume::fixed);
-  CHECK(config::on_resume("quant.rollout.rotation_block") == config::OnResume::fixed);
+  CHECK(train::keys().find("quant.rollout.rotation")->on_resume == config::OnResume::fixed);
+  CHECK(train::keys().find("quant.rollout.rotation_block")->on_resume == config::OnResume::fixed);
 }

@@ -32,23 +32,24 @@ std::vector<std::string> words_that(const Choices& choices, const std::function<
 
 }  // namespace
 
-void unset_by_choice(Key& key, const Choices& choices, std::function<std::string(const Recipe&)> word) {
+Key& Key::unset_by(const std::string& selector, const Choices& choices) {
   const auto shown = [&](const Choice& one) {
-    const std::string_view value = default_of(one, key.name);
+    const std::string_view value = default_of(one, name);
     return std::string(value == "null" ? "none" : value);
   };
   const std::string first = choices.all.empty() ? "none" : shown(*choices.all.front());
-  key.unset = first;
+  unset = first;
   for (const Choice* one : choices.all) {
-    if (shown(*one) != first) key.unset += "; " + std::string(one->word) + " " + shown(*one);
+    if (shown(*one) != first) unset += "; " + std::string(one->word) + " " + shown(*one);
   }
-  key.fill = [name = key.name, read = key.read, print = key.print, &choices, word = std::move(word)](Recipe& recipe) {
-    const Choice* chosen = choices.find(word(recipe));
+  fill = [name = name, read = read, print = print, &choices, selector](Recipe& recipe) {
+    const Choice* chosen = choices.find(recipe.keys->find(selector)->print(recipe));
     if (chosen == nullptr || print(recipe) != "null") return;
     const std::string_view value = default_of(*chosen, name);
     Faults none;
     if (value != "null") (void)read(*parse_yaml(value, {name, false}, none), recipe);
   };
+  return *this;
 }
 
 std::vector<std::string> words_with_own(const Choices& choices, const std::string& name) {
@@ -57,21 +58,11 @@ std::vector<std::string> words_with_own(const Choices& choices, const std::strin
   });
 }
 
-void only_with(Key& key, const std::string& other, const std::vector<std::string>& words) {
-  key.condition = {other, base::joined(words, " or "), [other, words](const Recipe& recipe) {
-                     const std::string value = recipe.keys->find(other)->print(recipe);
-                     return std::find(words.begin(), words.end(), value) != words.end();
-                   }};
-}
-void only_with(Key& key, const std::string& other, const std::string& values,
-               std::function<bool(const Recipe&)> holds) {
-  key.condition = {other, values, std::move(holds)};
-}
-
 void only_where_used(Key& key, const std::string& selector, const Choices& choices) {
-  only_with(key, selector, words_that(choices, [&](const Choice& one) {
-              return std::find(one.uses.begin(), one.uses.end(), key.name) != one.uses.end();
-            }));
+  const auto is_used = [&](const Choice& one) {
+    return std::find(one.uses.begin(), one.uses.end(), key.name) != one.uses.end();
+  };
+  key.only_with(selector, base::joined(words_that(choices, is_used), " or "));
 }
 
 namespace {
@@ -87,7 +78,7 @@ std::vector<Key>::const_iterator place_of(const std::string& name, const std::ve
 }  // namespace
 
 void add_own(std::vector<Key>& list, const std::string& section, bool nested, const Choices& choices,
-             const std::string& selector) {
+             const std::string& selector, OnResume on_resume) {
   const auto values_of = [](auto& recipe) -> auto& { return recipe.own; };
   std::set<std::string> added;
   for (const Choice* one : choices.all) {
@@ -96,7 +87,8 @@ void add_own(std::vector<Key>& list, const std::string& section, bool nested, co
       if (!inside || (own.name.find('.', section.size() + 1) != std::string::npos) != nested) continue;
       if (!added.insert(own.name).second) continue;
       Key& key = *list.insert(place_of(own.name, list), own_key(own, own.name, values_of));
-      only_with(key, selector, words_with_own(choices, own.name));
+      key.on_resume = on_resume;
+      key.only_with(selector, base::joined(words_with_own(choices, own.name), " or "));
     }
   }
 }

@@ -19,14 +19,6 @@ Type<std::string> word_of(const Choices& choices);
 /// Returns null's value in `key` with `choice` as YAML; "null" if none.
 std::string_view default_of(const Choice& choice, std::string_view key);
 
-/// Makes null in `key` the default of the choice that `word` selects. Help lists the first choice's default and every
-/// different one. The list must outlive the key.
-void unset_by_choice(Key& key, const Choices& choices, std::function<std::string(const Recipe&)> word);
-
-/// Restricts `key` to recipes with `other` among `words`.
-void only_with(Key& key, const std::string& other, const std::vector<std::string>& words);
-/// Restricts `key` to recipes where `holds`; `values` describes the values of `other` for people.
-void only_with(Key& key, const std::string& other, const std::string& values, std::function<bool(const Recipe&)> holds);
 /// Restricts `key` to choices that list it in `uses`; the key `selector` selects one.
 void only_where_used(Key& key, const std::string& selector, const Choices& choices);
 
@@ -35,12 +27,12 @@ std::vector<std::string> words_with_own(const Choices& choices, const std::strin
 
 /// Adds own keys of `choices` directly in `section`, or with `nested` in its subsections, shared ones once.
 void add_own(std::vector<Key>& list, const std::string& section, bool nested, const Choices& choices,
-             const std::string& selector);
+             const std::string& selector, OnResume on_resume = OnResume::fixed);
 
 /// Makes an own setting's key `name`; `values_of(recipe)` returns its OwnValues.
 template <class ValuesOf>
 Key own_key(const OwnKey& own, std::string name, ValuesOf values_of) {
-  Key key{std::move(name), {}, own.meaning, {}, OnResume::fixed, {}, {}, {}, {}, {}};
+  Key key{std::move(name), {}, own.meaning, {}};
   const auto hold = [&](const auto& type, auto to_number, auto from_number) {
     key.type = type.text;
     key.read = [own, type, to_number, values_of](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
@@ -91,11 +83,11 @@ void add_generator(std::vector<Key>& list, AnySection section, const Choices& ge
       const std::string name = task.substr(0, task.rfind('.') + 1) + own.name;
       Key& key = list.emplace_back(own_key(
           own, name, [section](auto& recipe) -> auto& { return section.of(recipe).own; }));
-      const std::vector<std::string> words = words_with_own(generators, own.name);
+      key.on_resume = section.on_resume();
+      const std::string words = base::joined(words_with_own(generators, own.name), " or ");
       // Without a task, one rule reports all keys of the section.
-      only_with(key, task, base::joined(words, " or "), [section, words](const Recipe& recipe) {
-        const std::string& word = section.of(recipe).task;
-        return word.empty() || std::find(words.begin(), words.end(), word) != words.end();
+      key.only_with(task, words, [section, of_task = condition_of(task, words).holds](const Recipe& recipe) {
+        return section.of(recipe).task.empty() || of_task(recipe);
       });
     }
   }

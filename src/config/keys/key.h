@@ -2,51 +2,92 @@
 // which a key is found by its name.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "config/keys/resume_keys.h"
 #include "config/recipe.h"
 #include "config/yaml/scalars.h"
 #include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
 
+enum class OnResume : std::uint8_t {
+  fixed,         ///< must not change
+  allow_change,  ///< may change with --allow-change, with other results
+  free,          ///< may change: no weight depends on it
+};
+
 /// Describes another key's value that a key needs for its effect.
 struct Condition {
   std::string key;     ///< the other key; "": none needed
-  std::string values;  ///< for people: "muon", "countdown or arithmetic", "above 0"
+  std::string values;  ///< a text that has_value reads, or describes `holds`
   std::function<bool(const Recipe&)> holds;
   std::string advice = "it has no effect: delete it";
 };
 
+/// Describes what another key must be while a key has certain values.
+struct Requirement {
+  std::string when;    ///< values of the row's key
+  std::string key;     ///< the other key
+  std::string values;  ///< its values
+  std::string advice;
+};
+
+/// Describes a key: one row of the tables in keys/*_keys.cpp.
 struct Key {
   std::string name;     ///< dotted: "optim.lr"
   std::string type;     ///< type and range: "float > 0"
   std::string meaning;  ///< one line
   std::string unset;    ///< meaning of null; "": not accepted
-  OnResume on_resume = OnResume::fixed;
 
   /// Sets the member from a value that is not null, or returns why it is refused.
-  std::function<std::optional<Refusal>(const YamlNode&, Recipe&)> read;
+  std::function<std::optional<Refusal>(const YamlNode&, Recipe&)> read = {};
   /// Sets the member to its default.
-  std::function<void(Recipe&)> reset;
+  std::function<void(Recipe&)> reset = {};
   /// Returns canonical YAML, "null" if unset.
-  std::function<std::string(const Recipe&)> print;
+  std::function<std::string(const Recipe&)> print = {};
   /// Replaces an unset member by null's value; empty if a recipe cannot hold it.
-  std::function<void(Recipe&)> fill;
+  std::function<void(Recipe&)> fill = {};
   /// Makes input paths absolute, relative to `directory` (empty: the working directory); empty without paths.
-  std::function<void(Recipe&, const std::filesystem::path& directory)> anchor;
+  std::function<void(Recipe&, const std::filesystem::path& directory)> anchor = {};
+  /// Returns the value that `auto` has in a recipe, where rules need it; empty: `print`.
+  std::function<std::string(const Recipe&)> resolved = {};
+  OnResume on_resume = OnResume::fixed;
   Condition condition = {};
+  std::vector<Requirement> requirements = {};
+  std::vector<std::pair<std::string, std::string>> conflicts = {};  ///< other key, advice: only one may be set
   /// An earlier version's default as YAML, which its checkpoints print: no error without effect. Empty: unchanged.
   std::string former_default = {};
   /// The value as YAML for records of versions without this key. Empty: the default.
   std::string absent_in_record = {};
+
+  /// Complete a row; each returns the row.
+  Key& free();
+  Key& allow_change();
+  /// Declares that the key has an effect only while `other` has one of `values` (has_value), or `holds`.
+  Key& only_with(const std::string& other, const std::string& values,
+                 std::function<bool(const Recipe&)> holds = nullptr);
+  /// Declares that `other` must have one of `values` while this key has one of `when` (has_value).
+  Key& needs(std::string when, std::string other, std::string values, std::string advice);
+  /// Makes null the default of the choice that the key `selector` selects. Help lists the first choice's default and
+  /// every different one. The list must outlive the key.
+  Key& unset_by(const std::string& selector, const Choices& choices);
+  /// Declares that not both keys may differ from their defaults.
+  Key& conflicts_with(std::string other, std::string advice);
 };
+
+/// Returns whether a key has one of `values` in a recipe, with `auto` resolved. `values` is "set", "unset", "changed"
+/// (not the default), "default", "above N" (null as well), "other than A or B", or words: "A, B or C".
+bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
+
+/// Returns the condition "`key` has one of `values`".
+Condition condition_of(const std::string& key, const std::string& values);
 
 /// Holds all keys of a recipe, with a catalog's.
 class Keys {

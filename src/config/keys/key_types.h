@@ -182,17 +182,14 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<
   using Member = std::remove_cvref_t<decltype(member(std::declval<Recipe&>()))>;
   constexpr bool kPlain = std::is_same_v<Member, T>;
   static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
-  Key key{std::move(name), type.text, std::move(meaning), unset.text, OnResume::fixed, {}, {}, {}, {}, {}};
+  Key key{std::move(name), type.text, std::move(meaning), unset.text};
   key.read = [member, type](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
     Reading<T> reading = type.read(node);
     if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
     member(recipe) = std::get<T>(std::move(reading));
     return std::nullopt;
   };
-  key.reset = [member](Recipe& recipe) {
-    const Recipe defaults;  // a catalog's words are not nullable
-    member(recipe) = member(defaults);
-  };
+  key.reset = [member](Recipe& recipe) { member(recipe) = member(recipe.keys->defaults()); };
   key.print = [member, type](const Recipe& recipe) -> std::string {
     if constexpr (kPlain) return type.print(member(recipe));
     else return member(recipe) ? type.print(*member(recipe)) : "null";
@@ -237,13 +234,27 @@ class Section {
   template <class Member, class T>
   Key& add(const std::string& name, Member member, Type<T> type, std::string meaning, Unset<T> unset = {}) {
     const auto whole = std::apply([member](auto... path) { return at(path..., member); }, path_);
-    return list_.emplace_back(key(name_ + "." + name, whole, std::move(type), std::move(meaning), std::move(unset)));
+    Key& added =
+        list_.emplace_back(key(name_ + "." + name, whole, std::move(type), std::move(meaning), std::move(unset)));
+    added.on_resume = on_resume_;
+    added.condition = condition_;
+    return added;
   }
+  /// Set what the keys added from here on have in common.
+  void all(OnResume on_resume) { on_resume_ = on_resume; }
+  void only_with(Condition condition) { condition_ = std::move(condition); }
+  void only_with(const std::string& other, const std::string& values) { condition_ = condition_of(other, values); }
+  OnResume on_resume() const { return on_resume_; }
   /// Returns the section "section.name" with struct `member`.
   template <class Member>
   Section<Path..., Member> inner(const std::string& name, Member member) const {
     return std::apply(
-        [&](auto... path) { return Section<Path..., Member>(list_, name_ + "." + name, path..., member); }, path_);
+        [&](auto... path) {
+          Section<Path..., Member> section(list_, name_ + "." + name, path..., member);
+          section.all(on_resume_);
+          return section;
+        },
+        path_);
   }
   template <class AnyRecipe>
   auto& of(AnyRecipe& recipe) const {
@@ -255,6 +266,8 @@ class Section {
   std::vector<Key>& list_;
   std::string name_;
   std::tuple<Path...> path_;
+  OnResume on_resume_ = OnResume::fixed;
+  Condition condition_ = {};
 };
 
 }  // namespace qrl::config

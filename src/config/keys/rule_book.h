@@ -1,4 +1,4 @@
-// Owns checking rules between keys and placing their faults.
+// Owns the check of rules between keys, and the place of each fault.
 #pragma once
 
 #include <map>
@@ -15,13 +15,18 @@ namespace qrl::config {
 
 inline constexpr std::string_view kModePlace = "mode ";  // starts the place of a mode's key
 
-/// As `got`, prints the values of the rule's keys.
-inline const std::string kTheirValues = "the values of the rule's keys";
-
 struct Origins {
   std::string whole;                          ///< the recipe's name, for keys without a source
   std::map<std::string, std::string> places;  ///< key → "file:line: key" of its last setting
   std::set<std::string> refused;              ///< keys with refused values, whose rules are skipped
+};
+
+/// Describes a broken rule.
+struct Fault {
+  std::vector<std::string> keys;  ///< that the rule reads, the most telling first
+  std::string expected;
+  std::string advice;
+  std::string got = {};  ///< "": the values of `keys`
 };
 
 /// Reports each fault at the first of the rule's keys that the recipe sets.
@@ -30,40 +35,19 @@ class RuleBook {
   RuleBook(const Recipe& recipe, const Origins& origins, Faults& faults)
       : recipe_(recipe), origins_(origins), faults_(faults) {}
 
-  /// Adds a fault unless `holds`, or one of `keys` was refused.
-  void require(const std::vector<std::string>& keys, bool holds, const std::string& expected, const std::string& got,
-               const std::string& advice) {
-    if (holds) return;
-    std::string where = origins_.whole + ": " + keys.front();
-    std::string of_mode;  // keys of the mode, not in the recipe's files
-    bool placed = false;
-    for (const std::string& key : keys) {
-      if (origins_.refused.count(key) > 0) return;
-      const auto place = origins_.places.find(key);
-      if (place == origins_.places.end()) continue;
-      if (!placed) where = place->second;
-      else if (place->second.starts_with(kModePlace))
-        of_mode += "; " + key + " is set by " + place->second.substr(0, place->second.find(':'));
-      placed = true;
-    }
-    faults_.add(where, expected, got == kTheirValues ? values_of(keys) : got, advice + of_mode);
-  }
+  /// Adds the fault unless the rule holds, or one of its keys was refused.
+  void require(bool holds, const Fault& fault);
 
-  bool is_set(const std::string& key) const { return origins_.places.count(key) > 0; }
+  /// Checks each key's condition (except in a record, where --set alone must have an effect), requirements and
+  /// conflicts. Values at their defaults have no condition: every printed recipe has them.
+  void check_rows(bool is_record);
 
-  /// Returns whether --set, not a file, set the key.
-  bool is_override(const std::string& key) const {
-    const auto place = origins_.places.find(key);
-    return place != origins_.places.end() && place->second.starts_with("--set ");
-  }
+  bool is_set(const std::string& key) const { return origins_.places.contains(key); }
+  /// Returns a key's printed value, "none" for null.
+  std::string value(const std::string& key) const;
 
  private:
-  std::string values_of(const std::vector<std::string>& keys) const {
-    std::string text;
-    for (const std::string& key : keys)
-      text += (text.empty() ? "" : ", ") + key + " " + recipe_.keys->find(key)->print(recipe_);
-    return text;
-  }
+  void check_requirements(const Key& key);
 
   const Recipe& recipe_;
   const Origins& origins_;

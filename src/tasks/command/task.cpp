@@ -1,4 +1,4 @@
-// Keys that are texts and maps are in config/keys/reward_keys.
+// Keys that are texts and maps are in config/keys/reward_keys.cpp.
 #include "tasks/task.h"
 
 #include "tasks/command/verifier.h"

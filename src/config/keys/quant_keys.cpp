@@ -1,0 +1,190 @@
+#include <string>
+
+#include "config/keys/choice_keys.h"
+#include "config/keys/key_types.h"
+#include "config/keys/sections.h"
+
+namespace qrl::config {
+
+namespace {
+
+constexpr std::int64_t kMaxStages = 1'048'576;
+
+/// Returns whether auto selects hadamard if the block fits: only int8 reduces real models' gap
+/// (docs/science/real-weights.md).
+bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
+
+void add_sampler_formats(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  quant.add(
+      "rollout.weights", &QuantRecipe::weights, weight_format(),
+      "format of the decoder's linear layers; activations, granularity and kv_cache follow it unless they are set");
+  quant.add("rollout.activations", &QuantRecipe::activations,
+            choice<ActivationFormat>({{"auto", ActivationFormat::automatic},
+                                      {"bf16", ActivationFormat::bf16},
+                                      {"int8", ActivationFormat::int8},
+                                      {"fp8_e4m3", ActivationFormat::fp8_e4m3}}),
+            "what meets them; auto: their own format, bf16 for int4 (W4A16); int8 and fp8_e4m3 make int4 W4A8");
+  quant
+      .add("rollout.granularity", &QuantRecipe::granularity,
+           choice<Granularity>({{"auto", Granularity::automatic},
+                                {"tensor", Granularity::tensor},
+                                {"channel_token", Granularity::channel_token},
+                                {"block128", Granularity::block128}}),
+           "what shares a scale in fp8_e4m3; auto: channel_token")
+      .only_with("quant.rollout.weights", "fp8_e4m3");
+  quant
+      .add("rollout.ignore", &QuantRecipe::ignore, list_of(text()),
+           "linear layers that stay bf16: down_proj, model.layers.0.*, with * and ?; q, k, v together, as gate, up")
+      .only_with("quant.rollout.weights", "int8 or fp8_e4m3 or int4");
+  quant
+      .add("rollout.lm_head", &QuantRecipe::lm_head,
+           choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}, {"int8", HeadFormat::int8}}),
+           "lm_head of sampler and learner; auto: bf16, or fp32 with fp32 weights; int8: the sampler's alone, the "
+           "learner's as with auto")
+      .needs("int8", "rollout.bitwise", "false",
+             "the learner's lm_head is not the sampler's then: set quant.rollout.lm_head: auto")
+      .needs("int8", "quant.rollout.weights", "other than fp32",
+             "a sampler that is to be exact has no low-bit lm_head");
+  quant
+      .add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path({"auto"})),
+           "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
+           "begins; or a file that qrl-train profile made",
+           {"none"})
+      .needs("set", "quant.rollout.weights", "int8", "the profile is of int8 values")
+      .needs("set", "quant.learner.forward", "bf16", "the profile's smoothing is folded into the sampler's norms alone")
+      .needs("set", "quant.uaq_scale", "default", "update-aware quantization needs scales that follow the weights");
+  quant.add("rollout.kv_cache", &QuantRecipe::kv_cache,
+            choice<KvCache>({{"auto", KvCache::automatic},
+                             {"fp32", KvCache::f32},
+                             {"bf16", KvCache::bf16},
+                             {"int8", KvCache::int8},
+                             {"fp8_e4m3", KvCache::fp8_e4m3}}),
+            "format of the KV cache; auto: int8 where activations are, fp32 with fp32 weights, else bf16");
+  quant
+      .add("rollout.queries", &QuantRecipe::queries,
+           choice<QueryFormat>({{"auto", QueryFormat::automatic}, {"fp8_e4m3", QueryFormat::fp8_e4m3}}),
+           "format in which queries meet keys; auto: bf16; fp8_e4m3: as FP8 attention has it, with "
+           "calibrated scales (for experiments, on the CPU)")
+      .only_with("quant.rollout.kv_cache", "fp8_e4m3");
+}
+
+void add_rotation(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  Key& rotation = quant.add(
+      "rollout.rotation", &QuantRecipe::rotation,
+      choice<RotationKind>(
+          {{"auto", RotationKind::automatic}, {"none", RotationKind::none}, {"hadamard", RotationKind::hadamard}}),
+      "inputs of quantized matrices are rotated by blocks before they are quantized; auto: hadamard for int8 on the "
+      "CPU where the block fits every width, without a profile, else none");
+  rotation.absent_in_record = "none";
+  rotation
+      .needs("hadamard", "quant.rollout.weights", "int8, fp8_e4m3 or int4",
+             "matrices in bf16 and fp32 are never rotated: set quant.rollout.rotation: none")
+      .needs("hadamard", "quant.rollout.profile", "unset",
+             "a profile's scales are of inputs that are not rotated: set one of the two to none (profile: null)")
+      .needs("hadamard", "rollout.device", "cpu",
+             "a GPU multiplies no rotated matrices: set quant.rollout.rotation: none");
+  rotation.fill = [](Recipe& recipe) {
+    QuantRecipe& of = recipe.quant;
+    const bool may_rotate = gains_by_rotation(of.weights) && of.profile.empty() && !reads_matrices_on_gpu(recipe);
+    if (of.rotation == RotationKind::automatic && !may_rotate) of.rotation = RotationKind::none;
+  };
+  quant
+      .add("rollout.rotation_block", &QuantRecipe::rotation_block,
+           choice<std::int64_t>({{"32", 32}, {"64", 64}, {"128", 128}}),
+           "inputs that are rotated together; one for the model")
+      .only_with("quant.rollout.rotation", "auto or hadamard")
+      .needs("changed", "quant.rollout.weights", "int8, fp8_e4m3 or int4", "it has no effect: delete it");
+}
+
+void add_gain_noise(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  using N = GainNoiseRecipe;
+  auto noise = quant.inner("rollout.noise", &QuantRecipe::noise);
+  noise
+      .add("start", &N::start, real(at_least_0()),
+           "standard deviation of normal noise on the gains of the sampler's norms in the second stage, the first "
+           "with any; 0: none (QeRL, there 1e-2)")
+      .needs("above 0", "rollout.bitwise", "false",
+             "the learner's gains have no noise: set quant.rollout.noise.start: 0")
+      .needs("above 0", "rollout.device", "cpu", "the noise is the CPU sampler's alone")
+      .needs("above 0", "quant.rollout.profile", "unset", "a profile folds its factors into the gains");
+  noise.only_with("quant.rollout.noise.start", "above 0");
+  noise.add("end", &N::end, real(positive()), "of the last stage; in between it falls by one factor a stage");
+  noise.add("stages", &N::stages, integer(3, kMaxStages), "equal parts of trainer.total_training_steps");
+}
+
+void add_quant_learner(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  quant.add("learner.forward", &QuantRecipe::learner_forward,
+            choice<LearnerForward>({{"bf16", LearnerForward::bf16},
+                                    {"fake_quant", LearnerForward::fake_quant},
+                                    {"low_bit", LearnerForward::low_bit}}),
+            "the learner's linear layers: bf16, in model.dtype; fake_quant, on values quantized and dequantized; "
+            "low_bit, the "
+            "sampler's own GEMM on its tensors, on a GPU with rollouts there");
+  quant
+      .add("learner.backward", &QuantRecipe::learner_backward,
+           choice<LearnerBackward>({{"model_dtype", LearnerBackward::model_dtype},
+                                    {"int8", LearnerBackward::int8},
+                                    {"fp8_e4m3", LearnerBackward::fp8_e4m3}}),
+           "GEMMs of the backward pass; with forward low_bit also int8, of int8 layers, or fp8_e4m3, of fp8_e4m3 "
+           "layers of "
+           "granularity block128; gradients are quantized as activations are")
+      .needs("int8 or fp8_e4m3", "quant.learner.forward", "low_bit",
+             "its operands are the quantized values of that forward pass")
+      .needs("int8", "quant.rollout.weights", "int8", "use model_dtype")
+      .needs("fp8_e4m3", "quant.rollout.granularity", "block128",
+             "scales of square blocks are those of the transposed weights as well: set quant.rollout.weights: fp8_e4m3 "
+             "and granularity: block128, or use model_dtype");
+}
+
+void add_quant_calibration(List& list) {
+  Section quant(list, "quant", &Recipe::quant);
+  quant
+      .add("kv_calibration.when", &QuantRecipe::kv_when,
+           choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
+           "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)")
+      .only_with("quant.rollout.kv_cache", "fp8_e4m3");
+  quant
+      .add("kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
+           "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's "
+           "range is set by")
+      .only_with("quant.rollout.kv_cache", "fp8_e4m3");
+  Key& margin = quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()),
+                          "room above that percentile, a factor");
+  margin.former_default = "1.05";
+  margin.only_with("quant.rollout.kv_cache", "fp8_e4m3");
+  quant
+      .add("uaq_scale", &QuantRecipe::uaq_scale, real(positive()),
+           "once before training, weights behind a norm are divided and its gain multiplied by this (QuRL's "
+           "update-aware quantization, there 1.5): the model stays, updates reach its quantized values sooner")
+      .only_with("quant.rollout.weights", "int8, fp8_e4m3 or int4")
+      .condition.advice =
+      "it makes updates reach the weights' quantized values, and there are none: set quant.uaq_scale: 1";
+}
+
+}  // namespace
+
+Type<WeightFormat> weight_format() {
+  return choice<WeightFormat>({{"fp32", WeightFormat::f32},
+                               {"bf16", WeightFormat::bf16},
+                               {"int8", WeightFormat::int8},
+                               {"fp8_e4m3", WeightFormat::fp8_e4m3},
+                               {"int4", WeightFormat::int4}});
+}
+
+bool reads_matrices_on_gpu(const Recipe& recipe) {
+  return samples_on_gpu(recipe) || (learns_on_gpu(recipe) && recipe.quant.learner_forward != LearnerForward::bf16);
+}
+
+void add_quant(List& list) {
+  add_sampler_formats(list);
+  add_rotation(list);
+  add_gain_noise(list);
+  add_quant_learner(list);
+  add_quant_calibration(list);
+}
+
+}  // namespace qrl::config
