@@ -43,7 +43,9 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     decode_rate = std::max(decode_rate, rate);
     prefill_rate = std::max(prefill_rate, static_cast<double>(stats.prefill_tokens) / stats.prefill_s);
   }
-  const DecodeTick tick = bench.tick_of(arguments.batch);
+  DecodeTick tick = bench.tick_of(arguments.batch);
+  if (best.decode_ticks > 0)
+    tick.experts_read = static_cast<double>(best.decode_experts) / static_cast<double>(best.decode_ticks);
   nlohmann::ordered_json result = bench.facts();
   result["batch"] = arguments.batch;
   result["prompt_tokens"] = arguments.prompt_tokens;
@@ -63,6 +65,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["tokens_xxh3"] = drawn.hex();  // of all rounds
   const AttentionWork attention = attention_of_tick(bench.config, tick);
   result["tick_ms"] = 1e3 * tick.batch / decode_rate;
+  if (bench.config.has_experts()) result["tick_experts"] = tick.experts_read;
   result["tick_kv_bytes"] = attention.kv_bytes;
   result["tick_attention_flops"] = attention.operations;
   result["prefill_tokens_per_s"] = prefill_rate;

@@ -5,6 +5,7 @@
 #include "model_bench.h"
 #include "ops/paged_attention.h"
 #include "train/plan/decoder_fit.h"
+#include "train/plan/experts.h"
 #include "train/plan/formats.h"
 #include "train/plan/learner_options.h"
 #include "train/plan/memory_estimate.h"
@@ -38,6 +39,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
   config::LoadedRecipe loaded = recipe_of(name, arguments);
   config::Recipe& recipe = loaded.recipe;
   const model::ModelConfig config = config_of(arguments);
+  train::require_cpu_for_experts(recipe, config);
   train::choose_rotation(recipe, config);
   const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
   train::require_positions(config, arguments.prompt_tokens + arguments.new_tokens);

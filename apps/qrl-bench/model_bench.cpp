@@ -12,6 +12,7 @@
 #include "shapes.h"
 #include "train/metrics/step_metrics.h"
 #include "train/plan/catalog.h"
+#include "train/plan/experts.h"
 #include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
 #include "train/plan/machine.h"
@@ -138,12 +139,8 @@ void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchAr
 }
 
 model::ModelConfig config_of(const BenchArguments& arguments) {
-  if (!arguments.model_dir.empty()) {
-    const std::filesystem::path file = std::filesystem::path(arguments.model_dir) / "config.json";
-    model::ModelConfig config = model::read_config(file);
-    model::require_dense(config, file.string());
-    return config;
-  }
+  if (!arguments.model_dir.empty())
+    return model::read_config(std::filesystem::path(arguments.model_dir) / "config.json");
   model::ModelConfig config = built_in_shape(arguments.shape);
   config.vocab_size = arguments.vocab_size.value_or(config.vocab_size);
   return config;
@@ -198,6 +195,7 @@ ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments,
       ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
       hf(model_of(args)),
       config(hf.config) {
+  train::require_cpu_for_experts(loaded.recipe, config);
   train::choose_rotation(loaded.recipe, config);
   if (name != "decode") plan_gpu(loaded.recipe, args, config);
   train::reset_peak_memory();  // excludes the ceilings' measurement

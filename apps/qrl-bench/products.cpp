@@ -70,7 +70,9 @@ void bench_products(const BenchProductsArguments& arguments) {
 void add_bench_products(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchProductsArguments>();
   CLI::App* command = program.add_subcommand("products", "a layer's matmuls on the GPU, beside its memory's speed");
-  command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
+  command->add_option("--shape", arguments->shape, "built-in shape")
+      ->check(one_of(shape_names(false)))
+      ->type_name("NAME");
   command->add_option("--format", arguments->format, "of the weights")
       ->check(one_of(gpu_format_names()))
       ->type_name("NAME");

@@ -14,12 +14,14 @@ struct Shape {
   std::int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
       intermediate_size;
   bool tied, qk_norm, qkv_bias;
+  std::int64_t num_experts = 0, num_experts_per_tok = 0;  ///< of intermediate_size each; 0: dense
 };
 constexpr std::array kShapes = {Shape{"86m", 4096, 768, 12, 12, 4, 64, 2304, true, true, false},
                                 Shape{"quickstart", 259, 96, 3, 3, 1, 32, 256, true, true, false},
                                 Shape{"smollm2-135m", 49152, 576, 30, 9, 3, 64, 1536, true, false, false},
                                 Shape{"1.5b", 151936, 1536, 28, 12, 2, 128, 8960, true, false, true},
-                                Shape{"8b", 151936, 4096, 36, 32, 8, 128, 12288, false, true, false}};
+                                Shape{"8b", 151936, 4096, 36, 32, 8, 128, 12288, false, true, false},
+                                Shape{"moe-1b", 151936, 1024, 28, 16, 8, 128, 768, true, true, false, 16, 4}};
 
 constexpr std::array kGpuKvFormats = {quant::KvFormat::bf16, quant::KvFormat::int8, quant::KvFormat::fp8_e4m3};
 
@@ -56,7 +58,10 @@ quant::KvFormat gpu_kv_format(const std::string& name) { return named(kGpuKvForm
 model::ModelConfig built_in_shape(const std::string& name) {
   const Shape& shape = *std::ranges::find_if(kShapes, [&](const Shape& each) { return each.name == name; });
   model::ModelConfig config;
-  config.family = shape.qkv_bias ? model::Family::qwen2 : shape.qk_norm ? model::Family::qwen3 : model::Family::llama;
+  config.family = shape.num_experts > 0 ? model::Family::qwen3_moe
+                  : shape.qkv_bias      ? model::Family::qwen2
+                  : shape.qk_norm       ? model::Family::qwen3
+                                        : model::Family::llama;
   config.vocab_size = shape.vocab_size;
   config.hidden_size = shape.hidden_size;
   config.num_hidden_layers = shape.num_hidden_layers;
@@ -70,13 +75,19 @@ model::ModelConfig built_in_shape(const std::string& name) {
   config.tie_word_embeddings = shape.tied;
   config.qk_norm = shape.qk_norm;
   config.qkv_bias = shape.qkv_bias;
+  if (shape.num_experts == 0) return config;
+  config.num_experts = shape.num_experts;
+  config.num_experts_per_tok = shape.num_experts_per_tok;
+  config.moe_intermediate_size = shape.intermediate_size;
+  config.norm_topk_prob = true;
   return config;
 }
 
-std::vector<std::string> shape_names() {
+std::vector<std::string> shape_names(bool with_experts) {
   std::vector<std::string> names;
-  names.reserve(kShapes.size());
-  for (const Shape& shape : kShapes) names.emplace_back(shape.name);
+  for (const Shape& shape : kShapes) {
+    if (with_experts || shape.num_experts == 0) names.emplace_back(shape.name);
+  }
   return names;
 }
 

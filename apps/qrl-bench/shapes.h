@@ -10,8 +10,8 @@
 namespace qrl::app {
 
 /// Names the shapes of docs/performance.md and docs/gpu.md: the quickstart's, a laptop's (86m), Qwen2.5 1.5B and Qwen3
-/// 8B.
-std::vector<std::string> shape_names();
+/// 8B. A GPU has no mixture of experts (moe-1b).
+std::vector<std::string> shape_names(bool with_experts = true);
 /// Returns a built-in config, with up to 8192 positions.
 model::ModelConfig built_in_shape(const std::string& name);
 

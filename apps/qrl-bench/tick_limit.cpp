@@ -16,6 +16,28 @@ double query_width(const model::ModelConfig& config) {
   return static_cast<double>(config.q_size() * config.num_hidden_layers);
 }
 
+double num_bytes(const ops::PackedLinear& matrix) {
+  return static_cast<double>(matrix.panels.num_bytes() + matrix.scales.num_bytes() + matrix.column_sums.num_bytes());
+}
+
+/// A mixture's experts: their bytes and number.
+struct Experts {
+  double num_bytes = 0, count = 0;
+};
+Experts experts_of(const model::Snapshot& snapshot) {
+  const model::ModelConfig& config = snapshot.config();
+  Experts experts;
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    if (!config.is_sparse(layer)) continue;
+    const model::LayerSnapshot& sparse = snapshot.layer(layer);
+    experts.count += static_cast<double>(sparse.expert_gate_up.size());
+    for (const auto* matrices : {&sparse.expert_gate_up, &sparse.expert_down}) {
+      for (const ops::PackedLinear& matrix : *matrices) experts.num_bytes += num_bytes(matrix);
+    }
+  }
+  return experts;
+}
+
 }  // namespace
 
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick) {
@@ -54,7 +76,9 @@ double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, con
   const double compute_s = 2 * tick.batch * params.layers / ceiling_of(snapshot.format(), ceilings) +
                            2 * tick.batch * params.lm_head / ceiling_of(snapshot.lm_head().format, ceilings) +
                            attention.operations / attention_rate;
-  const auto weight_bytes = static_cast<double>(snapshot.num_bytes() - snapshot.embedding_VD().num_bytes());
+  auto weight_bytes = static_cast<double>(snapshot.num_bytes() - snapshot.embedding_VD().num_bytes());
+  if (const Experts experts = experts_of(snapshot); experts.count > 0)
+    weight_bytes -= experts.num_bytes * (1 - tick.experts_read / experts.count);
   return std::max(compute_s, (weight_bytes + attention.kv_bytes) / ceilings.dram_bytes_per_s);
 }
 

@@ -13,6 +13,7 @@ struct DecodeTick {
   double batch = 0, context = 0;
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   std::int64_t page_size = 16;
+  double experts_read = 0;  ///< distinct experts that the rows' routes hit, summed over sparse layers
 };
 
 /// A tick's attention: operations of queries with keys and probabilities with values (2 per multiply-add), and bytes of
@@ -34,7 +35,7 @@ TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, q
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 
 /// Returns the tick's least seconds: compute or DRAM time, with all weights but the embedding, keys and values read
-/// once.
+/// once. `experts_read` counts for a mixture's experts.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
 /// Returns train::learner_operations of separate sequences of `length` tokens with all logits.

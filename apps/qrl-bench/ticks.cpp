@@ -162,7 +162,9 @@ void add_bench_ticks(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchTicksArguments>();
   CLI::App* command = program.add_subcommand(
       "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and tensor cores' speed");
-  command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
+  command->add_option("--shape", arguments->shape, "built-in shape")
+      ->check(one_of(shape_names(false)))
+      ->type_name("NAME");
   command->add_option("--format", arguments->format, "of the weights")
       ->check(one_of(gpu_format_names()))
       ->type_name("NAME");

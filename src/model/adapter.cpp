@@ -34,7 +34,7 @@ void refuse_expert_targets(const ModelConfig& config, const LoraConfig& lora, co
   const auto refuse = [&](const std::string& module) {
     QRL_REQUIRE(!lora.targets(module), source.target_modules, "modules of attention, or of dense layers by whole name",
                 lora.target_modules.empty() ? "all, among them " + module : "one that fits " + module,
-                "adapters leave experts and routers out; [q_proj, k_proj, v_proj, o_proj] fits no expert");
+                std::string(kExpertsLack) + "; [q_proj, k_proj, v_proj, o_proj] fits no expert");
   };
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = layer_prefix(layer);

@@ -22,6 +22,9 @@ enum class Family : std::uint8_t { qwen3, qwen2, llama, qwen3_moe };
 /// Larger numbers of experts are refused: a route's entry is a byte.
 inline constexpr std::int64_t kMaxExperts = 256;
 
+/// Ends errors that refuse experts on a GPU, or adapters on them.
+inline constexpr const char* kExpertsLack = "experts have no kernels for GPUs and no adapters yet";
+
 enum class RopeType : std::uint8_t { plain, llama3, yarn };
 
 /// Extends positions beyond the training length: config.json's rope_scaling (transformers 4) or rope_parameters (5).
@@ -165,8 +168,5 @@ std::vector<StoredPart> stored_parts(const WeightSpec& spec);
 std::int64_t num_parameters(const ModelConfig& config);
 /// Counts those that act on one token: the route's experts alone.
 std::int64_t num_active_parameters(const ModelConfig& config);
-
-/// Throws an input error for a mixture of experts, which is read and written but not run yet. `where` names the model.
-void require_dense(const ModelConfig& config, const std::string& where);
 
 }  // namespace qrl::model

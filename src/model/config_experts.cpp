@@ -94,10 +94,4 @@ std::string describe_experts(const ModelConfig& config) {
          " parameters act";
 }
 
-void require_dense(const ModelConfig& config, const std::string& where) {
-  QRL_REQUIRE(!config.has_experts(), where, "a dense model: qwen3, qwen2 or llama",
-              "qwen3_moe with " + std::to_string(config.num_experts) + " experts",
-              "mixtures of experts are checked (qrl-train check), but neither sampled nor trained");
-}
-
 }  // namespace qrl::model

@@ -13,6 +13,7 @@
 #include "rollout/rollout.h"
 #include "tasks/by_source.h"
 #include "train/plan/decoder_fit.h"
+#include "train/plan/experts.h"
 #include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
 #include "train/plan/learner_options.h"
@@ -120,6 +121,7 @@ void require_known_score(const config::Recipe& recipe, const std::vector<PromptS
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world) {
   RunOutline outline{.loaded = given, .model = model_config(given.recipe)};
   config::Recipe& recipe = outline.loaded.recipe;
+  require_cpu_for_experts(recipe, outline.model);
   resolve_rotation(outline.loaded, outline.model, world);
   if (request.is_run) {
     require_gpu(recipe, world.local_rank());

@@ -97,6 +97,22 @@ TEST_CASE("the least time of a tick: operations over their ceilings, or bytes ov
                     wide_s, 0, 1e-12));
 }
 
+TEST_CASE("the least time of a mixture's tick: bytes of the experts that routes hit, operations of k experts a row") {
+  const model::ModelConfig config = model::read_config(QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json");
+  const model::Snapshot snapshot(config, quant::Format::int8);
+  constexpr double kOnes = 3 * 8;  // all experts of 3 layers
+  // An expert: gate and up 256 x 96, down 96 (128 in whole panels) x 128, each output with a scale and a column's sum.
+  constexpr double kExpert = 256 * 96 + 128 * 128 + (256 + 128) * 2 * 4;
+  const auto bytes_at = [&](double experts_read) {
+    return 1e9 * app::least_tick_s(snapshot, {1, 0, quant::KvFormat::int8, 16, experts_read}, {1e30, 1e30, 1e30, 1e9});
+  };
+  CHECK(test::close(bytes_at(kOnes), static_cast<double>(snapshot.num_bytes()) - 2 * kHead, 0, 1e-12));
+  CHECK(test::close(bytes_at(kOnes) - bytes_at(3 * 2), (kOnes - 3 * 2) * kExpert, 0, 1e-12));
+  const double compute_s =
+      app::least_tick_s(snapshot, {5, 0, quant::KvFormat::int8, 16, kOnes}, {7e12, 3e12, 1e12, 1e30});
+  CHECK(test::close(compute_s, 2 * 5 * (kLayers + 3 * 8 * 96) / 7e12 + 2 * 5 * kHead / 3e12, 0, 1e-12));
+}
+
 TEST_CASE("bench decode: the limit is of this run's ceilings and bytes, the share is the speed's part of it") {
   const nlohmann::json figures = bench("decode --batch 2 --prompt 8 --new 4");
   const double bf16 = 1e12 * figures.at("ceiling_bf16_tflops").get<double>();

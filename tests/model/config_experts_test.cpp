@@ -148,11 +148,3 @@ TEST_CASE("a mixture's description counts the parameters that act on a token") {
   CHECK(describe_config(file).find("128 experts of 768, 8 a token, in 48 layers, 3353032704 parameters act") !=
         std::string::npos);
 }
-
-TEST_CASE("what does not run experts refuses a mixture by its name") {
-  ModelConfig config;
-  CHECK_NOTHROW(require_dense(config, "model"));
-  config.num_experts = 128;
-  CHECK(test::refusal_of([&] { require_dense(config, "models/a"); }).find("models/a: expected a dense model") !=
-        std::string::npos);
-}

@@ -70,11 +70,17 @@ TEST_CASE("a dry run refuses shapes, batches and names of scores that do not fit
 }
 
 TEST_CASE("the estimate of memory is what sampler and learner take") {
-  for (const std::string settings :
-       {"quant.rollout.weights=int8", "quant.rollout.weights=bf16", "quant.rollout.weights=fp8_e4m3",
-        "quant.rollout.weights=int4", "quant.rollout.weights=fp32"}) {
-    CAPTURE(settings);
-    const std::vector<std::string> overrides = {settings, "optim.name=muon"};
+  const std::string mixture = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json";
+  for (const auto& [settings, model] : {std::pair<std::string, std::string>{"quant.rollout.weights=int8", ""},
+                                        {"quant.rollout.weights=bf16", ""},
+                                        {"quant.rollout.weights=fp8_e4m3", ""},
+                                        {"quant.rollout.weights=int4", ""},
+                                        {"quant.rollout.weights=fp32", ""},
+                                        {"quant.rollout.weights=int8", mixture},
+                                        {"quant.rollout.weights=int4", mixture}}) {
+    CAPTURE(settings, model);
+    std::vector<std::string> overrides = {settings, "optim.name=muon"};
+    if (!model.empty()) overrides.push_back(model);
     const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     const train::Policy policy = train::make_policy(recipe);
     const auto parts = train::estimate_memory(recipe, policy.config, 1);

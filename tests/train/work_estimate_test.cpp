@@ -19,6 +19,10 @@ constexpr double kVisible = 2 * (7 * 8 / 2 + 2 * (5 * 6 / 2 + 5 * 7));
 
 TEST_CASE("operations of an update: a group's prompt once, logits of counted tokens, causal attention") {
   const model::ModelConfig config = model::read_config(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json");
+  // The mixture's route acts with 2 experts of 128, as wide as the dense 256, and a router of 8.
+  const model::ModelConfig mixture = model::read_config(QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json");
+  CHECK(train::matmul_params(mixture).layers == kLayers + 3 * 8 * 96);
+  CHECK(train::matmul_params(mixture).lm_head == kHead);
   const std::vector<std::vector<types::TokenId>> prompts = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 8, 7, 6, 5, 4, 3, 2}};
   const std::vector<types::TokenId> response = {1, 2, 3, 4};
   std::vector<rollout::PackItem> items;

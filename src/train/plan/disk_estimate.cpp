@@ -17,7 +17,7 @@ constexpr double kF32_bytes = 4;
 double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) {
   double bytes = 0;
   for (const model::WeightSpec& spec : specs) {
-    const int num_moments = by_muon && spec.kind == model::WeightKind::linear ? 1 : 2;
+    const int num_moments = by_muon && is_layer_matrix(spec.kind) ? 1 : 2;
     bytes += static_cast<double>(spec.shape.numel()) * kF32_bytes * (1 + num_moments);
   }
   return bytes;

@@ -11,7 +11,6 @@
 #include "model/block.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
-#include "state/file.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
 
@@ -41,13 +40,21 @@ double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
   return bytes + (spec.activations == quant::Element::int8 ? num_scales * kF32 : 0);  // column sums
 }
 
+/// Returns the bytes of a layer's matrix in the sampler: one matrix per expert, if the tensor holds experts.
+double matrix_bytes(const WeightSpec& spec, quant::Format format) {
+  if (spec.parts.empty()) return linear_bytes(format, spec.shape[0], spec.shape[1]);
+  return static_cast<double>(spec.shape[0]) * linear_bytes(format, spec.shape[1], spec.shape[2]);
+}
+
 double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig& config) {
   const model::SnapshotFormats formats = snapshot_formats(quant);
-  const double wide = formats.linear == quant::Format::f32 ? kF32 : kBf16;
+  const quant::Format unquantized = formats.linear == quant::Format::f32 ? quant::Format::f32 : quant::Format::bf16;
+  const double wide = unquantized == quant::Format::f32 ? kF32 : kBf16;
   double bytes = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) {
     const auto count = static_cast<double>(spec.shape.numel());
-    if (spec.kind == WeightKind::linear) bytes += linear_bytes(formats.linear, spec.shape[0], spec.shape[1]);
+    if (is_layer_matrix(spec.kind))
+      bytes += matrix_bytes(spec, spec.kind == WeightKind::router ? unquantized : formats.linear);
     else if (spec.kind == WeightKind::embedding) bytes += count * wide;
     else if (spec.kind != WeightKind::lm_head) bytes += count * kF32;
   }
@@ -89,13 +96,31 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
   return bytes;
 }
 
+/// Describes what a layer's feed-forward part keeps of a token: values, and a mixture's route.
+struct MlpValues {
+  double inner = 0;          ///< F, or the sum of a route's
+  double entering = 0;       ///< inputs of gate and up: D, or one row for each of a route's experts
+  double of_rows = 0;        ///< entering, if no norm computes them again
+  double router_inputs = 0;  ///< D of a mixture, unquantized
+  double route_bytes = 0;    ///< fp32 logits, and 16 bytes for each of a route's experts
+};
+MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
+  const auto width = static_cast<double>(config.hidden_size);
+  if (!is_sparse) return {static_cast<double>(config.intermediate_size), width, 0, 0, 0};
+  const auto chosen = static_cast<double>(config.num_experts_per_tok);
+  return {chosen * static_cast<double>(config.moe_intermediate_size), chosen * width, chosen * width, width,
+          kF32 * static_cast<double>(config.num_experts) + 16 * chosen};
+}
+
 /// Returns a layer's bytes per token for its backward pass: the residual stream at both norms, unrotated q, k and v,
 /// attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed. A quantized
 /// forward is fp32 between its matmuls, and keeps their inputs, keys and values quantized. On a GPU each matmul keeps
 /// its input, and attention the rotated heads with all keys and values read. Unrotated q, k and v are then kept only
-/// for norms of heads. With low_bit on a GPU a matmul's output is bf16, its input quantized.
-double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config) {
-  const auto width = static_cast<double>(config.hidden_size), inner = static_cast<double>(config.intermediate_size);
+/// for norms of heads. With low_bit on a GPU a matmul's output is bf16, its input quantized. A mixture, on the CPU,
+/// also keeps its experts' rows.
+double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
+  const MlpValues mlp = mlp_values(config, is_sparse);
+  const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;
   const auto queries = static_cast<double>(config.q_size());
   const double qkv = queries + 2 * static_cast<double>(config.kv_size());
   const double sums = 2 * width * kF32;
@@ -118,13 +143,17 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
     const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
     return sums + (before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
   }
-  if (recipe.quant.learner_forward == config::LearnerForward::bf16) return sums + (qkv + queries + 2 * inner) * dtype;
+  const double kept = sums + mlp.route_bytes;
+  if (recipe.quant.learner_forward == config::LearnerForward::bf16)
+    return kept + (qkv + queries + 2 * inner + mlp.of_rows) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
+  const double unquantized = code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
   // Adapters read attention's output in bf16 or fp32, which is kept, not recomputed.
   if (config::trains_adapters(recipe))
-    return sums + (qkv + rotated + 2 * inner) * kF32 + queries * (code == quant::Element::f32 ? kF32 : kBf16);
-  return sums + (qkv + rotated + 2 * inner) * kF32 + (2 * width + queries + inner) * value_bytes;
+    return kept + (qkv + rotated + 2 * inner) * kF32 + (queries + mlp.router_inputs) * unquantized;
+  return kept + (qkv + rotated + 2 * inner) * kF32 + (width + mlp.entering + queries + inner) * value_bytes +
+         mlp.router_inputs * unquantized;
 }
 
 /// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized operands. With fp8_e4m3, also fp32
@@ -200,7 +229,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
-    const bool is_layers = specs[i].kind == WeightKind::linear;
+    const bool is_layers = is_layer_matrix(specs[i].kind);
     const bool is_table = specs[i].kind == WeightKind::embedding || specs[i].kind == WeightKind::lm_head;
     Share& share = shares[static_cast<std::size_t>(owners[i])];
     share.masters += bytes;
@@ -249,7 +278,6 @@ void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
   const model::ModelConfig config = model::read_config(file);
-  model::require_dense(config, state::shown(file));
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
   config::QuantRecipe quant;
@@ -333,10 +361,14 @@ double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& 
   // CPU the stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
-  const auto layers = static_cast<double>(config.num_hidden_layers);
-  const double of_layer = layer_activations(recipe, config);
+  double all = 0, largest = 0;
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const double of_layer = layer_activations(recipe, config, config.is_sparse(layer));
+    all += of_layer;
+    largest = std::max(largest, of_layer);
+  }
   const bool computes_again = recipe.actor.activation_checkpointing || sampled_there;
-  return computes_again ? layers * entering + of_layer : layers * of_layer;
+  return computes_again ? static_cast<double>(config.num_hidden_layers) * entering + largest : all;
 }
 
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {

@@ -7,7 +7,12 @@ namespace qrl::train {
 MatmulParams matmul_params(const model::ModelConfig& config) {
   MatmulParams params;
   for (const model::WeightSpec& spec : model::weight_specs(config)) {
-    if (spec.kind == model::WeightKind::linear) params.layers += static_cast<double>(spec.shape.numel());
+    if (!is_layer_matrix(spec.kind)) continue;
+    const auto all = static_cast<double>(spec.shape.numel());
+    const bool are_experts = !spec.parts.empty();
+    params.layers +=
+        are_experts ? all * static_cast<double>(config.num_experts_per_tok) / static_cast<double>(config.num_experts)
+                    : all;
   }
   params.lm_head = static_cast<double>(config.vocab_size * config.hidden_size);
   return params;

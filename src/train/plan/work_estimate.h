@@ -8,7 +8,8 @@
 
 namespace qrl::train {
 
-/// The weights that matmuls read: linear layers of all blocks, and lm_head; not the embedding.
+/// The weights that multiply a token: linear layers of all blocks (of experts, those of its route) and lm_head; not the
+/// embedding.
 struct MatmulParams {
   double layers = 0, lm_head = 0;
 };

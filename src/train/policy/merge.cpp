@@ -3,6 +3,8 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/bf16.h"
@@ -12,22 +14,30 @@ namespace qrl::train {
 
 namespace {
 
+/// The rows of a snapshot's matrix that come from one weight, or all matrices of a layer's experts.
 struct Rows {
-  const ops::PackedLinear* matrix;
-  std::int64_t first;
+  std::span<const ops::PackedLinear> matrices;
+  std::int64_t first = 0;  ///< in the only matrix
 };
 
 std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   std::map<std::string, Rows> rows;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
-    model::visit_matrices(snapshot.config(), idx, [&](const model::BlockMatrix& matrix, const auto& of) {
-      std::int64_t first = 0;
-      for (const model::BlockModule& module : matrix.modules) {
-        rows.emplace(model::layer_prefix(idx) + std::string(module.name) + ".weight",
-                     Rows{&of(snapshot.layer(idx)), first});
-        first += module.rows;
-      }
-    });
+    const auto name = [&](std::string_view tensor) {
+      return model::layer_prefix(idx) + std::string(tensor) + ".weight";
+    };
+    model::visit_matrices(
+        snapshot.config(), idx,
+        [&](const model::BlockMatrix& matrix, const auto& of) {
+          std::int64_t first = 0;
+          for (const model::BlockModule& module : matrix.modules) {
+            rows.emplace(name(module.name), Rows{std::span(&of(snapshot.layer(idx)), 1), first});
+            first += module.rows;
+          }
+        },
+        [&](const model::BlockExperts& experts, const auto& of) {
+          rows.emplace(name(experts.tensor), Rows{of(snapshot.layer(idx))});
+        });
   }
   return rows;
 }
@@ -60,9 +70,13 @@ model::WeightSource quantized_weights(const model::ModelConfig& config, const mo
       [snapshot, base, rows = rows_by_weight(*snapshot)](const model::WeightSpec& spec, float* to) {
         const auto found = rows.find(spec.name);
         if (found == rows.end()) return base.read(spec, to);
-        const ops::PackedLinear& matrix = *found->second.matrix;
-        ops::unpack_rows(matrix, found->second.first, spec.shape[0], to);
-        ops::rotate_rows(matrix.rotation, spec.shape[0], matrix.in, to);  // rotates back
+        const Rows& part = found->second;
+        const std::int64_t size = spec.shape.numel() / std::ssize(part.matrices);
+        for (const ops::PackedLinear& matrix : part.matrices) {
+          ops::unpack_rows(matrix, part.first, size / matrix.in, to);
+          ops::rotate_rows(matrix.rotation, size / matrix.in, matrix.in, to);  // rotates back
+          to += size;
+        }
       });
 }
 
@@ -70,7 +84,7 @@ model::WeightSource with_errors(const model::WeightSource& trained, const model:
                                 UpdateErrors& errors) {
   return model::WeightSource([trained, base, dtype, &errors](const model::WeightSpec& spec, float* to) {
     trained.read(spec, to);
-    if (spec.kind != model::WeightKind::linear) return;
+    if (!is_layer_matrix(spec.kind)) return;
     std::vector<float> before(static_cast<std::size_t>(spec.shape.numel()));
     base.read(spec, before.data());
     std::vector<float> stored(to, to + before.size());
@@ -95,7 +109,7 @@ UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model
   const model::WeightSource again = quantized_weights(policy.config, all, formats);
   UpdateErrors errors;
   for (const model::WeightSpec& spec : model::weight_specs(policy.config)) {
-    if (spec.kind != model::WeightKind::linear) continue;
+    if (!is_layer_matrix(spec.kind)) continue;
     std::vector<float> before(static_cast<std::size_t>(spec.shape.numel())), merged(before.size()),
         stored(before.size());
     base.read(spec, before.data());

@@ -52,14 +52,12 @@ fs::path base_folder(const fs::path& dir) {
 
 Policy load_hf_policy(const fs::path& dir) {
   const model::HfModel hf = model::open_hf(dir);
-  model::require_dense(hf.config, state::shown(dir));
   return {hf.config, hf.weights, data::Tokenizer::load(dir)};
 }
 
 Policy load_adapted_policy(const fs::path& dir) {
   const fs::path base_dir = base_folder(dir);
   const model::HfModel base = model::open_hf(base_dir);
-  model::require_dense(base.config, state::shown(base_dir));
   const model::PeftAdapter adapter = model::open_peft(dir, base.config);
   if (const std::string trained_on = is_checkpoint(dir) ? checkpoint_base_hash(dir) : std::string();
       !trained_on.empty()) {
@@ -83,10 +81,7 @@ model::ModelConfig model_config(const config::Recipe& recipe) {
   QRL_REQUIRE(is_new || fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
               "none at " + state::shown(folder),
               "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and write ~ in full");
-  const fs::path file = is_new ? fs::path(recipe.model.init_config) : folder / "config.json";
-  model::ModelConfig config = model::read_config(file);
-  model::require_dense(config, state::shown(file));
-  return config;
+  return model::read_config(is_new ? fs::path(recipe.model.init_config) : folder / "config.json");
 }
 
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {

@@ -3,6 +3,7 @@
 #include "base/threads.h"
 #include "train/metrics/generation_progress.h"
 #include "train/plan/decoder_fit.h"
+#include "train/plan/experts.h"
 #include "train/plan/formats.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
@@ -51,7 +52,7 @@ decoder::DecoderOptions with_texts(const data::Tokenizer* tokenizer, decoder::De
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
                  std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens,
                  const data::Tokenizer* tokenizer)
-    : snapshot(config, sampler_formats(recipe)),
+    : snapshot(config, (require_cpu_for_experts(recipe, config), sampler_formats(recipe))),
       decoder(config, fitting(config, with_texts(tokenizer, decoder_options(recipe, world, longest_prompt_tokens,
                                                                             logit_tile_tokens)))) {}
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "train/plan/experts.h"
 #include "train/plan/formats.h"
 #include "train/plan/learner_options.h"
 #include "train/plan/options.h"
@@ -58,6 +59,7 @@ learner::LearnerOptions options_of(const config::Recipe& recipe) {
 
 Policy load(const config::Recipe& recipe, const Policy& policy) {
   Policy teacher = load_policy(recipe.algorithm.teacher.path);
+  require_cpu_for_experts(recipe, teacher.config);
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   QRL_REQUIRE(teacher.config.max_position_embeddings >= longest, kWhere,
               "a model of at least " + std::to_string(longest) + " positions",

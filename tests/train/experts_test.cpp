@@ -1,0 +1,58 @@
+// Tests what a mixture of experts cannot do, and what an export reads of its sampler.
+#include <cmath>
+
+#include "learner/support.h"
+#include "train/policy/merge.h"
+#include "train/support.h"
+
+using namespace qrl;
+
+namespace {
+
+const std::string kMixture = "--set model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json ";
+
+}  // namespace
+
+TEST_CASE("a mixture of experts on a GPU is refused before a GPU is looked for, and adapters on experts are") {
+  const auto refuses = [](const std::string& settings, const std::string& about) {
+    const test::Outcome outcome = test::run_command(test::kProgram + test::kTiny + " --dry-run " + kMixture + settings);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find(about) != std::string::npos);
+    CHECK(outcome.output.find(model::kExpertsLack) != std::string::npos);
+  };
+  refuses("--set trainer.device=cuda", "trainer.device: expected cpu for a mixture of experts (qwen3_moe), got cuda");
+  refuses("--set rollout.device=cuda", "rollout.device: expected cpu for a mixture of experts (qwen3_moe), got cuda");
+  refuses("--set lora.rank=2", "lora.target_modules");
+  const test::Outcome run = test::run_command(test::kProgram + test::kTiny + " " + kMixture +
+                                              "--set rollout.device=cuda --set trainer.default_local_dir=/nowhere/run");
+  CHECK(run.exit_code == 2);
+  CHECK(test::says(run, "expected cpu for a mixture of experts"));
+}
+
+TEST_CASE("a sampler's weights read back: each expert within its row's rounding, a router within bf16's") {
+  const model::ModelConfig config = test::tiny_moe_config();
+  const model::Weights weights = test::tiny_weights(config);
+  const model::WeightSource read =
+      train::quantized_weights(config, model::WeightSource(weights), model::SnapshotFormats(quant::Format::int8));
+  std::int64_t num_rounded = 0;
+  for (const model::WeightSpec& spec : model::weight_specs(config)) {
+    CAPTURE(spec.name);
+    std::vector<float> stored(static_cast<std::size_t>(spec.shape.numel()));
+    read.read(spec, stored.data());
+    const float* master = weights.at(spec.name).as<float>();
+    const bool is_router = spec.kind == model::WeightKind::router;
+    const std::int64_t width = spec.shape[spec.shape.rank() - 1];
+    for (std::int64_t row = 0; row < spec.shape.numel() / width; ++row) {
+      float largest = 0;
+      for (std::int64_t i = row * width; i < (row + 1) * width; ++i) largest = std::max(largest, std::fabs(master[i]));
+      const float bound = is_layer_matrix(spec.kind) ? (is_router ? largest / 256 : largest / 253) : 0;
+      for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+        const float error = std::fabs(stored[static_cast<std::size_t>(i)] - master[i]);
+        if (!(error <= bound)) FAIL_CHECK(row << " " << i << " " << error << " above " << bound);
+        num_rounded += error > 0 ? 1 : 0;
+      }
+    }
+  }
+  CHECK(num_rounded > 1000);
+}
