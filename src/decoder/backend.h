@@ -52,6 +52,8 @@ class Backend {
   /// Frees the KV memory until the next begin.
   virtual void release_kv() = 0;
 
+  /// Returns the routes of a sequence's first positions, whose pages it still holds; no entries from a dense model.
+  virtual types::Routes routes(std::span<const PageId> /*pages*/, std::int64_t /*num_tokens*/) const { return {}; }
   /// Returns how many experts ticks have read: those of a route, once a layer and team.
   virtual std::int64_t num_experts_read() const { return 0; }
   virtual DeviceStats device_stats() const { return {}; }  ///< zeros without a device

@@ -123,7 +123,10 @@ std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
     const std::int32_t max_new_tokens = sequence.group->request.params.max_new_tokens;
     sequence.finished = ended || completion.tokens.size() == static_cast<std::size_t>(max_new_tokens);
     completion.stop = ended ? types::StopReason::eos : types::StopReason::length;
-    if (sequence.finished) finished_.push_back(&sequence);
+    if (!sequence.finished) continue;
+    finished_.push_back(&sequence);
+    if (sequence.group->request.params.wants_routes)
+      completion.routes = backend_->routes(sequence.pages, sequence.num_tokens() - 1);
   }
   return num_dropped;
 }

@@ -14,6 +14,7 @@ std::int64_t length(const PackItem& item) {
 }
 
 bool has_kept(const PackItem& item) { return item.kept != nullptr && !item.kept->empty(); }
+bool has_routes(const PackItem& item) { return item.routes != nullptr && !item.routes->empty(); }
 
 void check(const PackItem& item, std::int64_t max_tokens) {
   QRL_INVARIANT(!item.prompt.empty(), "packer", "a prompt of one token or more", "an empty prompt");
@@ -21,6 +22,9 @@ void check(const PackItem& item, std::int64_t max_tokens) {
                 "a sampler log-prob per response token", std::to_string(item.sampler_logprobs.size()));
   QRL_INVARIANT(!has_kept(item) || item.kept->size() == item.response.size(), "packer",
                 "a set of kept tokens per response token", std::to_string(item.kept->size()));
+  QRL_INVARIANT(!has_routes(item) || item.routes->num_tokens() == length(item) - 1, "packer",
+                "a route per token but the last, " + std::to_string(length(item) - 1),
+                std::to_string(item.routes->num_tokens()));
   QRL_INVARIANT(item.learned.empty() || item.learned.size() == item.response.size(), "packer",
                 "a mark per response token", std::to_string(item.learned.size()));
   QRL_REQUIRE(length(item) <= max_tokens, "actor.max_tokens_per_micro_batch",
@@ -64,6 +68,24 @@ void append_tokens(std::span<const types::TokenId> tokens, types::MicroBatch& ba
   batch.advantages.resize(batch.tokens.size(), 0.0F);
 }
 
+/// Appends the routes of an item's tokens [first, end). The item's last token has none.
+void append_routes(const PackItem& item, std::size_t first, std::size_t end, types::MicroBatch& batch) {
+  if (!has_routes(item)) return;
+  const types::Routes& from = *item.routes;
+  types::Routes& to = batch.sampler_routes;
+  QRL_INVARIANT(to.empty() || (to.num_layers == from.num_layers && to.per_token == from.per_token), "packer",
+                "routes of one model", "routes of two");
+  to.num_layers = from.num_layers;
+  to.per_token = from.per_token;
+  const auto known = std::min(end, static_cast<std::size_t>(from.num_tokens()));
+  for (std::size_t token = first; token < known; ++token) {
+    const std::span<const std::uint8_t> route = from.of_token(token);
+    to.experts.insert(to.experts.end(), route.begin(), route.end());
+  }
+  for (std::size_t i = 0; i < (end - std::max(first, known)) * from.token_bytes(); ++i)
+    to.experts.push_back(static_cast<std::uint8_t>(i % static_cast<std::size_t>(from.per_token)));
+}
+
 void end_sequence(std::int64_t index, bool continues, types::MicroBatch& batch) {
   batch.sequence_starts.push_back(static_cast<std::int32_t>(batch.tokens.size()));
   batch.sequence_idx.push_back(index);
@@ -76,6 +98,7 @@ void append_item(const PackItem& item, std::int64_t index, std::int64_t num_pref
   const auto own_prompt = item.prompt.subspan(static_cast<std::size_t>(num_prefix_tokens));
   append_tokens(own_prompt, batch);
   append_tokens(item.response, batch);
+  append_routes(item, static_cast<std::size_t>(num_prefix_tokens), static_cast<std::size_t>(length(item)), batch);
   const std::size_t end = batch.tokens.size();
   for (std::size_t t = first; t + 1 < end; ++t) batch.targets[t] = batch.tokens[t + 1];
   for (std::size_t t = first; t < end; ++t) batch.advantages[t] = item.advantage;
@@ -100,11 +123,15 @@ types::MicroBatch& new_batch(std::vector<types::MicroBatch>& batches) {
 }  // namespace
 
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage) {
-  return {prompt, sample.tokens, sample.sampler_logprobs, advantage, {}, &sample.kept};
+  return {prompt, sample.tokens, sample.sampler_logprobs, advantage, {}, &sample.kept, &sample.routes};
 }
 
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens) {
-  for (const PackItem& item : items) check(item, max_tokens);
+  for (const PackItem& item : items) {
+    check(item, max_tokens);
+    QRL_INVARIANT(has_routes(item) == has_routes(items.front()), "packer", "routes of all items, or of none",
+                  "of some");
+  }
   std::vector<types::MicroBatch> batches;
   for (const Group& group : groups_of(items)) {
     const auto has_room = [&](const types::MicroBatch& batch) {
@@ -120,7 +147,9 @@ std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_
         has_prefix = false;
       }
       if (!has_prefix && group.num_prefix_tokens > 0) {
-        append_tokens(items[i].prompt.first(static_cast<std::size_t>(group.num_prefix_tokens)), *batch);
+        const auto num_shared = static_cast<std::size_t>(group.num_prefix_tokens);
+        append_tokens(items[i].prompt.first(num_shared), *batch);
+        append_routes(items[i], 0, num_shared, *batch);
         end_sequence(-1, false, *batch);
         has_prefix = true;
       }

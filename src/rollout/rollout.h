@@ -111,6 +111,7 @@ struct PackItem {
   float advantage = 0;
   std::span<const std::uint8_t> learned = {};  ///< [response]: 1 if the token is in the loss; empty: all
   const types::KeptTokens* kept = nullptr;     ///< [response]; null or without entries: all tokens
+  const types::Routes* routes = nullptr;       ///< Completion::routes; null or without entries: unknown
 };
 
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage);

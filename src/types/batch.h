@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "types/prompt.h"
+#include "types/routes.h"
 
 namespace qrl::types {
 
@@ -27,11 +28,20 @@ struct MicroBatch {
   std::vector<float> teacher_logprobs;    ///< of the target; empty without a teacher
   std::vector<float> advantages;          ///< the sequence's, on each of its tokens; with a teacher, per token
   KeptTokens kept;                        ///< the tokens that the target was sampled from; none without top-k and top-p
+  /// Routes of all tokens under the sampler; no entries if they are unknown. The last token of a sequence that is no
+  /// prefix has none: its entry is the experts 0 … k − 1.
+  Routes sampler_routes;
+  Routes old_routes;  ///< those of the pass that made old_logprobs; no entries unless replayed
+  RouteReplay replay = RouteReplay::none;
   std::vector<std::int64_t> sequence_idx;  ///< [S]: index in the caller's order; −1: a prefix
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
   bool continues(std::int64_t sequence) const {
     return !continues_prefix.empty() && continues_prefix[static_cast<std::size_t>(sequence)] != 0;
+  }
+  /// Returns the routes that a forward pass has to use, or null if it chooses.
+  const Routes* replayed() const {
+    return replay == RouteReplay::none ? nullptr : replay == RouteReplay::sampler ? &sampler_routes : &old_routes;
   }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "types/kept_tokens.h"
+#include "types/routes.h"
 
 namespace qrl::types {
 
@@ -43,6 +44,9 @@ struct Completion {
   StopReason stop = StopReason::eos;
   KeptTokens kept = {};          ///< the tokens that each was sampled from; none without max_kept or exclusions
   std::int32_t num_limited = 0;  ///< tokens whose set max_kept reduced further
+  /// Routes of the prompt's tokens, then of all tokens but the last, which was drawn and never computed. No entries
+  /// without wants_routes, and from a dense model.
+  Routes routes = {};
 };
 
 /// Training rejects temperature 0 (greedy: the arg max, with log-prob 0 by convention).
@@ -56,6 +60,7 @@ struct SamplingParams {
   std::vector<std::string> stop_strings;
   /// Limits top-k and top-p to the likeliest max_kept tokens, which completions then name; 0: no limit.
   std::int32_t max_kept = 0;
+  bool wants_routes = false;  ///< completions of a mixture have routes
 };
 
 /// Samples first_sample … first_sample + num_samples − 1 of one prompt.

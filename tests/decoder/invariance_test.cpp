@@ -21,7 +21,8 @@ using types::Completion;
 using types::TokenId;
 
 constexpr types::SampleKey kKey{11, 3};
-const types::SamplingParams kParams{.temperature = 0.9F, .max_new_tokens = 40, .stop_tokens = {5, 17}};
+const types::SamplingParams kParams{
+    .temperature = 0.9F, .max_new_tokens = 40, .stop_tokens = {5, 17}, .wants_routes = true};
 
 struct Requests {
   std::vector<std::vector<TokenId>> prompts;
@@ -66,7 +67,7 @@ Outcome complete(const model::Snapshot& snapshot, const DecoderOptions& options,
 }
 
 bool same_bits(const Completion& a, const Completion& b) {
-  return a.tokens == b.tokens && a.stop == b.stop && a.versions == b.versions &&
+  return a.tokens == b.tokens && a.stop == b.stop && a.versions == b.versions && a.routes == b.routes &&
          std::ranges::equal(a.sampler_logprobs, b.sampler_logprobs, [](float x, float y) {
            return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
          });

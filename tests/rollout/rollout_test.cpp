@@ -251,6 +251,56 @@ TEST_CASE("pack: the tokens that a response token was sampled from stand by the 
   CHECK_THROWS_AS(rollout::pack(items, 100), base::Error);
 }
 
+TEST_CASE("pack: a row has its token's route, a shared prompt's rows once, and a sequence's last row none") {
+  // Routes of 2 layers with 2 experts each, which name their token.
+  const auto route_of = [](types::TokenId token) {
+    const auto low = static_cast<std::uint8_t>(token), high = static_cast<std::uint8_t>(token + 100);
+    return std::vector<std::uint8_t>{low, high, static_cast<std::uint8_t>(low + 1),
+                                     static_cast<std::uint8_t>(high + 1)};
+  };
+  const std::vector<types::TokenId> shared = {11, 12, 13, 14, 15}, single = {6, 7};
+  types::Completion samples[3];
+  samples[0].tokens = {20, 21, 22};
+  samples[1].tokens = {23};
+  samples[2].tokens = {24, 25};
+  std::vector<PackItem> items;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::vector<types::TokenId>& prompt = i < 2 ? shared : single;
+    std::vector<types::TokenId> computed = prompt;
+    computed.insert(computed.end(), samples[i].tokens.begin(), samples[i].tokens.end() - 1);
+    samples[i].routes.num_layers = samples[i].routes.per_token = 2;
+    for (const types::TokenId token : computed) {
+      const auto route = route_of(token);
+      samples[i].routes.experts.insert(samples[i].routes.experts.end(), route.begin(), route.end());
+    }
+    items.push_back(rollout::sampled_item(prompt, samples[i], 1.0F));
+  }
+  for (const std::int64_t budget : {8, 100}) {
+    std::int64_t num_last = 0;
+    for (const types::MicroBatch& batch : rollout::pack(items, budget)) {
+      REQUIRE(batch.sampler_routes.num_tokens() == batch.num_tokens());
+      CHECK(batch.replayed() == nullptr);
+      for (std::int64_t s = 0; s < batch.num_sequences(); ++s) {
+        const auto at = static_cast<std::size_t>(s), end = static_cast<std::size_t>(batch.sequence_starts[at + 1]);
+        for (auto t = static_cast<std::size_t>(batch.sequence_starts[at]); t < end; ++t) {
+          const bool is_last = t + 1 == end && batch.sequence_idx[at] >= 0;
+          const auto want = is_last ? std::vector<std::uint8_t>{0, 1, 0, 1} : route_of(batch.tokens[t]);
+          CHECK(std::ranges::equal(batch.sampler_routes.of_token(t), want));
+          num_last += is_last ? 1 : 0;
+        }
+      }
+    }
+    CHECK(num_last == 3);
+  }
+  const types::Routes whole = samples[1].routes;
+  samples[1].routes.experts.resize(16);  // of a token fewer
+  CHECK_THROWS_AS(rollout::pack(items, 100), base::Error);
+  samples[1].routes = {};
+  CHECK_THROWS_AS(rollout::pack(items, 100), base::Error);
+  samples[1].routes = whole;
+  CHECK(rollout::pack(items, 100).size() == 1);
+}
+
 TEST_CASE("pack: a sequence above the budget is an input error") {
   const std::vector<types::TokenId> prompt(5), response(5);
   const PackItem items[] = {{prompt, response, {}, 0}};

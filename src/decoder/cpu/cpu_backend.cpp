@@ -38,6 +38,9 @@ class CpuBackend final : public Backend {
   void start(const Plan& plan, std::span<ops::SampledToken> samples) override;
   void finish() override {}  // start computed everything
   void release_kv() override { kv_.release(); }
+  types::Routes routes(std::span<const PageId> pages, std::int64_t num_tokens) const override {
+    return kv_.routes().read(pages, num_tokens);
+  }
   std::int64_t num_experts_read() const override;
 
  private:

@@ -79,6 +79,10 @@ void Transformer::route(base::Team& team, const LayerRows& in, ExpertScratch& ow
       own.num_read += routes.starts[expert] < routes.starts[expert + 1] ? 1 : 0;
   }
   team.barrier();
+  const Range share = team.slice(in.rows.size());
+  for (std::int64_t row = share.begin; row < share.end; ++row)
+    in.routes.store(in.where.page_tables[row], in.where.positions[row], in.layer_idx,
+                    routes.experts.data() + row * config.num_experts_per_tok);
   ops::gather_rows(team, own.normed, routes.row_of, own.sorted);
   if (has_wide_experts_L_[static_cast<std::size_t>(in.layer_idx)])
     ops::gather_rows(team, own.wide_normed, routes.row_of, own.wide_sorted);

@@ -146,7 +146,8 @@ Transformer::LayerRows Transformer::layer_rows(base::Team& team, const Plan& pla
           team.rank() == 0 ? scratch.observed : nullptr,
           kv.query_scales(layer_idx),
           team.rank() == 0 ? scratch.queries : nullptr,
-          rows.begin};
+          rows.begin,
+          kv.routes()};
 }
 
 void Transformer::linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,

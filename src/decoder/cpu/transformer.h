@@ -126,7 +126,8 @@ class Transformer {
     ObservedInputs* observed;
     KvCache::QueryScales query_scales;
     ObservedQueries* queries;
-    std::int64_t first_row;  ///< in the plan
+    std::int64_t first_row;    ///< in the plan
+    const RoutePages& routes;  ///< where a sparse layer's are kept
   };
   /// Adds attention's output to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;

@@ -14,7 +14,8 @@ KvCache::KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::
       num_pages_(num_pages),
       page_size_(page_size),
       heads_{config.num_attention_heads, config.num_key_value_heads, config.head_dim},
-      format_(format) {}
+      format_(format),
+      routes_(config, num_pages, page_size) {}
 
 void KvCache::allocate() {
   if (allocated()) return;
@@ -25,6 +26,7 @@ void KvCache::allocate() {
     for (base::Buffer* side : {&layer.keys, &layer.values})
       *side = base::Buffer(base::DType::u8, {num_pages_, page_bytes}, &arena);
   }
+  routes_.allocate();
   layers_ = std::move(layers);  // assigned at the end, because an allocation may fail midway
 }
 
@@ -76,6 +78,7 @@ void KvCache::copy(base::Team& team, std::span<const PageCopy> copies) const {
   for (std::int64_t i = share.begin; i < share.end; ++i) {
     const PageCopy& one = copies[static_cast<std::size_t>(i % count)];
     ops::copy_slots(heads_, layer(i / count), one.from, one.to, one.num_slots);
+    if (i < count) routes_.copy(one);
   }
 }
 

@@ -9,24 +9,29 @@
 #include "base/threads.h"
 #include "decoder/kv/kv_scales.h"
 #include "decoder/kv/page_pool.h"
+#include "decoder/kv/route_pages.h"
 #include "model/config.h"
 #include "ops/paged_attention.h"
 
 namespace qrl::decoder {
 
-/// Holds pages as laid out in ops/paged_attention.h.
+/// Holds pages as laid out in ops/paged_attention.h, and a mixture's routes beside them.
 class KvCache {
  public:
   KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, quant::KvFormat format);
 
   void allocate();
-  void release() { layers_.clear(); }
+  void release() {
+    layers_.clear();
+    routes_.release();
+  }
   bool allocated() const { return !layers_.empty(); }
 
   std::int64_t num_pages() const { return num_pages_; }
   std::int64_t page_size() const { return page_size_; }
   quant::KvFormat format() const { return format_; }
-  std::int64_t num_bytes() const;  ///< 0 while not allocated
+  std::int64_t num_bytes() const;  ///< of keys and values; 0 while not allocated
+  const RoutePages& routes() const { return routes_; }
   /// Throws an internal error without fp8_e4m3 scales.
   ops::KvPages layer(std::int64_t layer_idx) const;
   /// A layer's fp32 [K] scales of e4m3 queries, and their products with the key scales. Null: queries stay bf16.
@@ -39,7 +44,7 @@ class KvCache {
   void set_scales(KvScales scales);
   const KvScales& scales() const { return scales_; }  ///< version −1: none
 
-  /// Copies pages in all layers to distinct targets; SPMD (ops/linear.h).
+  /// Copies pages in all layers, and their routes, to distinct targets; SPMD (ops/linear.h).
   void copy(base::Team& team, std::span<const PageCopy> copies) const;
 
  private:
@@ -50,6 +55,7 @@ class KvCache {
   ops::HeadShape heads_;
   quant::KvFormat format_;
   std::vector<Layer> layers_;
+  RoutePages routes_;
   KvScales scales_;
   std::vector<float> score_scales_LK_;  // empty without query scales
 };

@@ -1,0 +1,29 @@
+// Owns routes: the experts that a mixture's sparse layers chose for each token.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace qrl::types {
+
+/// Holds k different experts a token and sparse layer, ascending. A mixture has at most 256.
+struct Routes {
+  std::int32_t num_layers = 0;        ///< S, sparse layers
+  std::int32_t per_token = 0;         ///< k
+  std::vector<std::uint8_t> experts;  ///< [tokens, S, k]
+
+  bool empty() const { return experts.empty(); }
+  std::size_t token_bytes() const { return static_cast<std::size_t>(num_layers) * static_cast<std::size_t>(per_token); }
+  std::int64_t num_tokens() const { return empty() ? 0 : static_cast<std::int64_t>(experts.size() / token_bytes()); }
+  /// Returns a token's experts in all layers, [S, k].
+  std::span<const std::uint8_t> of_token(std::size_t token) const {
+    return std::span(experts).subspan(token * token_bytes(), token_bytes());
+  }
+  friend bool operator==(const Routes&, const Routes&) = default;
+};
+
+/// Says which routes a forward pass uses: its own choice, the sampler's, or those of the pass that made old log-probs.
+enum class RouteReplay : std::uint8_t { none, sampler, old };
+
+}  // namespace qrl::types
