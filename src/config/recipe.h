@@ -170,6 +170,7 @@ struct AlgorithmRecipe {
   std::string kl_loss_type;  ///< a word of Catalog::kl_estimators
   double entropy_coef = 0;
   bool mask_truncated = false;
+  RouterReplay router_replay = RouterReplay::none;
   FilterGroupsRecipe filter_groups;
   friend bool operator==(const AlgorithmRecipe&, const AlgorithmRecipe&) = default;
 };

@@ -33,6 +33,7 @@ enum class QueryFormat : std::uint8_t { automatic, fp8_e4m3 };
 enum class LoraSft : std::uint8_t { automatic, full, adapters };  ///< automatic: full for a new model
 enum class LoraPublish : std::uint8_t { adapter, merge };
 enum class OnExhausted : std::uint8_t { error, train_partial };
+enum class RouterReplay : std::uint8_t { none, rollout, old };
 enum class RsLevel : std::uint8_t { none, token, seq_sum, seq_mean, seq_max };
 enum class RsStat : std::uint8_t { k1, k2, k3 };
 enum class RewardRows : std::uint8_t { sample, group };

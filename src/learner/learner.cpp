@@ -102,6 +102,7 @@ TokenScores Learner::score_by(const PolicyWeights* policy, const types::MicroBat
     scores.logprobs[at] = counted_scores.log_probs_M.data_ptr<float>()[i];
     scores.entropy[at] = counted_scores.entropy_M.data_ptr<float>()[i];
   }
+  if (rows.routes != nullptr) scores.routes = used_routes(*rows.routes);
   return scores;
 }
 

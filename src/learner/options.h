@@ -15,6 +15,7 @@
 #include "model/adapter.h"
 #include "model/weights.h"
 #include "quant/kv_format.h"
+#include "types/routes.h"
 
 namespace qrl::learner {
 
@@ -170,6 +171,7 @@ struct UpdateReport {
 struct TokenScores {
   std::vector<float> logprobs;
   std::vector<float> entropy;
+  types::Routes routes = {};  ///< of all rows, as the pass used them; no entries from a dense model
 };
 
 }  // namespace qrl::learner

@@ -60,6 +60,8 @@ const std::vector<Panel>& all_panels() {
       {kGap, "AIS", "share", {"ais/alpha", "ais/alpha_ess", "ais/alpha_mis", "ais/alpha_var"}},
       {kGap, "ACR", "ratio", {"acr/r_mean", "acr/r_below_1_fraction"}},
       {kGap, "TBPO", "share", {"tbpo/*_fraction"}},
+      {kGap, "routes that differ", "share", {"moe/route_flip_fraction", "moe/token_flip_fraction"}},
+      {kGap, "largest load of an expert", "of the mean", {"moe/expert_load_max"}},
       {kTime,
        "time of a step",
        "s",

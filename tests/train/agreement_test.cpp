@@ -101,8 +101,8 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
 
   const auto num_samples = static_cast<std::size_t>(layout.num_samples);
   const types::SamplingParams params{
-      one.drawn.temperature, one.drawn.top_p, one.drawn.top_k, layout.max_new_tokens, {}, {}, 256};
-  std::int64_t compared = 0, differ = 0;
+      one.drawn.temperature, one.drawn.top_p, one.drawn.top_k, layout.max_new_tokens, {}, {}, 256, one.has_experts};
+  std::int64_t compared = 0, differ = 0, other_routes = 0;
   std::vector<float> all_learned;
   for (std::uint32_t round = 0; compared < one.min_tokens; ++round) {
     std::vector<std::vector<types::TokenId>> prompts;
@@ -116,8 +116,12 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
     for (std::size_t i = 0; i < drawn.size(); ++i)
       items.push_back(rollout::sampled_item(prompts[i / num_samples], drawn[i], 1.0F));
     for (const types::MicroBatch& batch : rollout::pack(items, layout.max_tokens_per_micro_batch)) {
-      const std::vector<float> learned = learner.score(batch, one.drawn).logprobs;
+      const learner::TokenScores scores = learner.score(batch, one.drawn);
+      const std::vector<float>& learned = scores.logprobs;
+      REQUIRE(scores.routes.num_tokens() == (one.has_experts ? batch.num_tokens() : 0));
       for (std::size_t t = 0; t < learned.size(); ++t) {
+        if (one.has_experts && batch.loss_mask[t] != 0)
+          other_routes += std::ranges::equal(scores.routes.of_token(t), batch.sampler_routes.of_token(t)) ? 0 : 1;
         if (batch.loss_mask[t] == 0) continue;
         ++compared;
         all_learned.push_back(learned[t]);
@@ -127,6 +131,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
     }
   }
   CHECK(differ == 0);
+  CHECK(other_routes == 0);
   CHECK(decoder.stats().preemptions > 0);
   CHECK(decoder.stats().shared_prompt_tokens > 0);
   return all_learned;

@@ -37,10 +37,11 @@ std::set<std::string> names_on_page() {
   return names;
 }
 
-/// val/countdown/mean@2 → val/SOURCE/mean@N, as the page writes it.
+/// val/countdown/mean@2 → val/SOURCE/mean@N, …/layer_0 → …/layer_N, as the page writes it.
 std::string page_name(std::string name) {
   name = std::regex_replace(name, std::regex("^val/[^/]+/"), "val/SOURCE/");
   name = std::regex_replace(name, std::regex(R"((mean|maj)@\d+)"), "$1@N");
+  name = std::regex_replace(name, std::regex(R"(/layer_\d+$)"), "/layer_N");
   return std::regex_replace(name, std::regex(R"(pass@\d+)"), "pass@K");
 }
 
@@ -80,7 +81,8 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
           "--set reward.overlong_buffer.len=8 --set 'algorithm.filter_groups={enable: true, max_num_gen_batches: 40, "
           "on_exhausted: train_partial}'",
       "--set sft.steps=0 --set algorithm.name=tbpo --set rollout_correction.method=tbpo "
-      "--set quant.rollout.noise.start=0.01",
+      "--set quant.rollout.noise.start=0.01 "
+      "--set model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json",
       "--set sft.steps=0 --set rollout_correction.method=ais --set algorithm.name=sapo "
       "--set quant.rollout.kv_cache=fp8_e4m3 --set rollout.top_p=0.9",
       "--set rollout_correction.method=icepop --set 'rollout_correction={rs: token, rs_threshold: 2, "

@@ -100,6 +100,18 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
   }
 }
 
+TEST_CASE("routes of a step count twice in the estimate of memory: a byte for each token, sparse layer and expert") {
+  const std::string mixture = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json";
+  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {mixture}, true).recipe;
+  const model::ModelConfig config = train::model_config(recipe);
+  constexpr double kBytes = 2 * 4 * 4 * (24 + 24) * 3 * 2;  // 4 prompts with 4 samples, 3 layers with 2 experts
+  CHECK(bytes_of(train::estimate_memory(recipe, config, 1), "routes of a step's tokens, at most") == kBytes);
+  CHECK(bytes_of(train::estimate_memory(recipe, config, 2), "routes of a step's tokens, at most") == kBytes / 2);
+  const model::ModelConfig large = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3-30b-a3b/config.json");
+  CHECK(bytes_of(train::estimate_memory(recipe, large, 1), "routes of a step's tokens, at most") ==
+        2.0 * 4 * 4 * (24 + 24) * 384);
+}
+
 TEST_CASE(
     "the estimate of the KV cache is of the sequences a draw has at once, of all slots where held-out prompts fill "
     "them") {

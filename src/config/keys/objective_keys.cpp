@@ -106,6 +106,11 @@ void add_algorithm(List& list, const Catalog& catalog) {
       "mask_truncated", &A::mask_truncated, boolean(),
       "responses cut at data.max_response_length teach nothing and leave the denominators; their reward stays "
       "in the group's mean");
+  algorithm.add("router_replay", &A::router_replay,
+                choice<RouterReplay>(
+                    {{"none", RouterReplay::none}, {"rollout", RouterReplay::rollout}, {"old", RouterReplay::old}}),
+                "experts that the learner's forward pass uses in a mixture: its own choice; those that the sampler "
+                "chose; or those of the pass that makes old log-probs");
 
   using G = FilterGroupsRecipe;
   auto filter = algorithm.inner("filter_groups", &A::filter_groups);

@@ -40,6 +40,23 @@ std::shared_ptr<RowRoutes> make_routes(const model::ModelConfig& config, std::in
   return routes;
 }
 
+types::Routes used_routes(RowRoutes& routes) {
+  return {static_cast<std::int32_t>(routes.num_layers), static_cast<std::int32_t>(routes.per_token), routes.used()};
+}
+
+namespace {
+
+void replay(const types::Routes& given, std::int64_t num_rows, RowRoutes& routes) {
+  QRL_INVARIANT(
+      given.num_layers == routes.num_layers && given.per_token == routes.per_token && given.num_tokens() == num_rows,
+      "micro-batch",
+      "routes to replay of " + std::to_string(num_rows) + " tokens in " + std::to_string(routes.num_layers) + " layers",
+      std::to_string(given.num_tokens()) + " in " + std::to_string(given.num_layers));
+  routes.given = given.experts;
+}
+
+}  // namespace
+
 PackedRows MicroBatchPacker::rows(const types::MicroBatch& batch) {
   check_batch(batch, config_);
   PackedRows rows;
@@ -64,6 +81,10 @@ PackedRows MicroBatchPacker::rows(const types::MicroBatch& batch) {
   }
   rows.rope_table = rope_table_.as<float>();
   rows.routes = make_routes(config_, rows.num_rows());
+  const types::Routes* replayed = batch.replayed();
+  QRL_INVARIANT(replayed == nullptr || rows.routes != nullptr, "micro-batch", "no routes to replay in a dense model",
+                "routes");
+  if (replayed != nullptr) replay(*replayed, rows.num_rows(), *rows.routes);
   return rows;
 }
 

@@ -49,7 +49,8 @@ GradientAccumulator::GradientAccumulator(TrainableWeights& weights, ForwardEngin
       engine_(engine),
       publisher_(publisher),
       packer_(packer),
-      sums_(weights.parameters(), weights.ranks()) {}
+      sums_(weights.parameters(), weights.ranks()),
+      routes_(weights.config()) {}
 
 GradientAccumulator::~GradientAccumulator() = default;
 
@@ -80,6 +81,8 @@ void GradientAccumulator::finish() {
   scores.wait();
   if (engine_.is_bitwise() && micro->loss.at_sampling_weights)
     require_same_bits(scores.log_probs_M, micro->targets.rows, micro->batch.sampler_logprobs);
+  if (micro->rows.routes != nullptr && micro->loss.kind == LossKind::policy)
+    routes_.add(micro->batch, {micro->rows.routes->used(), micro->rows.routes->own});
   Tensor total = loss_of(*micro);
   if (!std::isfinite(total.item<double>())) {
     loss_is_finite_ = false;
@@ -108,6 +111,7 @@ GradientAccumulator::MiniBatch GradientAccumulator::end() {
   const torch::NoGradGuard no_grad;
   sums_.end();
   MiniBatch ended{statistics_.reduce(weights_.world()), !weights_.world().any(!loss_is_finite_)};
+  ended.metrics.merge(routes_.reduce(weights_.world()));
   statistics_ = {};
   loss_is_finite_ = true;
   return ended;
@@ -118,6 +122,7 @@ void GradientAccumulator::restart() {
   clear_gradients(weights_.parameters());
   sums_.restart();
   statistics_ = {};
+  routes_ = RouteStatistics(weights_.config());
   loss_is_finite_ = true;
 }
 

@@ -5,6 +5,7 @@
 #include "dist/collectives.h"
 #include "learner/engine/publisher.h"
 #include "learner/forward/packed_rows.h"
+#include "learner/objective/route_statistics.h"
 #include "learner/objective/statistics.h"
 #include "learner/options.h"
 #include "learner/update/optimizer.h"
@@ -53,6 +54,7 @@ class GradientAccumulator {
   GradientSums sums_;
   std::unique_ptr<MicroBatchInFlight> in_flight_;
   Statistics statistics_;
+  RouteStatistics routes_;
   bool loss_is_finite_ = true;
 };
 

@@ -201,6 +201,18 @@ double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig&
          sizeof(types::TokenId);
 }
 
+std::int64_t route_bytes_of_token(const model::ModelConfig& config) {
+  return config.num_sparse_layers() * config.num_experts_per_tok;
+}
+
+/// Returns an upper bound of a mixture's routes of a step on one rank, in samples and packed for the learner.
+double route_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  const std::int64_t groups = (recipe.data.train_batch_size + num_ranks - 1) / num_ranks;
+  const std::int64_t tokens =
+      groups * recipe.rollout.n * (recipe.data.max_prompt_length + recipe.data.max_response_length);
+  return 2 * static_cast<double>(tokens * route_bytes_of_token(config));
+}
+
 double largest_tensor_bytes(const model::ModelConfig& config) {
   double largest = 0;
   for (const WeightSpec& spec : model::weight_specs(config))
@@ -412,6 +424,8 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
                    learns_on_gpu, kLearning});
   if (const double bytes = kept_tokens_bytes(recipe, config, num_ranks); bytes > 0)
     parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
+  if (config.has_experts())
+    parts.push_back({"routes of a step's tokens, at most", route_bytes(recipe, config, num_ranks), false});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
   // The base is quantized before activations and pages exist, so it adds nothing to the peak.
@@ -427,7 +441,8 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   }
   const bool on_gpu = config::samples_on_gpu(recipe);
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
-  const double kv_bytes = 2 * layers * static_cast<double>(num_pages) * page_bytes;
+  const auto route_page_bytes = static_cast<double>(recipe.rollout.page_size * route_bytes_of_token(config));
+  const double kv_bytes = static_cast<double>(num_pages) * (2 * layers * page_bytes + route_page_bytes);
   if (on_gpu) {
     parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
     const std::int64_t bytes_of_adapters =

@@ -62,7 +62,13 @@ types::SamplingParams train_sampling(const config::Recipe& recipe, const model::
   params.top_p = static_cast<float>(recipe.rollout.top_p);
   params.top_k = static_cast<std::int32_t>(recipe.rollout.top_k);
   params.max_kept = config::kMaxKeptTokens;
+  params.wants_routes = config.has_experts();
   return params;
+}
+
+types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const types::MicroBatch& batch) {
+  const bool replays = recipe.algorithm.router_replay == config::RouterReplay::rollout && !batch.sampler_routes.empty();
+  return replays ? types::RouteReplay::sampler : types::RouteReplay::none;
 }
 
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,

@@ -221,6 +221,7 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
   add_clip("algorithm.clip_ratio_high");
   if (recipe.algorithm.clip_ratio_c.value_or(0) != 0) add_clip("algorithm.clip_ratio_c");
   if (value_of(loaded, "rollout_correction.acr") == "true") idle.add("rollout_correction.acr");
+  if (recipe.algorithm.router_replay == config::RouterReplay::old) idle.add("algorithm.router_replay");
   idle.warn("with one update a step the ratio to the old policy is 1",
             "set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
 }
@@ -237,6 +238,13 @@ void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
   if (algorithm.clip_ratio_c.value_or(0) != 0) idle.add_of_loss("algorithm.clip_ratio_c");
   idle.warn("with algorithm.positive_only no advantage is negative",
             "set algorithm.positive_only: false, or leave them out");
+}
+
+void warn_of_no_experts(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+  if (model.has_experts() || loaded.recipe.algorithm.router_replay == config::RouterReplay::none) return;
+  IdleKeys idle(loaded);
+  idle.add("algorithm.router_replay");
+  idle.warn("the model is dense", "take a mixture of experts (qwen3_moe), or leave them out");
 }
 
 }  // namespace
@@ -266,9 +274,10 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   return lines;
 }
 
-void warn_of_idle_settings(const config::LoadedRecipe& loaded) {
+void warn_of_idle_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
   warn_of_one_update(loaded);
   warn_of_no_negatives(loaded);
+  warn_of_no_experts(loaded, model);
 }
 
 void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config) {

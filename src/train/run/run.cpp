@@ -170,7 +170,7 @@ void begin_log(const RunOutline& outline, const RunOptions& options, const dist:
   for (const std::string& line : describe_settings(loaded)) say(line);
   if (!outline.chosen_keys.empty()) say("GPU plan    " + outline.gpu_plan);
   std::fflush(stdout);
-  warn_of_idle_settings(loaded);
+  warn_of_idle_settings(loaded, outline.model);
   if (!outline.memory_doubt.empty())
     base::log_warning(outline.memory_doubt + "; the run may be killed (--dry-run lists the parts)");
 }

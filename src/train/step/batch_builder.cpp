@@ -55,9 +55,10 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   return batches;
 }
 
-void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
+void BatchBuilder::add_old_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
   const config::Recipe& recipe = run_.recipe();
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
+  types::Routes routes;
   // With one update per rollout, old log-probs are the forward pass's own, unless a loss needs the whole mini-batch
   // first.
   const bool needs_old =
@@ -67,12 +68,26 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
     learner::TokenScores scores = learner_.score(micro, sampled_from);
     micro.old_logprobs = std::move(scores.logprobs);
     micro.old_entropy = std::move(scores.entropy);
+    routes = std::move(scores.routes);
   } else if (needs_old && recipe.rollout.bitwise && at_sampling_weights) {
     micro.old_logprobs = micro.sampler_logprobs;  // bit-identical
+    routes = micro.sampler_routes;
   } else if (needs_old) {
     const base::ScopedTimer timer(seconds[Phase::old_logprobs]);
-    micro.old_logprobs = learner_.score(micro, sampled_from).logprobs;
+    learner::TokenScores scores = learner_.score(micro, sampled_from);
+    micro.old_logprobs = std::move(scores.logprobs);
+    routes = std::move(scores.routes);
   }
+  if (recipe.algorithm.router_replay != config::RouterReplay::old || routes.empty()) return;
+  micro.old_routes = std::move(routes);
+  micro.replay = types::RouteReplay::old;
+}
+
+void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
+  const ops::SampleParams sampled_from = sample_params(run_.recipe().rollout);
+  micro.replay = replay_of_old_logprobs(run_.recipe(), micro);
+  add_old_logprobs(micro, at_sampling_weights, seconds);
+  const types::RouteReplay replay = std::exchange(micro.replay, types::RouteReplay::none);  // others route themselves
   if (reference_ != nullptr) {
     const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
     micro.reference_logprobs = reference_->score(micro, sampled_from).logprobs;
@@ -85,6 +100,7 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
     micro.teacher_logprobs = run_.teacher->score(micro, sampled_from).logprobs;
     follow_teacher(micro);
   }
+  micro.replay = replay;
 }
 
 /// A_t = reward_coef·A − coef·(log π_old − log π_T): lowers the advantage of tokens likelier under the policy than

@@ -28,6 +28,7 @@ class BatchBuilder {
  private:
   std::vector<MiniBatch> pack(const StepGroups& groups) const;
   void add_frozen_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds);
+  void add_old_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds);
   void follow_teacher(types::MicroBatch& micro) const;
 
   const RunContext& run_;

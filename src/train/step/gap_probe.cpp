@@ -55,7 +55,8 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const t
     for (std::int32_t n = 0; n < requests[r].num_samples; ++n, ++i)
       items.push_back(rollout::sampled_item(requests[r].prompt_tokens, drawn[i], 0));
   GapSums sums;
-  for (const types::MicroBatch& batch : rollout::pack(items, recipe.actor.max_tokens_per_micro_batch)) {
+  for (types::MicroBatch& batch : rollout::pack(items, recipe.actor.max_tokens_per_micro_batch)) {
+    batch.replay = replay_of_old_logprobs(recipe, batch);
     const std::vector<float> learned = learner.score(batch, sample_params(recipe.rollout)).logprobs;
     for (std::size_t t = 0; t < learned.size(); ++t) {
       if (batch.loss_mask[t] != 0) sums.add(learned[t], batch.sampler_logprobs[t]);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "learner/objective/mini_batch.h"
+#include "learner/objective/route_statistics.h"
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/step_metrics.h"
 #include "train/plan/machine.h"
@@ -53,6 +54,7 @@ StepRecorder::StepRecorder(const RunContext& run, const learner::LossOptions& lo
       health_(run.recipe()),
       held_out_(std::numeric_limits<double>::quiet_NaN()),
       update_names_(learner::policy_metric_names(loss)) {
+  for (std::string& name : learner::route_metric_names(run.plan.model)) update_names_.push_back(std::move(name));
   if (run.folder == nullptr) return;
   for (const report::Row& row : report::read_rows(run.folder->metrics_file()).rows) {
     (void)health_.observe(row.step, row.metrics);
