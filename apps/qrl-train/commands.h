@@ -1,3 +1,4 @@
+// Owns the list of qrl-train's commands: each file adds its subcommand to the program.
 #pragma once
 
 #include "command.h"

@@ -1,3 +1,4 @@
+// Owns making a DecodeEngine, in the CUDA program and in the emulation (runtime.h).
 #pragma once
 
 #include <memory>

@@ -1,3 +1,4 @@
+// Owns the type of an embedded file (src/embed.cmake).
 #pragma once
 
 #include <span>

@@ -1,3 +1,4 @@
+// Owns range checks and arithmetic on block counts.
 #pragma once
 
 #include <cstdint>

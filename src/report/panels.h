@@ -1,3 +1,4 @@
+// Owns the charts: each panel's metrics, question and unit.
 #pragma once
 
 #include <span>

@@ -1,3 +1,4 @@
+// Owns the live page's access control and routing.
 #pragma once
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// Owns the list of tasks, whose generators and verifiers recipes select.
 #pragma once
 
 #include "config/choice.h"

@@ -98,7 +98,7 @@ TEST_CASE("matrices and rows are dequantized to the bf16 that each value is near
 
 TEST_CASE("memory for dequantized operands is what an estimate says, and none where nothing is dequantized") {
   if (!find_device()) return;
-  const model::ModelConfig config = qrl::test::model_config(model::Family::qwen3, {0, 200, 0, 3, 1, 40, 300});
+  const model::ModelConfig config = qrl::test::model_config(model::Family::qwen3, {0, 200, 1, 3, 1, 40, 300});
   for (const Format format : kWeightFormats) {
     target::DequantizedGemms gemms;
     const bool dequantizes = format == Format::int4 || format == Format::fp8_block128;

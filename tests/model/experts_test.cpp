@@ -147,7 +147,7 @@ TEST_CASE("a snapshot lists a layer's experts once, counts them all, and has one
   CHECK(num_errors == 4);
 }
 
-TEST_CASE("experts are exempt one by one, gate and up together; the router is wide whatever a pattern says") {
+TEST_CASE("experts are exempt one by one, gate and up together, and the router is wide whatever a pattern says") {
   const ModelConfig config = mixture_config();
   SnapshotFormats formats(Format::int8);
   formats.ignore = {"model.layers.0.mlp.experts.3.*", "down_proj", "gate", "*.mlp.gate"};

@@ -1,3 +1,4 @@
+// Owns the reference policy of a KL term with adapters: the same base, with the adapters that training began with.
 #pragma once
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Owns the training kernels of each ISA path, over rows or elements [begin, end).
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Owns the workers' standard error, in a file of limited size.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Owns one worker of a command: its process, lines and rows.
 #pragma once
 
 #include <cstdint>

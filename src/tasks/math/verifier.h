@@ -1,3 +1,4 @@
+// Owns a run's math verifier, by the rules of reward/math.
 #pragma once
 
 #include <memory>

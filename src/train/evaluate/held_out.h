@@ -1,3 +1,4 @@
+// Owns when and how a run evaluates its held-out prompts with its own sampler.
 #pragma once
 
 #include <cstdint>

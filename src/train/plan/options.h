@@ -9,6 +9,7 @@
 #include "model/config.h"
 #include "model/snapshot.h"
 #include "ops/sample.h"
+#include "types/batch.h"
 #include "types/prompt.h"
 
 namespace qrl::train {

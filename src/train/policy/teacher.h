@@ -1,3 +1,4 @@
+// Owns the teacher of on-policy distillation: a frozen model that scores the samples, optionally in low bits.
 #pragma once
 
 #include "dist/collectives.h"

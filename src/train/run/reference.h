@@ -1,3 +1,5 @@
+// Owns the frozen reference of a full training's KL loss: RL's first weights in the learner's forward format, so that
+// the KL begins at 0.
 #pragma once
 
 #include <filesystem>

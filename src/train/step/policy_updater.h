@@ -1,3 +1,4 @@
+// Owns one update of the policy by the recipe's loss.
 #pragma once
 
 #include "train/checkpoint/checkpoint.h"

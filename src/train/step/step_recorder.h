@@ -1,3 +1,4 @@
+// Owns a step's row of metrics: names, speeds, file, and display.
 #pragma once
 
 #include <span>
