@@ -96,11 +96,36 @@ void add_rows(const ops::ExpertRows& routes, const TensorList& by_expert, const 
   });
 }
 
-/// Holds an expert's second matrix with its quantized input, if it reads a snapshot.
+/// Holds an expert's second matrix with what its product read: quantized, or to be recomputed.
 struct Second {
+  std::size_t expert = 0;
   Linear linear;
-  std::shared_ptr<ops::Activations> input;
+  std::shared_ptr<ops::Activations> input;  ///< null: not a snapshot's matrix
+  Recompute again;
+  torch::ScalarType type = torch::kFloat32;  ///< of the input before it was quantized
 };
+
+/// Returns x · Wᵀ in fp32, and leaves X̂ in second.input; undefined unless is_read.
+Tensor product(const Second& second, const ForwardNumerics& numerics, const Tensor& x, bool is_read) {
+  if (second.linear.quantized != nullptr)
+    return quantized_output(x, quantized_of(second.linear, numerics), *second.input, is_read);
+  return is_read ? times_transposed(x, second.linear.weight.value, torch::kFloat32) : Tensor();
+}
+
+/// Adds gate · z, rounded to fp32 before, to the rows of an expert. Calls by ascending expert give a row the sampler's
+/// sum.
+void add_gated(const ops::ExpertRows& routes, const Tensor& gates, std::size_t expert, const Tensor& z,
+               const Tensor& y_ND) {
+  const std::int64_t width = z.size(1), first = routes.starts[expert];
+  base::parallel_for(z.size(0), kRowsAtLeast, [&](base::Range range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const float gate = gates.data_ptr<float>()[first + i];
+      const float* from = z.data_ptr<float>() + i * width;
+      float* to = y_ND.data_ptr<float>() + routes.row_of[static_cast<std::size_t>(first + i)] * width;
+      for (std::int64_t at = 0; at < width; ++at) to[at] += gate * from[at];
+    }
+  });
+}
 
 /// Returns dY·Ŵ of rows, in fp32.
 Tensor input_gradient(const Second& second, const ForwardNumerics& numerics, const Tensor& d_y) {
@@ -108,9 +133,9 @@ Tensor input_gradient(const Second& second, const ForwardNumerics& numerics, con
   return times(d_y.to(numerics.compute), second.linear.weight.value, torch::kFloat32);
 }
 
-/// Returns what the product of rows read, in the weights' own basis; `again` recomputes it before quantization.
-Tensor read_input(const Second& second, const ForwardNumerics& numerics, const Recompute& again) {
-  if (second.linear.quantized == nullptr) return again();
+/// Returns what the product of rows read, in the weights' own basis.
+Tensor read_input(const Second& second, const ForwardNumerics& numerics) {
+  if (second.input == nullptr) return second.again();
   const Tensor rows = dequantized_input(*second.input, numerics.low_bit() ? torch::kFloat32 : numerics.compute);
   if (!second.input->rotation) return rows;
   const Tensor own = rows.to(torch::kFloat32);
@@ -159,6 +184,7 @@ EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& laye
   const auto routes = routes_of(router, logits_NM, layer.sparse_idx, all);
   const Tensor gates_NK =
       torch::from_blob(const_cast<float*>(routes->gates.data()), {num_rows, router.per_token}).clone();
+  if (!torch::GradMode::is_enabled()) return {routes, gates_NK, x_ND, {}};
   TensorList outputs = {gates_NK};
   std::vector<std::size_t> experts;
   for (std::size_t expert = 0; expert + 1 < routes->starts.size(); ++expert) {
@@ -182,64 +208,50 @@ EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& laye
         add_rows(*routes, d_rows, d_x);
         return TensorList{d_x.to(type)};
       });
-  EnteredExperts entered{routes, outputs[0], TensorList(static_cast<std::size_t>(router.num_experts))};
+  EnteredExperts entered{routes, outputs[0], {}, TensorList(static_cast<std::size_t>(router.num_experts))};
   for (std::size_t i = 0; i < experts.size(); ++i) entered.rows[experts[i]] = outputs[i + 1];
   return entered;
 }
 
-Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const std::vector<Recomputable>& gated,
+Tensor EnteredExperts::rows_of(std::int64_t expert) const {
+  const auto at = static_cast<std::size_t>(expert);
+  return rows.empty() ? x_ND.index_select(0, learner::rows_of(*routes, at)) : rows[at];
+}
+
+Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
                      const ForwardNumerics& numerics, bool is_read) {
   const auto routes = entered.routes;
-  const auto num_places = static_cast<std::int64_t>(routes->row_of.size());
-  const std::int64_t num_rows = entered.gates_NK.size(0);
-  std::vector<Second> seconds(gated.size());
-  std::vector<Recompute> again(gated.size());
-  TensorList inputs = {entered.gates_NK};
-  std::vector<std::size_t> experts;
-  std::vector<torch::ScalarType> types;
-  Tensor z;
-  for (std::size_t expert = 0; expert < gated.size(); ++expert) {
-    const Tensor& a = gated[expert].value;
-    if (!a.defined()) continue;
-    experts.push_back(expert);
-    inputs.push_back(a);
-    types.push_back(a.scalar_type());
-    again[expert] = gated[expert].recompute;
-    Second& second = seconds[expert];
-    second.linear = layer.expert_down.of(static_cast<std::int64_t>(expert));
-    Tensor part;
-    if (second.linear.quantized != nullptr) {
-      second.input = std::make_shared<ops::Activations>(*second.linear.quantized, a.size(0));
-      part = quantized_output(a.detach(), quantized_of(second.linear, numerics), *second.input, is_read);
-    } else if (is_read) {
-      part = times_transposed(a.detach(), second.linear.weight.value, torch::kFloat32);
-    }
-    if (!is_read) continue;
-    if (!z.defined()) z = torch::empty({num_places, part.size(1)});
-    z.narrow(0, routes->starts[expert], part.size(0)).copy_(part);
-  }
+  const Tensor gates = gates_by_place(*routes);
   const std::int64_t width = layer.expert_down.quantized.empty() ? layer.expert_down.weight.value.size(1)
                                                                  : layer.expert_down.quantized.front().out;
-  const Tensor y_ND = is_read ? torch::zeros({num_rows, width}) : torch::empty({num_rows, width});
-  if (is_read) {
-    base::parallel(0, [&](base::Team& team) {
-      ops::add_experts(team, z.data_ptr<float>(), *routes, {0, num_rows}, width, y_ND.data_ptr<float>());
-    });
+  const Tensor y_ND = torch::zeros({entered.gates_NK.size(0), width});
+  std::vector<Second> seconds;
+  TensorList inputs = {entered.gates_NK};
+  for (std::size_t expert = 0; expert + 1 < routes->starts.size(); ++expert) {
+    if (routes->starts[expert] == routes->starts[expert + 1]) continue;
+    const Recomputable a = gated(static_cast<std::int64_t>(expert));
+    Second second{expert, layer.expert_down.of(static_cast<std::int64_t>(expert)), {}, {}, a.value.scalar_type()};
+    if (second.linear.quantized != nullptr)
+      second.input = std::make_shared<ops::Activations>(*second.linear.quantized, a.value.size(0));
+    const Tensor z = product(second, numerics, a.value.detach(), is_read);
+    if (is_read) add_gated(*routes, gates, expert, z, y_ND);
+    if (!torch::GradMode::is_enabled()) continue;
+    if (second.input == nullptr) second.again = a.recompute;
+    seconds.push_back(std::move(second));
+    inputs.push_back(a.value);
   }
-  return differentiable(inputs, {y_ND}, [routes, seconds, again, experts, types, numerics](const TensorList& d) {
-    const Tensor d_y = d[0].to(torch::kFloat32).contiguous();
-    const Tensor gates = gates_by_place(*routes), d_gates = torch::zeros_like(gates);
-    TensorList d_inputs(experts.size() + 1);
-    for (std::size_t i = 0; i < experts.size(); ++i) {
-      const std::size_t expert = experts[i];
-      const std::int64_t first = routes->starts[expert], count = routes->starts[expert + 1] - first;
-      const Tensor a = read_input(seconds[expert], numerics, again[expert]);
+  return differentiable(inputs, {y_ND}, [routes, gates, seconds, numerics](const TensorList& d) {
+    const Tensor d_y = d[0].to(torch::kFloat32).contiguous(), d_gates = torch::zeros_like(gates);
+    TensorList d_inputs = {Tensor()};
+    for (const Second& second : seconds) {
+      const std::int64_t first = routes->starts[second.expert], count = routes->starts[second.expert + 1] - first;
+      const Tensor a = read_input(second, numerics);
       const Tensor gate = gates.narrow(0, first, count).unsqueeze(1);
-      const Tensor d_rows = d_y.index_select(0, rows_of(*routes, expert));
-      const Tensor d_gated = input_gradient(seconds[expert], numerics, d_rows);
+      const Tensor d_rows = d_y.index_select(0, rows_of(*routes, second.expert));
+      const Tensor d_gated = input_gradient(second, numerics, d_rows);
       d_gates.narrow(0, first, count).copy_((d_gated * a).sum(1, false, torch::kFloat32));
-      add_weight_gradient(seconds[expert], numerics, d_rows * gate, a);
-      d_inputs[i + 1] = (d_gated * gate).to(types[i]);
+      add_weight_gradient(second, numerics, d_rows * gate, a);
+      d_inputs.push_back((d_gated * gate).to(second.type));
     }
     d_inputs[0] = by_pair(*routes, d_gates);
     return d_inputs;

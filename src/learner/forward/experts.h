@@ -1,6 +1,7 @@
 // Owns how rows enter and leave a sparse layer's experts: routes, rows by expert, the gated sum, and their gradients.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,7 +14,11 @@ namespace qrl::learner {
 struct EnteredExperts {
   std::shared_ptr<const ops::ExpertRows> routes;  ///< those in use
   Tensor gates_NK;                                ///< differentiable, fp32
-  TensorList rows;  ///< by expert, differentiable, in x's dtype; undefined for an expert without rows
+  Tensor x_ND;                                    ///< without autograd: rows are gathered when they are read
+  TensorList rows;                                ///< with autograd: by expert, differentiable, in x's dtype
+
+  /// Returns an expert's rows of x, of which it has one or more.
+  Tensor rows_of(std::int64_t expert) const;
 };
 
 /// Routes rows of x, in the dtype of matmuls, and gathers them. Logits are fp32 sums, by the sampler's op on a
@@ -22,10 +27,13 @@ struct EnteredExperts {
 EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
                              const ForwardNumerics& numerics, RowRoutes& all);
 
+/// Computes silu(gate) · up of an expert's rows.
+using GatedRows = std::function<Recomputable(std::int64_t expert)>;
+
 /// Computes each row's Σ gate · down(gated) over its experts by ascending index, fp32 [N, D]; without values if not
-/// `is_read`. `gated`: each expert's rows. A gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, with the input X̂ that the product
-/// read and dY as it is before the gate.
-Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const std::vector<Recomputable>& gated,
+/// `is_read`. Calls `gated` for the experts that have rows; without autograd one expert's values exist at a time. A
+/// gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, with the input X̂ that the product read and dY as it is before the gate.
+Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
                      const ForwardNumerics& numerics, bool is_read);
 
 }  // namespace qrl::learner

@@ -49,12 +49,9 @@ Tensor FusedOps::fused_mlp(const Linear& first, const Linear& second, const Tens
 
 Tensor FusedOps::mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool is_read) const {
   const EnteredExperts entered = enter_experts(router_, layer, x, numerics(), *rows_.routes);
-  std::vector<Recomputable> gated(entered.rows.size());
-  for (std::size_t expert = 0; expert < gated.size(); ++expert) {
-    if (!entered.rows[expert].defined()) continue;
-    const Linear gate_up = layer.expert_gate_up.of(static_cast<std::int64_t>(expert));
-    gated[expert] = swiglu(linear(gate_up, {entered.rows[expert], {}}, true));
-  }
+  const auto gated = [&](std::int64_t expert) {
+    return swiglu(linear(layer.expert_gate_up.of(expert), {entered.rows_of(expert), {}}, true));
+  };
   return leave_experts(layer, entered, gated, numerics(), is_read);
 }
 
