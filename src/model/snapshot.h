@@ -46,7 +46,7 @@ struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
 /// Describes a tensor for users.
 struct SnapshotTensor {
   std::string name;            ///< "layers.0.qkv"
-  std::string what;            ///< "int8 [80, 24], scales [1, 80] F32"
+  std::string what;            ///< "int8 [80, 24], scales [1, 80] F32"; a layer's experts: "int8 [80, 24] × 5, …"
   const void* data = nullptr;  ///< equal for readers of the same memory
   bool is_gain = false;        ///< else embedding, linear layer or lm_head
 };

@@ -20,16 +20,35 @@ std::size_t packed_bytes(const ops::PackedLinear& linear) {
          linear.bias.num_bytes();
 }
 
-SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) {
+/// Returns "int8 [80, 24], scales [1, 80] F32", with "[80, 24] × 5" for several such matrices.
+std::string form_of(const ops::PackedLinear& linear, std::int64_t count = 1) {
   std::string what = std::string(quant::name(linear.format)) + " [" + std::to_string(linear.out) + ", " +
                      std::to_string(linear.in) + "]";
+  if (count > 1) what += " × " + std::to_string(count);
   if (!linear.scales.empty()) {
     what += ", scales [" + std::to_string(linear.scales.shape()[0]) + ", " + std::to_string(linear.out) + "] " +
             std::string(base::name(linear.scales.view().dtype));
   }
   if (linear.rotation) what += ", inputs rotated by " + std::to_string(linear.rotation.block);
   if (!linear.bias.empty()) what += ", bias F32";
-  return {std::move(name), std::move(what), linear.panels.view().data, false};
+  return what;
+}
+
+SnapshotTensor packed_tensor(std::string name, const ops::PackedLinear& linear) {
+  return {std::move(name), form_of(linear), linear.panels.view().data, false};
+}
+
+/// Returns one entry for a layer's experts, with the form of each of their formats.
+SnapshotTensor tensor_of_experts(std::string name, std::span<const ops::PackedLinear> experts) {
+  std::string what;
+  std::vector<quant::Format> known;
+  for (const ops::PackedLinear& expert : experts) {
+    if (std::ranges::find(known, expert.format) != known.end()) continue;
+    known.push_back(expert.format);
+    if (!what.empty()) what += "; ";
+    what += form_of(expert, std::ranges::count(experts, expert.format, &ops::PackedLinear::format));
+  }
+  return {std::move(name), std::move(what), experts.front().panels.view().data, false};
 }
 
 /// Dequantizes some rows at a time: a whole lm_head would be an adapter run's largest allocation.
@@ -118,9 +137,7 @@ std::vector<SnapshotTensor> Snapshot::tensors() const {
             all.push_back(packed_tensor(prefix + last_name(part.module) + ".lora_B", part.b));
         },
         [&](const BlockExperts& experts, const auto& of) {
-          SnapshotTensor first = packed_tensor(prefix + std::string(experts.matrix.name), of(layer).front());
-          first.what = std::to_string(experts.count) + " experts, the first: " + first.what;
-          all.push_back(std::move(first));
+          all.push_back(tensor_of_experts(prefix + std::string(experts.matrix.name), of(layer)));
         });
   }
   all.push_back(plain_tensor("norm", final_norm_D_, true));

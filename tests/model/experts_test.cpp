@@ -124,8 +124,8 @@ TEST_CASE("a snapshot lists a layer's experts once, counts them all, and has one
     if (tensor.name.find("experts") != std::string::npos) listed.push_back(tensor.name + ": " + tensor.what);
   }
   REQUIRE(listed.size() == 4);
-  CHECK(listed[0] == "layers.0.experts.gate_up: 5 experts, the first: int8 [78, 150], scales [1, 78] F32");
-  CHECK(listed[3].starts_with("layers.2.experts.down: 5 experts, the first: int8 [150, 39]"));
+  CHECK(listed[0] == "layers.0.experts.gate_up: int8 [78, 150] × 5, scales [1, 78] F32");
+  CHECK(listed[3] == "layers.2.experts.down: int8 [150, 39] × 4, scales [1, 150] F32; bf16 [150, 39]");
   std::size_t num_errors = 0;
   for (const WeightError& error : snapshot.format_errors(views(weights))) {
     if (error.weight.find(".experts.") == std::string::npos) continue;
