@@ -21,7 +21,7 @@ double squared_distance(const std::vector<float>& a, const std::vector<float>& b
 }  // namespace
 
 TEST_CASE("channel ranges are the largest normed embeddings where no block adds to them") {
-  const model::ModelConfig config = tiny_config();
+  const model::ModelConfig config = tiny_config(GENERATE(model::Family::qwen3, model::Family::qwen3_moe));
   model::Weights weights = tiny_weights(config);
   // Zeroing o_proj and down_proj keeps the residual stream equal to the embedding, which every norm then reads.
   for (auto& [name, buffer] : weights) {

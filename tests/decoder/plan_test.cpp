@@ -65,8 +65,9 @@ TEST_CASE("a row that does not reach the newest token samples nothing") {
 }
 
 TEST_CASE("many even sequences are shared out to threads, few or uneven ones are for all threads together") {
-  const auto parts_of = [](const PlannedSequences& sequences, int num_threads) {
-    Plan plan(decoder::test::tiny_config());
+  const auto parts_of = [](const PlannedSequences& sequences, int num_threads,
+                           model::Family family = model::Family::qwen3) {
+    Plan plan(decoder::test::tiny_config(family));
     plan.build(sequences.chosen(), num_threads);
     return plan.parts;
   };
@@ -79,6 +80,12 @@ TEST_CASE("many even sequences are shared out to threads, few or uneven ones are
   CHECK(parts_of(even, 3)[2].rows.size() == 20);
   CHECK(parts_of(even, 1).size() == 1);
   CHECK(parts_of(even, 16).size() == 1);  // not split into 4 rows each
+
+  // One thread's rows reach all experts: with 2 of 5 a thread needs three times the rows of a dense layer.
+  CHECK(parts_of(even, 2, model::Family::qwen3_moe).size() == 1);
+  PlannedSequences more;
+  for (int i = 0; i < 96; ++i) more.add(100, 1);
+  CHECK(parts_of(more, 2, model::Family::qwen3_moe).size() == 2);
 
   PlannedSequences uneven;
   uneven.add(0, 200);
