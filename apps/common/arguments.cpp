@@ -6,10 +6,10 @@
 #include <system_error>
 #include <utility>
 
+#include "base/shipped_files.h"
 #include "base/text.h"
 #include "config/keys/other_trainers.h"
 #include "config/reader.h"
-#include "config/shipped_recipes.h"
 #include "train/plan/catalog.h"
 
 namespace qrl::app {
@@ -167,7 +167,7 @@ std::vector<std::string> with_bare_options(std::vector<std::string> words) {
 
 std::vector<std::string> with_shipped_recipes(std::vector<std::string> words) {
   for (std::string& word : words) {
-    if (config::is_shipped_recipe(word)) word = config::shipped_recipe(word);
+    if (base::is_shipped_recipe(word)) word = base::shipped_recipe(word);
   }
   return words;
 }

@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "commands.h"
-#include "config/hub.h"
 #include "config/reader.h"
 #include "countdown_rows.h"
 #include "data/chat_description.h"
@@ -149,7 +149,7 @@ void add_check(CLI::App& app, Action& action) {
     command->callback([&action, file, &kind] {
       action = [file, &kind](dist::Collectives& world) {
         require_one_process(world, "qrl-train check");
-        std::printf("%s\n", kind.describe(config::local_model(*file)).c_str());
+        std::printf("%s\n", kind.describe(base::local_model(*file)).c_str());
       };
     });
   }

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/text.h"
 #include "commands.h"
-#include "config/hub.h"
 #include "config/keys/keys.h"
 #include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
@@ -226,7 +226,7 @@ void check_gap(const GapArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train check gap");
   const config::Recipe plain = recipe_of_setting(gap_settings().front(), arguments.seed);
   train::set_threads(plain, world);
-  const train::Policy policy = train::load_policy(config::local_model(arguments.model));
+  const train::Policy policy = train::load_policy(base::local_model(arguments.model));
   Drawn drawn = draw(policy, arguments.seed, world);
   std::int64_t num_tokens = 0;
   for (const types::Completion& sample : drawn.samples) num_tokens += std::ssize(sample.tokens);

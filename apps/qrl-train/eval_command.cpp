@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "commands.h"
-#include "config/hub.h"
 #include "loaded_sampler.h"
 #include "state/folder.h"
 #include "tasks/by_source.h"
@@ -40,7 +40,7 @@ void make_new_folder(const std::string& dir) {
 void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
   config::Recipe recipe = arguments.recipe.load(true, config::RecipeUse::sampling).recipe;
-  train::take_recorded_rotation(recipe, config::local_model(arguments.checkpoint));
+  train::take_recorded_rotation(recipe, base::local_model(arguments.checkpoint));
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());

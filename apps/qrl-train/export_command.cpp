@@ -3,11 +3,11 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "commands.h"
-#include "config/hub.h"
 #include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
 #include "model/compressed_tensors.h"
@@ -120,7 +120,7 @@ model::WeightSource rounded_from_base(const ExportArguments& arguments, const tr
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
   try {
-    const model::HfModel base = model::open_hf(config::local_model(recipe_of(arguments.checkpoint).model.path));
+    const model::HfModel base = model::open_hf(base::local_model(recipe_of(arguments.checkpoint).model.path));
     const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
                                          &model::WeightSpec::shape, &model::WeightSpec::shape);
     if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);
@@ -317,7 +317,7 @@ void add_export(CLI::App& app, Action& action) {
       ->check(not_empty())
       ->type_name("FILE");
   command->callback([&action, arguments] {
-    arguments->checkpoint = config::local_model(arguments->checkpoint);
+    arguments->checkpoint = base::local_model(arguments->checkpoint);
     action = [arguments](dist::Collectives& world) { export_model(*arguments, world); };
   });
 }

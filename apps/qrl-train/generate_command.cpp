@@ -8,11 +8,11 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/readable.h"
 #include "base/shell.h"
 #include "commands.h"
-#include "config/hub.h"
 #include "config/keys/keys.h"
 #include "config/reader.h"
 #include "data/dataset_folder.h"
@@ -95,7 +95,7 @@ std::string recipe_of_folder(const model::ModelConfig& config) {
 
 Source open_source(const GenerateArguments& arguments) {
   const std::vector<std::string> overrides = overrides_of(arguments);
-  const std::string from = config::local_model(arguments.model);
+  const std::string from = base::local_model(arguments.model);
   std::error_code error;
   if (!fs::is_directory(from, error)) {
     QRL_REQUIRE(fs::exists(from, error), from,
@@ -104,7 +104,7 @@ Source open_source(const GenerateArguments& arguments) {
                 "nothing is downloaded: fetch a model first (hf download NAME --local-dir DIR)");
     config::Recipe recipe =
         config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling).recipe;
-    train::take_recorded_rotation(recipe, config::local_model(arguments.checkpoint));
+    train::take_recorded_rotation(recipe, base::local_model(arguments.checkpoint));
     train::Policy policy = policy_of(recipe, arguments.checkpoint);
     return {std::move(recipe), std::move(policy), arguments.checkpoint};
   }
@@ -186,7 +186,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
   // A checkpoint has its own profile, and its recipe's file may be elsewhere.
-  if (loaded.quantizer.profile != nullptr && fs::is_directory(config::local_model(arguments.model)) &&
+  if (loaded.quantizer.profile != nullptr && fs::is_directory(base::local_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
   require_calibration_data(loaded, recipe);

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/log.h"
-#include "config/hub.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/evaluate/known_scores.h"
 #include "train/files/checkpoint_folder.h"
@@ -18,7 +18,7 @@
 namespace qrl::app {
 
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint) {
-  return checkpoint.empty() ? train::initial_policy(recipe) : train::load_policy(config::local_model(checkpoint));
+  return checkpoint.empty() ? train::initial_policy(recipe) : train::load_policy(base::local_model(checkpoint));
 }
 
 namespace {
@@ -39,7 +39,7 @@ config::Recipe with_adapters_of(const train::Policy& policy, const config::Recip
 LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from,
                              dist::Collectives& world, std::int64_t longest_prompt_tokens)
     : policy(std::move(loaded)),
-      checkpoint(config::local_model(from)),
+      checkpoint(base::local_model(from)),
       sampler(policy.config, with_adapters_of(policy, recipe), world, longest_prompt_tokens, {}, &policy.tokenizer) {
   QRL_REQUIRE(!policy.adapter || recipe.quant.profile.empty(), "quant.rollout.profile", "none for a policy of adapters",
               recipe.quant.profile, "add --set quant.rollout.profile=null");

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/text.h"
 #include "commands.h"
-#include "config/hub.h"
 #include "data/chat_template.h"
 #include "data/conversation.h"
 #include "data/jsonl.h"
@@ -100,7 +100,7 @@ void detokenize(const data::Tokenizer& tokenizer) {
 
 void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
   require_one_process(world, "qrl-train tokenize");
-  const data::Tokenizer tokenizer = data::Tokenizer::load(config::local_model(arguments.model));
+  const data::Tokenizer tokenizer = data::Tokenizer::load(base::local_model(arguments.model));
   if (arguments.decode) return detokenize(tokenizer);
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
   const std::string text{std::istreambuf_iterator<char>(standard_input()), {}};

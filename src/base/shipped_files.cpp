@@ -1,12 +1,18 @@
 #include "base/shipped_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
 
 namespace qrl::base {
 
+namespace fs = std::filesystem;
+
 std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file) {
-  namespace fs = std::filesystem;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   // Relative to the program, a test program, and an installed program.
@@ -18,9 +24,50 @@ std::string shipped_folder(const std::string& in_source, const std::string& inst
 }
 
 bool is_in_wheel() {
-  namespace fs = std::filesystem;
   std::error_code error;
   return fs::exists(fs::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "launch.py", error);
+}
+
+namespace {
+
+constexpr std::string_view kShipped = "recipes:", kYaml = ".yaml";
+
+fs::path shipped_recipes() { return shipped_folder("recipes", "recipes", "countdown_quickstart.yaml"); }
+
+/// Lists the names of all recipes below a folder, without ".yaml", sorted.
+std::vector<std::string> names_of_recipes(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    const std::string name = entry.path().lexically_relative(folder).string();
+    if (name.ends_with(kYaml)) names.push_back(name.substr(0, name.size() - kYaml.size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+bool is_shipped_recipe(std::string_view word) { return word.starts_with(kShipped); }
+
+std::string shipped_recipe(std::string_view word) {
+  std::string name(word.substr(kShipped.size()));
+  if (name.ends_with(kYaml)) name.resize(name.size() - kYaml.size());
+  const fs::path folder = shipped_recipes();
+  QRL_REQUIRE(!folder.empty(), std::string(word), "recipes beside the program", "none",
+              "name a recipe's file, or install the program again");
+  const std::vector<std::string> names = names_of_recipes(folder);
+  if (std::binary_search(names.begin(), names.end(), name)) return (folder / (name + std::string(kYaml))).string();
+  const std::string nearest = nearest_name(name, names);
+  fail_input(std::string(word), "a recipe in " + folder.string(), base::quoted(name),
+             nearest.empty() ? "recipes:countdown_quickstart is one"
+                             : "did you mean " + std::string(kShipped) + nearest + "?");
+}
+
+std::string shipped_path(const std::string& path) {
+  if (!is_shipped_recipe(path)) return path;
+  const fs::path folder = shipped_recipes();
+  return folder.empty() ? path : (folder / path.substr(kShipped.size())).string();
 }
 
 }  // namespace qrl::base

@@ -7,13 +7,13 @@
 
 #include "base/error.h"
 #include "base/lfs_pointer.h"
+#include "base/shipped_files.h"
 #include "base/text.h"
 #include "config/faults.h"
 #include "config/keys/key.h"
 #include "config/keys/other_trainers.h"
 #include "config/printer.h"
 #include "config/rules.h"
-#include "config/shipped_recipes.h"
 #include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
@@ -224,7 +224,7 @@ class Loader {
     const std::string& word = std::get<std::string>(reading);
     fs::path file = (directory / word).lexically_normal();
     try {
-      if (is_shipped_recipe(word)) file = shipped_recipe(word);
+      if (base::is_shipped_recipe(word)) file = base::shipped_recipe(word);
     } catch (const base::Error& error) {
       is_whole_ = false;
       faults_.add(where, "a recipe of the program", error.what(), "");

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "config/hub.h"
 #include "data/dataset_folder.h"
 #include "learner/tensors/cuda_library.h"
 #include "model/int8_profile.h"
@@ -36,7 +36,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
     if (!fs::exists(file)) absent.push_back(file.string() + " (" + key + ")");
   };
   if (!recipe.model.path.empty()) {
-    const fs::path dir = config::model_folder(recipe.model.path);
+    const fs::path dir = base::model_folder(recipe.model.path);
     if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
     need("model.path", dir / "tokenizer.json");
   }

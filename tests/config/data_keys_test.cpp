@@ -4,7 +4,7 @@
 #include <fstream>
 #include <set>
 
-#include "config/hub.h"
+#include "base/hub.h"
 #include "config/keys/other_trainers.h"
 #include "config/reader.h"
 #include "support.h"
@@ -117,15 +117,15 @@ TEST_CASE("a model's name is looked up in the Hub's cache, and pinned to its com
   setenv("HF_HUB_CACHE", cache.c_str(), 1);
   CHECK(read("model: {path: Qwen/Qwen3-0.6B}").model.path == "Qwen/Qwen3-0.6B@abc123");
   CHECK(read("model: {path: Qwen/Qwen3-0.6B@main}").model.path == "Qwen/Qwen3-0.6B@abc123");
-  CHECK(config::model_folder("Qwen/Qwen3-0.6B@abc123") == repository / "snapshots/abc123");
+  CHECK(base::model_folder("Qwen/Qwen3-0.6B@abc123") == repository / "snapshots/abc123");
   // A hub name missing in the cache stays a name: the recipe can be read and printed without it.
   CHECK(read("model: {path: Qwen/Qwen3-4B@v1}").model.path == "Qwen/Qwen3-4B@v1");
-  CHECK(config::local_model("Qwen/Qwen3-0.6B") == repository / "snapshots/abc123");
-  CHECK(config::local_model("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B");
-  CHECK(config::local_model(dir.path().string()) == dir.path());
+  CHECK(base::local_model("Qwen/Qwen3-0.6B") == repository / "snapshots/abc123");
+  CHECK(base::local_model("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B");
+  CHECK(base::local_model(dir.path().string()) == dir.path());
   const auto refusal = [](const std::string& name) -> std::string {
     try {
-      return config::model_folder(name).string();
+      return base::model_folder(name).string();
     } catch (const base::Error& error) {
       CHECK(error.exit_code() == 2);
       return error.what();
@@ -142,6 +142,6 @@ TEST_CASE("a model's name is looked up in the Hub's cache, and pinned to its com
   CHECK(there.recipe.model.path == (dir / "Qwen/Qwen3-0.6B").string());
   unsetenv("HF_HUB_CACHE");
   setenv("HF_HOME", (dir / "home").c_str(), 1);
-  CHECK(config::hub_cache() == dir / "home/hub");
+  CHECK(base::hub_cache() == dir / "home/hub");
   unsetenv("HF_HOME");
 }

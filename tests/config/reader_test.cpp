@@ -405,3 +405,16 @@ TEST_CASE("resume_mode is auto, never or a path") {
   CHECK(recipe.trainer.resume_path == "runs/x/checkpoints/step_3");
   CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_path.empty());
 }
+
+TEST_CASE("a recipe includes recipes:NAME") {
+  const TempDir dir;
+  std::ofstream(dir / "own.yaml") << "include: recipes:countdown_quickstart\noptim: {lr: 0.25}\n";
+  const config::LoadedRecipe own = config::load_recipe(train::keys(), dir / "own.yaml", {}, false);
+  const config::LoadedRecipe shipped =
+      config::load_recipe(train::keys(), QRL_SOURCE_DIR "/recipes/countdown_quickstart.yaml", {}, false);
+  CHECK(own.recipe.optim.lr == 0.25);
+  CHECK(own.recipe.data.train_batch_size == shipped.recipe.data.train_batch_size);
+  CHECK(own.recipe.sft.steps == shipped.recipe.sft.steps);
+  std::ofstream(dir / "wrong.yaml") << "include: recipes:nothing\n";
+  CHECK_THROWS_AS(config::load_recipe(train::keys(), dir / "wrong.yaml", {}, false), base::Error);
+}

@@ -7,8 +7,8 @@
 #include <iterator>
 #include <system_error>
 
-#include "config/hub.h"
-#include "config/shipped_recipes.h"
+#include "base/hub.h"
+#include "base/shipped_files.h"
 
 namespace qrl::config {
 
@@ -95,15 +95,15 @@ Type<std::string> word_or_path(const std::vector<std::string>& words) {
 void anchor_path(std::string& path, const std::filesystem::path& directory) {
   if (path.empty()) return;
   std::error_code unknown;  // fails in a deleted working directory: the path stays relative
-  const std::filesystem::path whole = directory / shipped_path(path);
+  const std::filesystem::path whole = directory / base::shipped_path(path);
   const std::filesystem::path absolute = std::filesystem::absolute(whole, unknown);
   path = (unknown ? whole : absolute).lexically_normal().string();
 }
 
 bool anchor_hub_name(std::string& path, const std::filesystem::path& directory) {
   std::error_code error;
-  if (!is_hub_name(path) || std::filesystem::exists(directory / path, error)) return false;
-  if (const auto pinned = pinned_hub_name(path)) path = *pinned;
+  if (!base::is_hub_name(path) || std::filesystem::exists(directory / path, error)) return false;
+  if (const auto pinned = base::pinned_hub_name(path)) path = *pinned;
   return true;
 }
 

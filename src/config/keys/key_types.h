@@ -64,7 +64,7 @@ Type<std::string> text();
 Type<std::string> variable_name();
 /// Accepts a file or folder to read, relative to its recipe; stored as an absolute path.
 Type<std::string> input_path();
-/// Accepts a folder like `input_path`, else a model in the Hub's cache, pinned to its commit (hub.h).
+/// Accepts a folder like `input_path`, else a model in the Hub's cache, pinned to its commit (base/hub.h).
 Type<std::string> model_path();
 /// Accepts days, hours, minutes and seconds ("3h50m"), stored in seconds.
 Type<double> duration();

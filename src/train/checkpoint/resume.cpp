@@ -2,9 +2,9 @@
 
 #include <set>
 
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/shell.h"
-#include "config/hub.h"
 #include "config/keys/keys.h"
 #include "config/printer.h"
 #include "model/peft.h"
@@ -243,7 +243,7 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   std::vector<config::KeyChange> changes = changes_since(saved, before, recipe, inputs);
   check_changes(checkpoint, changes, allow_change);
   if (!inputs.weights.empty() && model::is_peft(checkpoint))
-    require_same_base(checkpoint, config::model_folder(recipe.model.path), inputs.weights);
+    require_same_base(checkpoint, base::model_folder(recipe.model.path), inputs.weights);
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "what it was made with",
               "another model (model.path, model.init)", "put it back, or give another trainer.default_local_dir");
   const auto of_scores = changes_of_scores(saved, before, recipe, inputs);

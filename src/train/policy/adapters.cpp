@@ -1,9 +1,9 @@
 #include "train/policy/adapters.h"
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/hub.h"
 #include "model/int8_profile.h"
 #include "model/peft.h"
 #include "state/file.h"
@@ -38,7 +38,7 @@ bool finds_checkpoint(const config::Recipe& recipe) {
 
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
   const bool is_cold_start = config::has_cold_start(recipe.sft) && !config::cold_start_trains_adapters(recipe);
-  const fs::path folder = is_cold_start ? fs::absolute(cold_start) : config::model_folder(recipe.model.path);
+  const fs::path folder = is_cold_start ? fs::absolute(cold_start) : base::model_folder(recipe.model.path);
   AdapterBase base{folder.string(), {}, policy.weights};
   if (is_cold_start) base.weights = model::open_hf(cold_start).weights;
   base.hash = model::weights_hash(policy.config, *base.weights);
@@ -75,7 +75,7 @@ Policy initial_policy(const config::Recipe& recipe) {
   const std::optional<model::WeightSource> adapters = given_adapters(recipe, policy.config);
   if (!adapters) return policy;
   policy.adapter = PolicyAdapter{lora_config(recipe.lora), policy.weights, *adapters,
-                                 config::model_folder(recipe.model.path).string()};
+                                 base::model_folder(recipe.model.path).string()};
   policy.weights = model::merged_weights(policy.config, policy.weights, policy.adapter->lora, *adapters);
   return policy;
 }

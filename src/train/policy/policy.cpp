@@ -1,9 +1,9 @@
 #include "train/policy/policy.h"
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/hub.h"
 #include "model/int8_profile.h"
 #include "model/peft.h"
 #include "state/file.h"
@@ -44,10 +44,10 @@ fs::path base_folder(const fs::path& dir) {
     }
     return beside;
   }
-  QRL_REQUIRE(config::is_hub_name(named), state::shown(dir / "adapter_config.json") + ": base_model_name_or_path",
+  QRL_REQUIRE(base::is_hub_name(named), state::shown(dir / "adapter_config.json") + ": base_model_name_or_path",
               "the base's folder on this machine, or OWNER/NAME", named.empty() ? "none" : base::quoted(named),
               "put the base there, or write its folder into the file");
-  return config::model_folder(named);
+  return base::model_folder(named);
 }
 
 Policy load_hf_policy(const fs::path& dir) {
@@ -77,7 +77,7 @@ Policy load_adapted_policy(const fs::path& dir) {
 
 model::ModelConfig model_config(const config::Recipe& recipe) {
   const bool is_new = recipe.model.path.empty();
-  const fs::path folder = is_new ? fs::path() : config::model_folder(recipe.model.path);
+  const fs::path folder = is_new ? fs::path() : base::model_folder(recipe.model.path);
   QRL_REQUIRE(is_new || fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
               "none at " + state::shown(folder),
               "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and write ~ in full");
@@ -87,7 +87,7 @@ model::ModelConfig model_config(const config::Recipe& recipe) {
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {
   const bool is_new = recipe.model.path.empty();
   const fs::path dir =
-      is_new ? fs::path(recipe.model.init_config).parent_path() : config::model_folder(recipe.model.path);
+      is_new ? fs::path(recipe.model.init_config).parent_path() : base::model_folder(recipe.model.path);
   data::Tokenizer tokenizer =
       is_new && !fs::exists(dir / "tokenizer.json") ? data::Tokenizer::byte_level() : data::Tokenizer::load(dir);
   check_fit(tokenizer, config, is_new ? recipe.model.init_config : dir.string());
@@ -95,7 +95,7 @@ data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelC
 }
 
 Policy make_policy(const config::Recipe& recipe) {
-  if (!recipe.model.path.empty()) return load_policy(config::model_folder(recipe.model.path));
+  if (!recipe.model.path.empty()) return load_policy(base::model_folder(recipe.model.path));
   const model::ModelConfig config = model_config(recipe);
   return {config, init_from(recipe, config), make_tokenizer(recipe, config)};
 }

@@ -1,4 +1,4 @@
-#include "config/hub.h"
+#include "base/hub.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace qrl::config {
+namespace qrl::base {
 
 namespace fs = std::filesystem;
 
@@ -100,4 +100,4 @@ fs::path model_folder(const std::string& model_path) {
   return repository(hub) / "snapshots" / commit;
 }
 
-}  // namespace qrl::config
+}  // namespace qrl::base

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace qrl::config {
+namespace qrl::base {
 
 /// Returns whether a text is OWNER/NAME or OWNER/NAME@REVISION.
 bool is_hub_name(std::string_view text);
@@ -25,4 +25,4 @@ std::string local_model(const std::string& path);
 /// command if not cached.
 std::filesystem::path model_folder(const std::string& model_path);
 
-}  // namespace qrl::config
+}  // namespace qrl::base

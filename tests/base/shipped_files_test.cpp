@@ -1,0 +1,31 @@
+#include "base/shipped_files.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "support/catch.h"
+
+using namespace qrl;
+
+TEST_CASE("recipes:NAME is a recipe of the program, with or without .yaml, in folders too") {
+  const std::string folder = QRL_SOURCE_DIR "/recipes/";
+  CHECK(base::shipped_recipe("recipes:countdown_quickstart") == folder + "countdown_quickstart.yaml");
+  CHECK(base::shipped_recipe("recipes:countdown_quickstart.yaml") == folder + "countdown_quickstart.yaml");
+  CHECK(base::shipped_recipe("recipes:countdown/bf16") == folder + "countdown/bf16.yaml");
+  CHECK(base::is_shipped_recipe("recipes:x"));
+  CHECK_FALSE(base::is_shipped_recipe("recipes/x"));
+}
+
+TEST_CASE("a name that no recipe of the program has is refused with the nearest, and no path leaves the folder") {
+  const auto error_of = [](const char* word) -> std::string {
+    try {
+      return base::shipped_recipe(word);
+    } catch (const base::Error& error) {
+      CHECK(error.exit_code() == 2);
+      return error.what();
+    }
+  };
+  CHECK_THAT(error_of("recipes:countdown_quickstrat"), Catch::Contains("did you mean recipes:countdown_quickstart?"));
+  CHECK_THAT(error_of("recipes:"), Catch::Contains("recipes:countdown_quickstart is one"));
+  CHECK_THAT(error_of("recipes:../tests/train/tiny"), Catch::Contains("expected a recipe in "));
+}
