@@ -27,7 +27,7 @@ void add_correction_costs(nlohmann::ordered_json& result, std::span<const types:
         config::parse_recipe(train::keys(), "rollout_correction: {" + settings + "}", "bench", {}, {}, false).recipe;
     ways.push_back({name, train::loss_options(recipe)});
   };
-  for (const config::Choice* one : train::keys().catalog().corrections.all) {
+  for (const config::Option* one : train::keys().catalog().corrections.all()) {
     const std::string word(one->word);
     add(word, "method: " + word);
     if (word == "tis") add("acr", "method: tis, acr: true");

@@ -7,7 +7,7 @@
 #include "base/hub.h"
 #include "base/text.h"
 #include "commands.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
 #include "given_prompts.h"

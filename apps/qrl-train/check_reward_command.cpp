@@ -201,7 +201,7 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
   const Judged first = judge(rows, *verifier, false);
   const std::vector<std::string>& names = verifier->score_names();
   const std::vector<double> weights = verifier->score_weights(train::rule_weights(recipe.reward));
-  std::printf("%s: reward.verifier %s, scores", arguments.recipe.file.c_str(), recipe.reward.verifier.c_str());
+  std::printf("%s: reward.verifier %s, scores", arguments.recipe.file.c_str(), recipe.reward.verifier.word().c_str());
   for (std::size_t k = 0; k < names.size(); ++k)
     std::printf("%s %s (weight %g)", k == 0 ? "" : ",", names[k].c_str(), weights[k]);
   std::printf("\n");

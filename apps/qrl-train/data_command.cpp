@@ -13,9 +13,8 @@ namespace qrl::app {
 namespace {
 
 struct GeneratorOption {
-  const config::OwnKey* key = nullptr;
-  std::int64_t integer = 0;
-  std::string word;
+  const config::Param* param = nullptr;
+  config::ParamValue value;
 };
 
 struct DataArguments {
@@ -33,22 +32,17 @@ std::string option_of(std::string_view key) {
   return name;
 }
 
-config::OwnValues values_of(const DataArguments& arguments) {
-  config::OwnValues values;
-  for (const GeneratorOption& option : arguments.own) {
-    const auto* words = std::get_if<config::OwnKey::Words>(&option.key->type);
-    const std::int64_t value =
-        words == nullptr ? option.integer : std::find(words->begin(), words->end(), option.word) - words->begin();
-    values.set(*option.key, static_cast<double>(value));
-  }
+config::ParamValues values_of(const DataArguments& arguments) {
+  config::ParamValues values;
+  for (const GeneratorOption& option : arguments.own) values.set(*option.param, option.value);
   return values;
 }
 
 void require_ascending(const DataArguments& arguments) {
   const auto value_of = [&](std::string_view name) {
-    return std::find_if(arguments.own.begin(), arguments.own.end(),
-                        [name](const GeneratorOption& option) { return option.key->name == name; })
-        ->integer;
+    const auto option = std::find_if(arguments.own.begin(), arguments.own.end(),
+                                     [name](const GeneratorOption& one) { return one.param->name == name; });
+    return std::get<std::int64_t>(option->value);
   };
   for (const auto& [low, high] : arguments.generator->ascending) {
     QRL_REQUIRE(value_of(low) <= value_of(high), option_of(low),
@@ -61,7 +55,7 @@ void write_demonstrations(const DataArguments& arguments) {
   QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
               "demonstrations are of training tasks");
   const tasks::Generator& generator = *arguments.generator;
-  const config::OwnValues own = values_of(arguments);
+  const config::ParamValues own = values_of(arguments);
   std::vector<tasks::WorkedTask> made;
   for (std::int64_t i = 0; i < arguments.size; ++i)
     made.push_back(generator.demonstrate(own, arguments.seed, static_cast<std::uint64_t>(i)));
@@ -77,7 +71,7 @@ void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
   require_new_file(arguments.out, "--out");
   const tasks::Generator& generator = *arguments.generator;
   if (arguments.demonstrations) return write_demonstrations(arguments);
-  const config::OwnValues own = values_of(arguments);
+  const config::ParamValues own = values_of(arguments);
   std::vector<tasks::GeneratedTask> made;
   if (arguments.split == "held_out") {
     made = tasks::held_out_tasks(generator, own, arguments.seed, arguments.size);
@@ -94,18 +88,21 @@ void add_integer(CLI::App* command, const std::string& name, std::int64_t& value
   command->add_option(name, value, meaning)->check(between(low, high))->capture_default_str()->type_name("INT");
 }
 
+/// Adds a generator param's option, an integer or words, with its default.
 void add_own_option(CLI::App* command, GeneratorOption& option) {
-  const config::OwnKey& key = *option.key;
-  const std::string name = option_of(key.name);
-  if (const auto* integers = std::get_if<config::OwnKey::Integers>(&key.type)) {
-    option.integer = static_cast<std::int64_t>(key.standard);
-    return add_integer(command, name, option.integer, integers->low, integers->high, key.meaning);
+  const config::Param& param = *option.param;
+  const std::string name = option_of(param.name);
+  if (const auto* integers = std::get_if<config::Param::Integers>(&param.type)) {
+    return add_integer(command, name, std::get<std::int64_t>(option.value), integers->low, integers->high,
+                       param.meaning);
   }
-  const auto& words = std::get<config::OwnKey::Words>(key.type);
-  option.word = words[static_cast<std::size_t>(key.standard)];
+  const auto& words = std::get<config::Param::Words>(param.type);
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
-  command->add_option(name, option.word, key.meaning)->check(one_of(words))->capture_default_str()->type_name(text);
+  command->add_option(name, std::get<std::string>(option.value), param.meaning)
+      ->check(one_of(words))
+      ->capture_default_str()
+      ->type_name(text);
 }
 
 void add_generator(CLI::App* data, const tasks::Generator& generator, Action& action) {
@@ -124,7 +121,7 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
       ->type_name("train|held_out");
   command->add_flag("--demonstrations", arguments->demonstrations,
                     "write worked tasks, with `response`, as sft.train_files reads them");
-  for (const config::OwnKey& key : generator.keys) arguments->own.push_back({&key, 0, ""});
+  for (const config::Param& param : generator.params) arguments->own.push_back({&param, param.default_value});
   for (GeneratorOption& option : arguments->own) add_own_option(command, option);  // options refer to the elements
   command->callback(
       [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
@@ -135,8 +132,8 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
 void add_data(CLI::App& app, Action& action) {
   CLI::App* data = app.add_subcommand("data", "write generated tasks as JSONL");
   data->require_subcommand(1);
-  for (const config::Choice* choice : train::keys().catalog().generators.all)
-    add_generator(data, static_cast<const tasks::Generator&>(*choice), action);
+  for (const tasks::Generator* generator : train::keys().catalog().generators.typed())
+    add_generator(data, *generator, action);
 }
 
 }  // namespace qrl::app

@@ -13,7 +13,7 @@
 #include "base/readable.h"
 #include "base/shell.h"
 #include "commands.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/reader.h"
 #include "data/dataset_folder.h"
 #include "given_prompts.h"

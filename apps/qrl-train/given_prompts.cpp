@@ -9,7 +9,7 @@
 #include "base/shell.h"
 #include "base/text.h"
 #include "command.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
 #include "train/prompts/prompts.h"
@@ -87,10 +87,10 @@ void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::R
   if (without == prompts.end()) return;
   for (const config::GeneratorRecipe* generator : {&recipe.data.train_generator, &recipe.data.val_generator}) {
     if (generator->task.empty()) continue;
-    const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator->task);
+    const tasks::Generator& kind = *generator->task;
     if (!kind.generate(generator->own, 0, tasks::Split::train, 0).prompt.ends_with('\n')) return;
     const bool typed = without->where.starts_with("--prompt");
-    return base::log_info("hint: prompts of the recipe's task " + generator->task + " end in a line break, " +
+    return base::log_info("hint: prompts of the recipe's task " + generator->task.word() + " end in a line break, " +
                           without->where + " does not" + (typed ? " (bash: --prompt $'…\\n')" : ""));
   }
 }

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "commands.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/keys/sections.h"
 #include "data/jsonl.h"
 #include "judged_rows.h"
@@ -26,12 +26,12 @@ constexpr std::size_t kRowsAtOnce = 4096;
 
 /// A verifier key's option, whose values are words; `word` starts as the default.
 struct VerifierOption {
-  const config::Choice* verifier = nullptr;
-  const config::OwnKey* key = nullptr;
+  const config::Option* verifier = nullptr;
+  const config::Param* key = nullptr;
   std::string name, word;
 
-  const config::OwnKey::Words& words() const { return std::get<config::OwnKey::Words>(key->type); }
-  const std::string& standard() const { return words()[static_cast<std::size_t>(key->standard)]; }
+  const config::Param::Words& words() const { return std::get<config::Param::Words>(key->type); }
+  const std::string& default_word() const { return std::get<std::string>(key->default_value); }
 };
 
 struct JudgeArguments {
@@ -112,11 +112,8 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
 config::Recipe recipe_of(const JudgeArguments& arguments) {
   if (!arguments.recipe.file.empty()) return arguments.recipe.load(false, config::RecipeUse::sampling).recipe;
   config::Recipe recipe = train::keys().defaults();
-  recipe.reward.verifier = arguments.verifier;
-  for (const VerifierOption& option : arguments.own) {
-    const auto index = std::find(option.words().begin(), option.words().end(), option.word) - option.words().begin();
-    recipe.own.set(*option.key, static_cast<double>(index));
-  }
+  recipe.reward.verifier = train::keys().catalog().verifiers.select(arguments.verifier);
+  for (const VerifierOption& option : arguments.own) recipe.own.set(*option.key, option.word);
   return recipe;
 }
 
@@ -126,8 +123,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   const bool by_recipe = !arguments.recipe.file.empty();
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
-  const auto& choice =
-      static_cast<const tasks::VerifierChoice&>(*train::keys().catalog().verifiers.find(recipe.reward.verifier));
+  const tasks::VerifierChoice& choice = *recipe.reward.verifier;
   const bool partial = std::find(choice.uses.begin(), choice.uses.end(), "reward.partial") != choice.uses.end();
   std::string gold_key = arguments.ground_truth_key;
   if (by_recipe && gold_key.empty()) gold_key = recipe.data.ground_truth_key;
@@ -152,7 +148,7 @@ void judge(const JudgeArguments& arguments, dist::Collectives& world) {
   print();
 }
 
-std::string option_of(const config::OwnKey& key) {
+std::string option_of(const config::Param& key) {
   std::string name = "--" + key.name.substr(key.name.rfind('.') + 1);
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
@@ -160,10 +156,10 @@ std::string option_of(const config::OwnKey& key) {
 
 /// Options of unused verifiers are rejected later.
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
-  for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
-    for (const config::OwnKey& key : verifier->keys) {
+  for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
+    for (const config::Param& key : verifier->params) {
       VerifierOption option{verifier, &key, option_of(key), ""};
-      option.word = option.standard();
+      option.word = option.default_word();
       arguments.own.push_back(std::move(option));
     }
   }
@@ -179,8 +175,8 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
 /// Returns the fields read instead of a whole ground truth: ", or for countdown numbers and target".
 std::string own_fields() {
   std::string text;
-  for (const config::Choice* choice : train::keys().catalog().verifiers.all) {
-    const auto& fields = static_cast<const tasks::VerifierChoice&>(*choice).ground_truth_fields;
+  for (const tasks::VerifierChoice* choice : train::keys().catalog().verifiers.typed()) {
+    const auto& fields = choice->ground_truth_fields;
     if (fields.empty()) continue;
     text += (text.empty() ? ", or for " : ", for ") + std::string(choice->word);
     for (const tasks::GroundTruthField& field : fields) {
@@ -195,7 +191,7 @@ std::string own_fields() {
 
 std::vector<std::string> verifier_words() {
   std::vector<std::string> words;
-  for (const config::Choice* verifier : train::keys().catalog().verifiers.all) {
+  for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
     if (verifier->word != config::kCommandVerifier) words.emplace_back(verifier->word);  // a command needs a recipe
   }
   return words;
@@ -231,7 +227,7 @@ void add_judge(CLI::App& app, Action& action) {
     QRL_REQUIRE(!by_recipe || !arguments->time, "--time", "--verifier beside it", "--recipe",
                 "qrl-train check reward measures a recipe's verifier");
     for (const VerifierOption& option : arguments->own) {
-      QRL_REQUIRE(arguments->verifier == option.verifier->word || option.word == option.standard(), option.name,
+      QRL_REQUIRE(arguments->verifier == option.verifier->word || option.word == option.default_word(), option.name,
                   by_recipe ? "none with --recipe" : "none with --verifier " + arguments->verifier, option.word,
                   by_recipe ? "--set " + option.key->name + "=" + option.word : "");
     }

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
-#include "config/keys/keys.h"
+#include "config/printer.h"
 #include "config/reader.h"
 #include "loaded_sampler.h"
 #include "state/file.h"
@@ -37,8 +37,7 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
                   (recipe.sft.steps > 0 ? std::to_string(recipe.sft.steps) : "N"));
   QRL_REQUIRE(recipe.quant.weights == config::WeightFormat::int8, "quant.rollout.weights",
               "int8 with qrl-train profile, which makes the scales of int8 weights",
-              recipe.keys->find("quant.rollout.weights")->print(recipe),
-              "other formats need no profile: set it to int8");
+              config::printed_value(recipe, "quant.rollout.weights"), "other formats need no profile: set it to int8");
   const std::filesystem::path file = state::output_file(out);
   require_new_file(out, arguments.out.empty() ? "quant.rollout.profile" : "--out");
   train::set_threads(recipe, world);

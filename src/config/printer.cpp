@@ -6,22 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "config/keys/key.h"
+#include "base/text.h"
 #include "config/keys/other_trainers.h"
 
 namespace qrl::config {
 
 namespace {
-
-std::vector<std::string_view> parts_of(std::string_view name) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    parts.push_back(name.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 std::string default_text(const Keys& keys, const Key& key) {
   const std::string value = key.print(keys.defaults());
@@ -29,8 +19,8 @@ std::string default_text(const Keys& keys, const Key& key) {
 }
 
 std::string meaning_text(const Key& key) {
-  return key.meaning +
-         (key.condition.key.empty() ? "" : " (with " + key.condition.key + " " + key.condition.values + " only)");
+  const Condition& needed = key.condition;
+  return key.meaning + (needed.key.empty() ? "" : " (with " + needed.key + " " + needed.values + " only)");
 }
 
 const char* mark_of(OnResume on_resume) {
@@ -47,27 +37,21 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-/// Returns "token-mean or token-sum"; "nothing" for null alone.
-std::string one_of(const std::vector<std::string_view>& values) {
-  std::string text;
-  for (const std::string_view value : values)
-    text += (text.empty() ? "" : " or ") + std::string(value == "null" ? "nothing" : value);
-  return text;
-}
-
-std::string words_table(const Choices& choices) {
+std::string words_table(const AnyChoices& choices) {
   std::string table = "| word | what it is | key | value | belongs to |\n|---|---|---|---|---|\n";
-  for (const Choice* choice : choices.all) {
-    std::string first = "| `" + std::string(choice->word) + "` | " + cell(choice->what) +
-                        (choice->paper.empty() ? "" : " (" + cell(choice->paper) + ")");
-    const auto add = [&](std::string_view key, const std::string& value, std::string_view with) {
-      table += first + " | `" + std::string(key) + "` | " + cell(value) + " | " +
-               (with.empty() ? "" : "`" + std::string(with) + "`") + " |\n";
+  for (const Option* one : choices.all()) {
+    std::string first =
+        "| `" + one->word + "` | " + cell(one->what) + (one->paper.empty() ? "" : " (" + cell(one->paper) + ")");
+    const auto add = [&](const std::string& key, const std::string& value, const std::string& with) {
+      table += first + " | `" + key + "` | " + cell(value) + " | " + (with.empty() ? "" : "`" + with + "`") + " |\n";
       first = "|  | ";
     };
-    for (const KeyDefault& one : choice->defaults) add(one.key, std::string(one.value), one.with);
-    for (const Limit& limit : choice->limits) add(limit.key, one_of(limit.values) + " alone", "");
-    if (choice->defaults.empty() && choice->limits.empty()) table += first + " |  |  |  |\n";
+    for (const KeyDefault& value : one->defaults) add(value.key, value.value, value.with);
+    for (const Constraint& limit : one->constraints) {
+      const std::string values = base::joined(limit.values, " or ");
+      add(limit.key, (values == "null" ? "nothing" : values) + " alone", "");
+    }
+    if (one->defaults.empty() && one->constraints.empty()) table += first + " |  |  |  |\n";
   }
   return table;
 }
@@ -136,7 +120,7 @@ std::string write_yaml(const Recipe& recipe, const std::function<std::string(con
   std::string yaml;
   std::vector<std::string_view> open;  // sections that contain the last line
   for (const Key& key : recipe.keys->all()) {
-    const std::vector<std::string_view> parts = parts_of(key.name);
+    const std::vector<std::string_view> parts = split(key.name, ".");
     const std::size_t num_sections = parts.size() - 1;
     std::size_t shared = 0;
     while (shared < num_sections && shared < open.size() && parts[shared] == open[shared]) ++shared;
@@ -176,35 +160,35 @@ std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& r
 
 namespace {
 
-/// Adds a changed key that has an effect in either recipe.
-void add_change(const Key& key, const Recipe& before, const Recipe& after, std::vector<KeyChange>& changes) {
-  std::string was = key.print(before), is = key.print(after);
-  const auto acts = [&](const Recipe& recipe) { return key.condition.key.empty() || key.condition.holds(recipe); };
-  if (was != is && (acts(before) || acts(after)))
-    changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
+/// Lists changed keys for which `holds` is true, if they have an effect in either recipe.
+std::vector<KeyChange> changes_where(const std::function<bool(const Key&)>& holds, const Recipe& before,
+                                     const Recipe& after) {
+  std::vector<KeyChange> changes;
+  for (const Key& key : before.keys->all()) {
+    std::string was = key.print(before), is = key.print(after);
+    if (holds(key) && was != is && (key.acts(before) || key.acts(after)))
+      changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
+  }
+  return changes;
 }
 
 }  // namespace
 
 std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after) {
-  std::vector<KeyChange> changes;
-  for (const Key& key : before.keys->all()) {
-    if (key.on_resume != OnResume::free) add_change(key, before, after, changes);
-  }
-  return changes;
+  return changes_where([](const Key& key) { return key.on_resume != OnResume::free; }, before, after);
 }
 
 std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after) {
-  std::vector<KeyChange> changes;
-  for (const Key& key : before.keys->all()) {
-    const bool is_named = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+  const auto is_named = [&](const Key& key) {
+    return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
       return name.ends_with('.') ? key.name.starts_with(name) : key.name == name;
     });
-    if (is_named) add_change(key, before, after, changes);
-  }
-  return changes;
+  };
+  return changes_where(is_named, before, after);
 }
+
+std::string printed_value(const Recipe& recipe, std::string_view key) { return recipe.keys->find(key)->print(recipe); }
 
 bool is_input_path(const Keys& keys, std::string_view key) {
   const Key* found = keys.find(key);
@@ -226,7 +210,7 @@ std::string keys_markdown(const Keys& keys) {
   std::string page(kReferenceIntro);
   std::string_view section;
   for (const Key& key : keys.all()) {
-    const std::string_view root = parts_of(key.name).front();
+    const std::string_view root = split(key.name, ".").front();
     if (root != section) {
       section = root;
       page += "\n## " + std::string(root) + "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
@@ -239,10 +223,10 @@ std::string keys_markdown(const Keys& keys) {
 
 std::string other_trainers_markdown(const Keys& keys) {
   std::string page(kOtherTrainersIntro);
-  for (const Neighbor& neighbor : neighbors(keys.catalog())) {
-    const std::string ours(neighbor.ours), note(neighbor.note);
-    page += "| `" + std::string(neighbor.name) + "` | " +
-            cell(ours.empty() ? "none: " + note : ours + (note.empty() ? "" : " (" + note + ")")) + " |\n";
+  for (const Alias& one : aliases(keys.catalog())) {
+    page += "| `" + one.name + "` | " +
+            cell(one.key.empty() ? "none: " + one.note : one.key + (one.note.empty() ? "" : " (" + one.note + ")")) +
+            " |\n";
   }
   return page;
 }

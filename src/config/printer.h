@@ -21,6 +21,9 @@ std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std:
 /// Returns (dotted key, canonical value) in declaration order.
 std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe);
 
+/// Returns a key's canonical value.
+std::string printed_value(const Recipe& recipe, std::string_view key);
+
 /// Names a key with different canonical values.
 struct KeyChange {
   std::string key, before, after;

@@ -9,11 +9,8 @@
 #include "base/lfs_pointer.h"
 #include "base/shipped_files.h"
 #include "base/text.h"
-#include "config/faults.h"
-#include "config/keys/key.h"
 #include "config/keys/other_trainers.h"
 #include "config/printer.h"
-#include "config/rules.h"
 #include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
@@ -46,17 +43,17 @@ class Loader {
   void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
     const YamlSource source{name, true, directory};
     if (base::is_lfs_pointer(yaml)) {
-      faults_.add(name, "a recipe", base::kLfsPointer, "");
+      errors_.add(name, "a recipe", base::kLfsPointer, "");
       is_whole_ = false;
       return;
     }
-    const YamlPtr root = parse_yaml(yaml, source, faults_);
+    const YamlPtr root = parse_yaml(yaml, source, errors_);
     if (root == nullptr) {
       is_whole_ = false;
       return;
     }
     if (root->kind != YamlNode::Kind::map || root->members.empty()) {
-      faults_.add(
+      errors_.add(
           source.at(root->line), "a map of sections such as model, data, rollout",
           root->kind == YamlNode::Kind::map || root->kind == YamlNode::Kind::null ? "nothing" : shown_value(*root),
           "see docs/reference/recipe-keys.md");
@@ -65,7 +62,7 @@ class Loader {
     std::error_code no_path;
     chain_.push_back(self.empty() ? fs::path() : fs::weakly_canonical(self, no_path));
     for (const YamlMember& member : root->members) {
-      if (member.name == kInclude) include(member, source, directory);
+      if (member.name == kInclude) include(member, source);
     }
     chain_.pop_back();
     for (const YamlMember& member : root->members) {
@@ -78,23 +75,26 @@ class Loader {
     const std::string name = argument.substr(0, equals);
     const YamlSource source{"--set " + shown_name(name), false};
     if (equals == std::string::npos || name.empty()) {
-      faults_.add(source.name, "KEY=VALUE", base::quoted(argument), "as in --set optim.lr=2e-6");
+      errors_.add(source.name, "KEY=VALUE", base::quoted(argument), "as in --set optim.lr=2e-6");
       return;
     }
+    constexpr std::string_view kBlank = " \t\r\n";
     const std::string value = argument.substr(equals + 1);
-    Faults of_value;
+    const std::size_t first = std::min(value.find_first_not_of(kBlank), value.size());
+    const std::string trimmed = value.substr(first, value.find_last_not_of(kBlank) + 1 - first);
+    Errors of_value;
     const YamlPtr node = parse_yaml(value, source, of_value);
     const bool may_be_text =
         node != nullptr && (node->kind == YamlNode::Kind::scalar || node->kind == YamlNode::Kind::null);
-    if (!may_be_text && value.find_first_not_of(" \t\r\n") != std::string::npos && quoting_helps(name, value)) {
-      faults_.add(source.name, "a text", base::quoted(value) + ", which is none in YAML",
+    if (!may_be_text && !trimmed.empty() && quoting_helps(name, value)) {
+      errors_.add(source.name, "a text", base::quoted(value) + ", which is none in YAML",
                   "put a text with ': ', '{' or '#' in quotes: --set '" + name + "=\"…\"'");
       return;
     }
-    faults_.take(std::move(of_value));
+    errors_.take(std::move(of_value));
     if (node == nullptr) return;
-    if (node->kind == YamlNode::Kind::scalar && !node->quoted && node->text != trimmed(value)) {
-      faults_.add(source.name, "one plain value", base::quoted(value), "put a text with # or --- in quotes");
+    if (node->kind == YamlNode::Kind::scalar && !node->quoted && node->text != trimmed) {
+      errors_.add(source.name, "one plain value", base::quoted(value), "put a text with # or --- in quotes");
       return;
     }
     if (keys_.find(name) == nullptr && !keys_.is_section(name)) {
@@ -116,19 +116,25 @@ class Loader {
     drop_replaced();
     add_mode();
     if (use == RecipeUse::record) add_absent();
-    if (is_whole_) check_rules(recipe_, origins_, complete, use, faults_);
-    faults_.raise();
+    if (is_whole_) check_rules(recipe_, origins_, complete, use, errors_);
+    errors_.raise();
     for (const Key& key : keys_.all()) {
       if (!key.fill) continue;
       const std::string said = key.print(recipe_);
       key.fill(recipe_);
-      if (key.print(recipe_) != said) said_by_.erase(key.name);  // it is null's default
+      if (key.print(recipe_) != said) origins_.places.erase(key.name);  // it is null's default
     }
     return recipe_;
   }
 
-  const Faults& faults() const { return faults_; }
-  const std::map<std::string, std::string>& origins() const { return said_by_; }
+  const Errors& errors() const { return errors_; }
+  /// Returns each key's "file:line", "--set key" or "mode word", of its last setting.
+  std::map<std::string, std::string> origins() const {
+    std::map<std::string, std::string> origins;
+    for (const Key& key : keys_.all())
+      if (is_set(key)) origins[key.name] = origin_of(key);
+    return origins;
+  }
   const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
  private:
@@ -136,8 +142,14 @@ class Loader {
   using Level = int;
   static constexpr Level kOverride = -1;
 
+  bool is_set(const Key& key) const { return origins_.places.contains(key.name); }
+  std::string origin_of(const Key& key) const {
+    const std::string place = origins_.places.at(key.name), end = ": " + key.name;
+    return place.ends_with(end) ? place.substr(0, place.size() - end.size()) : place;
+  }
+
   /// Drops an included recipe's keys that the including one, or --set, made useless by another choice. Example: a
-  /// verifier's command, after `verifier: math`. A key set at the same level as that choice stays, as a fault.
+  /// verifier's command, after `verifier: math`. A key set at the same level as that choice stays, as an error.
   void drop_replaced() {
     for (bool found = true; found;) {
       found = false;
@@ -145,37 +157,30 @@ class Loader {
         const auto own = levels_.find(key.name);
         const auto other = levels_.find(key.condition.key);
         if (own == levels_.end() || other == levels_.end() || other->second >= own->second) continue;
-        if (origins_.refused.contains(key.name) || key.condition.holds(recipe_)) continue;
+        if (origins_.invalid.contains(key.name) || key.condition.holds(recipe_)) continue;
         key.reset(recipe_);
         own->second = other->second;  // also drops its dependent keys
-        origins_.places.erase(key.name);
-        found = said_by_.erase(key.name) > 0 || found;
+        found = origins_.places.erase(key.name) > 0 || found;
       }
     }
     for (const Key& key : keys_.all())
-      if (!key.condition.key.empty() && !said_by_.contains(key.name) && !key.condition.holds(recipe_))
-        key.reset(recipe_);
+      if (!is_set(key) && !key.acts(recipe_)) key.reset(recipe_);
   }
 
-  /// Resets dependent keys without a source.
-  void reset_followers(const Key& key) {
-    for (const Key& one : keys_.all())
-      if (one.condition.key == key.name && !said_by_.contains(one.name)) one.reset(recipe_);
-  }
-
-  /// Applies the mode's defaults to keys without a source.
+  /// Applies the mode's defaults to keys without a source. A mode lists a key before those that depend on it.
   void add_mode() {
     if (recipe_.mode.empty()) return;
-    const YamlSource source{"mode " + recipe_.mode, false};
-    for (const KeyDefault& one : mode_defaults()) {
-      if (!has_modes_value(one.with)) continue;
+    const YamlSource source{"mode " + recipe_.mode.word(), false};
+    Recipe of_mode;  // the mode's own values
+    for (const KeyDefault& one : recipe_.mode->defaults) {
       const Key& key = *keys_.find(one.key);
-      const auto said_by = said_by_.find(key.name);
-      if (said_by == said_by_.end()) {
-        set_key(*parse_yaml(one.value, source, faults_), key, source);
-      } else if (const std::string own = key.print(recipe_); own != value_of(one)) {
-        mode_overrides_.push_back({key.name, value_of(one), own, said_by->second});
-      }
+      const YamlPtr value = parse_own_yaml(one.value, one.key);
+      key.read(*value, of_mode);
+      const auto has_modes_value = [&](const Key& other) { return other.print(recipe_) == other.print(of_mode); };
+      if (!one.with.empty() && !has_modes_value(*keys_.find(one.with))) continue;
+      if (!is_set(key)) set_key(*value, key, source);
+      else if (!has_modes_value(key))
+        mode_overrides_.push_back({key.name, key.print(of_mode), key.print(recipe_), origin_of(key)});
     }
   }
 
@@ -183,68 +188,43 @@ class Loader {
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
-      if (!key.absent_in_record.empty() && said_by_.count(key.name) == 0)
-        set_key(*parse_yaml(key.absent_in_record, source, faults_), key, source);
+      if (!key.absent_in_record.empty() && !is_set(key))
+        set_key(*parse_own_yaml(key.absent_in_record, key.name), key, source);
     }
   }
 
-  const std::vector<KeyDefault>& mode_defaults() const { return keys_.catalog().modes.find(recipe_.mode)->defaults; }
-
-  /// Returns whether key `name` has the mode's value; "" is true. A mode lists it before its dependent keys.
-  bool has_modes_value(std::string_view name) const {
-    if (name.empty()) return true;
-    for (const KeyDefault& one : mode_defaults()) {
-      if (one.key == name) return keys_.find(name)->print(recipe_) == value_of(one);
-    }
-    return false;
-  }
-
-  /// Returns a mode's value as recipes print it.
-  std::string value_of(const KeyDefault& one) const {
-    Recipe as_the_mode_says;
-    Faults none;
-    const Key& key = *keys_.find(one.key);
-    (void)key.read(*parse_yaml(one.value, {"mode", false}, none), as_the_mode_says);
-    return key.print(as_the_mode_says);
-  }
-
-  static std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view kBlank = " \t\r\n";
-    const std::size_t first = std::min(text.find_first_not_of(kBlank), text.size());
-    return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
-  }
-
-  void include(const YamlMember& member, const YamlSource& source, const fs::path& directory) {
+  void include(const YamlMember& member, const YamlSource& source) {
     const std::string where = source.at(member.line) + ": " + std::string(kInclude);
-    const Reading<std::string> reading = read_text(*member.value);
-    if (const auto* refusal = std::get_if<Refusal>(&reading)) {
-      faults_.add(where, "one file name", refusal->got, refusal->advice);
+    std::string word;
+    try {
+      word = read_text(*member.value);
+    } catch (const ParseError& error) {
+      errors_.add(where, "one file name", error.got, error.advice);
       return;
     }
-    const std::string& word = std::get<std::string>(reading);
-    fs::path file = (directory / word).lexically_normal();
+    fs::path file = (source.directory / word).lexically_normal();
     try {
       if (base::is_shipped_recipe(word)) file = base::shipped_recipe(word);
     } catch (const base::Error& error) {
       is_whole_ = false;
-      faults_.add(where, "a recipe of the program", error.what(), "");
+      errors_.add(where, "a recipe of the program", error.what(), "");
       return;
     }
     const std::string name = shown_name(file.string());
     std::error_code error;
     const fs::path canonical = fs::weakly_canonical(file, error);
     if (std::find(chain_.begin(), chain_.end(), canonical) != chain_.end()) {
-      faults_.add(where, "no cycle of includes", name + ", which is being read already", "delete one include");
+      errors_.add(where, "no cycle of includes", name + ", which is being read already", "delete one include");
       return;
     }
     if (chain_.size() >= kMaxIncludes) {
-      faults_.add(where, "at most " + std::to_string(kMaxIncludes) + " files one inside the other", "more", "");
+      errors_.add(where, "at most " + std::to_string(kMaxIncludes) + " files one inside the other", "more", "");
       return;
     }
     std::string bytes;
     if (error || !read_bytes(file, bytes)) {
       is_whole_ = false;
-      faults_.add(where, "a readable file", name, "a path is taken from the including file's folder");
+      errors_.add(where, "a readable file", name, "a path is taken from the including file's folder");
       return;
     }
     add_file(bytes, name, file, file.parent_path());
@@ -254,7 +234,7 @@ class Loader {
     const std::string name = section.empty() ? member.name : section + "." + member.name;
     if (member.name.find('.') != std::string::npos || member.name.empty()) {
       const std::string last = member.name.substr(member.name.rfind('.') + 1);
-      faults_.add(source.at(member.line) + ": " + shown_name(name), "a name without a point", shown_name(member.name),
+      errors_.add(source.at(member.line) + ": " + shown_name(name), "a name without a point", shown_name(member.name),
                   keys_.find(name) != nullptr ? "nest it: the value goes to " + last + " inside its section"
                                               : advice_for_unknown_key(keys_, name));
       return;
@@ -280,45 +260,45 @@ class Loader {
   void refuse_section(const YamlNode& node, const std::string& name, const YamlSource& source) {
     const auto first = std::find_if(keys_.names().begin(), keys_.names().end(),
                                     [&](const std::string& known) { return known.starts_with(name + "."); });
-    faults_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
+    errors_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
   }
 
   void set_key(const YamlNode& node, const Key& key, const YamlSource& source) {
     const std::string where = place(source, node.line, key.name);
-    std::optional<Refusal> refusal;
-    if (node.kind != YamlNode::Kind::null) {
-      refusal = key.read(node, recipe_);
-    } else if (key.unset.empty()) {
-      refusal = Refusal{"null", "leave the key out for its default, " + key.print(keys_.defaults())};
-    } else {
-      key.reset(recipe_);
+    const bool is_null = node.kind == YamlNode::Kind::null;
+    bool is_valid = true;
+    try {
+      if (is_null && key.unset.empty())
+        throw ParseError{"null", "leave the key out for its default, " + key.print(keys_.defaults())};
+      if (is_null) key.reset(recipe_);
+      else key.read(node, recipe_);
+    } catch (const ParseError& error) {
+      is_valid = false;
+      origins_.invalid.insert(key.name);
+      errors_.add(where, key.type, error.got, error.advice);
     }
-    if (refusal) {
-      origins_.refused.insert(key.name);
-      faults_.add(where, key.type, refusal->got, refusal->advice);
-    }
-    if (!refusal && key.anchor) {
-      reset_followers(key);
+    if (is_valid && key.anchor) {
+      for (const Key& one : keys_.all())  // what another value of this key brought
+        if (one.condition.key == key.name && !is_set(one)) one.reset(recipe_);
       key.anchor(recipe_, source.directory);
     }
     origins_.places[key.name] = where;
-    said_by_[key.name] = source.at(node.line);
     levels_[key.name] = source.has_lines ? static_cast<Level>(chain_.size()) : kOverride;
   }
 
   /// Refuses each leaf below an unknown key, with its own advice.
   void refuse_unknown(const YamlNode& node, const std::string& name, const YamlSource& source, int line = 1) {
-    if (node.kind == YamlNode::Kind::map && !node.members.empty() && !faults_.full()) {
+    if (node.kind == YamlNode::Kind::map && !node.members.empty() && !errors_.full()) {
       for (const YamlMember& member : node.members) {
         refuse_unknown(*member.value, name + "." + member.name, source, member.line);
       }
       return;
     }
-    const std::string advice = faults_.full() ? "" : advice_for_unknown_key(keys_, name);
-    faults_.add_unknown_key(place(source, line, name), advice);
+    const std::string advice = errors_.full() ? "" : advice_for_unknown_key(keys_, name);
+    errors_.add_unknown_key(place(source, line, name), advice);
     // The intended keys are not missing: skips rules about them.
     for (const std::string& key : keys_.names()) {
-      if (advice.find(key) != std::string::npos) origins_.refused.insert(key);
+      if (advice.find(key) != std::string::npos) origins_.invalid.insert(key);
     }
   }
 
@@ -331,10 +311,9 @@ class Loader {
   const Keys& keys_;
   Recipe recipe_;
   Origins origins_;
-  std::map<std::string, std::string> said_by_;  ///< key → "file:line", "--set key" or "mode word", of its last setting
-  std::map<std::string, Level> levels_;         ///< key → level of its last setting
+  std::map<std::string, Level> levels_;  ///< key → level of its last setting
   std::vector<ModeOverride> mode_overrides_;
-  Faults faults_;
+  Errors errors_;
   std::vector<fs::path> chain_;  ///< files being read, outermost first
   bool is_whole_ = true;         ///< false: an unreadable text may set any key
 };
@@ -384,7 +363,7 @@ LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, st
 std::string value_fault(const Keys& keys, const std::string& key, const std::string& value) {
   Loader loader(keys, "");
   loader.add_override(key + "=" + value);
-  const std::string text = loader.faults().text();
+  const std::string text = loader.errors().text();
   const std::string where = "--set " + key + ": ";
   return text.starts_with(where) ? text.substr(where.size()) : text;
 }

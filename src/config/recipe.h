@@ -1,5 +1,5 @@
 // Owns a recipe's values, from which the program takes its settings. A member's initializer is its key's default.
-// keys.cpp declares names, ranges and meanings. A Catalog (config/choice.h) holds the words of choices.
+// config/keys declares names, ranges and meanings. A Catalog (config/option.h) holds the options that words select.
 #pragma once
 
 #include <concepts>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/choice.h"
+#include "config/option.h"
 #include "config/words.h"
 
 namespace qrl::config {
@@ -40,10 +40,10 @@ inline constexpr std::uint64_t kHeldOutSeed = 0;
 
 /// Configures a task generator (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
-  std::string task;                   ///< a word of Catalog::generators; empty: no generator
+  Selected<tasks::Generator> task;    ///< empty: no generator
   std::int64_t size = 0;              ///< prompts; unused by demonstrations, which are endless
   std::optional<std::uint64_t> seed;  ///< default: trainer.seed for training, fixed for held-out data
-  OwnValues own;                      ///< generators' keys, by name in the section
+  ParamValues own;                    ///< generators' params, by name in the section
   friend bool operator==(const GeneratorRecipe&, const GeneratorRecipe&) = default;
 };
 
@@ -152,13 +152,13 @@ struct TeacherRecipe {
   friend bool operator==(const TeacherRecipe&, const TeacherRecipe&) = default;
 };
 
-/// The loss sets an optional member's default for null (Choice::defaults).
+/// The loss sets an optional member's default for null (Option::defaults).
 struct AlgorithmRecipe {
-  std::string name;  ///< a word of Catalog::losses
+  Selected<learner::PolicyLoss> name;
   std::optional<double> clip_ratio_low, clip_ratio_high;
   std::optional<double> clip_ratio_c;  ///< dual clip; 0: none
   std::optional<LossAggMode> loss_agg_mode;
-  std::string adv_estimator;  ///< a word of Catalog::estimators
+  Selected<rollout::AdvantageEstimator> adv_estimator;
   std::optional<bool> norm_adv_by_std;
   bool positive_only = false;  ///< negative advantages are set to 0
   double reward_coef = 1;      ///< of the reward's advantage, with a teacher
@@ -167,7 +167,7 @@ struct AlgorithmRecipe {
   double top_entropy_quantile = 1;  ///< share of tokens that enter the loss; 1: all
   ClipCovRecipe clip_cov;
   double kl_loss_coef = 0;
-  std::string kl_loss_type;  ///< a word of Catalog::kl_estimators
+  Selected<learner::KlEstimator> kl_loss_type;
   double entropy_coef = 0;
   bool mask_truncated = false;
   RouterReplay router_replay = RouterReplay::none;
@@ -176,8 +176,8 @@ struct AlgorithmRecipe {
 };
 
 struct CorrectionRecipe {
-  std::string method;                              ///< a word of Catalog::corrections
-  std::optional<double> threshold, threshold_low;  ///< null: the method's default (Choice::defaults)
+  Selected<learner::Correction> method;
+  std::optional<double> threshold, threshold_low;  ///< null: the method's default (Option::defaults)
   RsLevel rs = RsLevel::none;
   RsStat rs_stat = RsStat::k1;
   std::optional<double> rs_threshold, rs_threshold_low;  ///< rs_threshold_low: k1 only, default 1/rs_threshold
@@ -250,16 +250,16 @@ struct LoraRecipe {
 };
 
 struct RewardRecipe {
-  std::string verifier;  ///< a word of Catalog::verifiers
+  Selected<tasks::VerifierChoice> verifier;
   double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
   OverlongBufferRecipe overlong_buffer;
-  std::map<std::string, std::string> by_source;  ///< data source → a word of Catalog::verifiers
+  std::map<std::string, Selected<tasks::VerifierChoice>> by_source;  ///< by data source
   RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
   std::vector<std::string> command;       ///< program and arguments
   std::string folder;                     ///< its working directory; absolute once a command was read
   std::vector<std::string> env;           ///< environment variables passed on, besides those that programs need
-  std::string after;                      ///< a word of Catalog::verifiers; empty: none
+  Selected<tasks::VerifierChoice> after;  ///< empty: none
   std::int64_t workers = 0;               ///< processes per rank; 0: auto (half its threads, at least 1)
   double timeout_s = 10;                  ///< per row, from its arrival at the worker
   double start_timeout_s = 60;            ///< per worker, until `ready`
@@ -292,6 +292,13 @@ struct EvalRecipe {
   friend bool operator==(const EvalRecipe&, const EvalRecipe&) = default;
 };
 
+/// Selects the checkpoint that a run continues from.
+struct ResumeFrom {
+  ResumeMode mode = ResumeMode::automatic;
+  std::string path = {};  ///< with ResumeMode::path
+  friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
+};
+
 struct TrainerRecipe {
   TrainDevice device = TrainDevice::automatic;
   std::int64_t threads = 0;  ///< 0: auto (processors / ranks on this machine)
@@ -304,9 +311,8 @@ struct TrainerRecipe {
   std::int64_t max_ckpt_to_keep = 3;
   std::string keep_best = {};           ///< held-out score whose best checkpoint is kept; empty: none
   std::optional<double> max_time = {};  ///< seconds until a run stops as on a signal
-  ResumeMode resume_mode = ResumeMode::automatic;
-  std::string resume_path;        ///< with ResumeMode::path (trainer.resume_mode: PATH)
-  std::string default_local_dir;  ///< default runs/<recipe>-seed<seed>
+  ResumeFrom resume_from;               ///< trainer.resume_mode
+  std::string default_local_dir;        ///< default runs/<recipe>-seed<seed>
   bool rollout_dump = true;
   bool tensorboard = true;
   std::uint64_t seed = 0;
@@ -320,7 +326,7 @@ class Keys;
 
 struct Recipe {
   const Keys* keys = nullptr;  ///< the keys it was read with; must outlive it
-  std::string mode;            ///< a word of Catalog::modes; empty: none
+  Selected<Option> mode;       ///< empty: none
   ModelRecipe model;
   DataRecipe data;
   RolloutRecipe rollout;
@@ -334,7 +340,7 @@ struct Recipe {
   OptimRecipe optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
-  OwnValues own;  ///< keys that choices declare
+  ParamValues own;  ///< params of options
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 

@@ -1,11 +1,23 @@
-// Owns the rules between keys.
+// Owns the rules between keys, and the place of each error.
 #pragma once
 
-#include "config/faults.h"
-#include "config/keys/rule_book.h"
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "config/errors.h"
 #include "config/recipe.h"
 
 namespace qrl::config {
+
+inline constexpr std::string_view kModePlace = "mode ";  // starts the place of a mode's key
+
+struct Origins {
+  std::string whole;                          ///< the recipe's name, for keys without a source
+  std::map<std::string, std::string> places;  ///< key → "file:line: key" of its last setting
+  std::set<std::string> invalid;              ///< keys with invalid values, whose rules are skipped
+};
 
 /// Names a recipe's use; each checks fewer rules than the one before.
 enum class RecipeUse {
@@ -15,6 +27,6 @@ enum class RecipeUse {
 };
 
 /// Adds every broken rule; `complete`: also requires a model and training data.
-void check_rules(const Recipe& recipe, const Origins& origins, bool complete, RecipeUse use, Faults& faults);
+void check_rules(const Recipe& recipe, const Origins& origins, bool complete, RecipeUse use, Errors& errors);
 
 }  // namespace qrl::config

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/view.h"
-#include "config/choice.h"
+#include "config/option.h"
 #include "config/words.h"
 #include "model/adapter.h"
 #include "model/weights.h"
@@ -79,7 +79,7 @@ struct LossOptions {
   const KlEstimator* kl = nullptr;     ///< likewise; needed with algorithm.kl_loss_coef
   AlgorithmOptions algorithm = {};
   CorrectionOptions correction = {};
-  config::OwnValues own = {};            ///< keys that choices declare
+  config::ParamValues own = {};          ///< keys that choices declare
   std::int64_t max_response_length = 0;  ///< for seq-mean-token-sum-norm
   double blend = 0;                      ///< set by prepare_mini_batch
   double weight_scale = 1;        ///< on every weight of the correction (batch_normalize); set by prepare_mini_batch

@@ -4,7 +4,7 @@ namespace qrl::rollout {
 
 namespace {
 
-std::vector<config::Limit> limits_without_group_std() {
+std::vector<config::Constraint> constraints_without_group_std() {
   return {
       {"algorithm.norm_adv_by_std", {"false"}, "the group's deviation is not divided by: set it to null or delete it"}};
 }
@@ -21,7 +21,7 @@ const AdvantageEstimator kRloo{{.word = "rloo",
                                 .what = "reward - mean of the group's other rewards",
                                 .paper = "Ahmadian et al. 2024",
                                 .defaults = {{"algorithm.norm_adv_by_std", "false"}},
-                                .limits = limits_without_group_std()},
+                                .constraints = constraints_without_group_std()},
                                [](const RewardSpread& spread) {
                                  const double n = spread.n;
                                  return spread.centred * (n / (n - 1));
@@ -34,7 +34,7 @@ const AdvantageEstimator kBatchStd{
      .what = "reward - mean of the group, divided by the deviation of the step's rewards",
      .paper = "Liu et al. 2025, Lite PPO",
      .defaults = {{"algorithm.norm_adv_by_std", "false"}},
-     .limits = limits_without_group_std()},
+     .constraints = constraints_without_group_std()},
     divided_by_batch_std,
     BatchStd::of_rewards};
 
@@ -43,12 +43,14 @@ const AdvantageEstimator kReinforcePp{
      .what = "reward - mean of the group, divided by the deviation of these differences over the step",
      .paper = "Hu et al. 2025, REINFORCE++",
      .defaults = {{"algorithm.norm_adv_by_std", "false"}},
-     .limits = limits_without_group_std()},
+     .constraints = constraints_without_group_std()},
     divided_by_batch_std,
     BatchStd::of_centred};
 
 }  // namespace
 
-config::Choices advantage_estimators() { return {{&kGrpo, &kRloo, &kBatchStd, &kReinforcePp}, "grpo"}; }
+config::Choices<AdvantageEstimator> advantage_estimators() {
+  return {{&kGrpo, &kRloo, &kBatchStd, &kReinforcePp}, "grpo"};
+}
 
 }  // namespace qrl::rollout

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/choice.h"
+#include "config/option.h"
 
 namespace qrl::rollout {
 
@@ -18,11 +18,11 @@ inline constexpr double kAdvantageEps = 1e-6;
 /// A standard deviation (ddof 1) over a step's samples on all ranks: of rewards, or of reward − group mean.
 enum class BatchStd : std::uint8_t { none, of_rewards, of_centred };
 
-struct AdvantageEstimator : config::Choice {
+struct AdvantageEstimator : config::Option {
   double (*advantage)(const RewardSpread&) = nullptr;
   BatchStd batch_std = BatchStd::none;
 };
 
-config::Choices advantage_estimators();  ///< each an AdvantageEstimator
+config::Choices<AdvantageEstimator> advantage_estimators();
 
 }  // namespace qrl::rollout

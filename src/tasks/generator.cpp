@@ -11,15 +11,9 @@
 
 namespace qrl::tasks {
 
-const Generator& find_generator(const config::Choices& generators, const std::string& word) {
-  const config::Choice* found = generators.find(word);
-  QRL_INVARIANT(found != nullptr, "find_generator", "a known task", base::quoted(word));
-  return static_cast<const Generator&>(*found);
-}
-
-std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
-                                          std::int64_t size) {
-  constexpr int kMaxRepeats = 2000;  // in a row, which end the search for new tasks
+std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::ParamValues& own,
+                                          std::uint64_t seed, std::int64_t size) {
+  constexpr int kMaxRepeats = 2000;  // consecutive repeats after which the search for new tasks ends
   std::vector<GeneratedTask> tasks;
   std::set<std::string> seen;
   int repeats = 0;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/choice.h"
+#include "config/option.h"
 #include "tasks/split.h"
 
 namespace qrl::tasks {
@@ -24,21 +24,18 @@ struct WorkedTask {
 /// A generator's word for data.train_generator.task, data.val_generator.task and sft.demonstrations.task, with its keys
 /// in those sections. Both functions depend on their arguments alone, and throw an input error if the keys allow no
 /// task.
-struct Generator : config::Choice {
+struct Generator : config::Option {
   /// Returns task `index` (below 2^62) of the endless sequence (own, seed, split). The splits share no task.
-  GeneratedTask (*generate)(const config::OwnValues& own, std::uint64_t seed, Split split,
+  GeneratedTask (*generate)(const config::ParamValues& own, std::uint64_t seed, Split split,
                             std::uint64_t index) = nullptr;
   /// Returns demonstration `index` of the sequence (own, seed), from the train split. It has the right form, but often
   /// a wrong answer, which RL can improve.
-  WorkedTask (*demonstrate)(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) = nullptr;
+  WorkedTask (*demonstrate)(const config::ParamValues& own, std::uint64_t seed, std::uint64_t index) = nullptr;
 };
 
-/// Returns a word's generator in a catalog's list, which must have it.
-const Generator& find_generator(const config::Choices& generators, const std::string& word);
-
 /// Returns the first `size` held-out tasks with different prompts, or throws an input error.
-std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::OwnValues& own, std::uint64_t seed,
-                                          std::int64_t size);
+std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::ParamValues& own,
+                                          std::uint64_t seed, std::int64_t size);
 
 /// Returns the index of a demonstration's task in the train split: random below 2^62, so it hardly repeats the first
 /// tasks, those of training.

@@ -14,18 +14,18 @@ constexpr const Task* kTasks[] = {&math_task,       &countdown_task, &sudoku_tas
 
 }  // namespace
 
-config::Choices generators() {
-  config::Choices choices;
+config::Choices<Generator> generators() {
+  config::Choices<Generator> choices;
   for (const Task* task : kTasks) {
-    if (!task->generator.word.empty()) choices.all.push_back(&task->generator);
+    if (!task->generator.word.empty()) choices.add(task->generator);
   }
   return choices;
 }
 
-config::Choices verifiers() {
-  config::Choices choices{{}, "countdown"};
+config::Choices<VerifierChoice> verifiers() {
+  config::Choices<VerifierChoice> choices({}, "countdown");
   for (const Task* task : kTasks) {
-    if (!task->verifier.word.empty()) choices.all.push_back(&task->verifier);
+    if (!task->verifier.word.empty()) choices.add(task->verifier);
   }
   return choices;
 }

@@ -1,11 +1,11 @@
 // Owns the list of tasks, whose generators and verifiers recipes select.
 #pragma once
 
-#include "config/choice.h"
+#include "config/option.h"
 
 namespace qrl::tasks {
 
-config::Choices generators();  ///< each a Generator
-config::Choices verifiers();   ///< each a VerifierChoice
+config::Choices<Generator> generators();
+config::Choices<VerifierChoice> verifiers();
 
 }  // namespace qrl::tasks

@@ -33,10 +33,9 @@ std::vector<double> rule_scores(const Verdict& verdict) {
 
 std::string verifier_advice(const VerifierOptions& options) {
   std::string others;
-  for (const config::Choice* choice : options.known.all) {
+  for (const VerifierChoice* choice : options.known.typed()) {
     if (choice->word == options.word) continue;
-    others += (others.empty() ? "" : ", ") + std::string(choice->word) + " for " +
-              std::string(static_cast<const VerifierChoice&>(*choice).data_hold);
+    others += (others.empty() ? "" : ", ") + std::string(choice->word) + " for " + std::string(choice->data_hold);
   }
   return "reward.verifier is " + options.word + ": for data of another task set reward.verifier: " + others;
 }
@@ -72,9 +71,9 @@ std::vector<double> RuleVerifier::score_weights(const RuleWeights& weights) cons
 }
 
 std::unique_ptr<Verifier> make_verifier_of(const VerifierOptions& options, const std::string& word) {
-  const config::Choice* chosen = options.known.find(word);
+  const VerifierChoice* chosen = options.known.find(word);
   QRL_INVARIANT(chosen != nullptr, "make_verifier", "a known verifier", base::quoted(word));
-  return static_cast<const VerifierChoice&>(*chosen).make(options);
+  return chosen->make(options);
 }
 
 void check_gold(const Verifier& verifier, const VerifierOptions& options, const Question& question,

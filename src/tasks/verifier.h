@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/choice.h"
+#include "config/option.h"
 #include "config/words.h"
 #include "reward/verdict.h"
 #include "types/prompt.h"
@@ -84,10 +84,10 @@ struct CommandOptions {
 };
 
 struct VerifierOptions {
-  config::Choices known = {};                         ///< all verifiers, each a VerifierChoice
-  std::string word = {};                              ///< reward.verifier, of `known`
+  config::Choices<VerifierChoice> known = {};         ///< all verifiers
+  std::string word = {};                              ///< reward.verifier, one of `known`
   std::map<std::string, std::string> by_source = {};  ///< data source → a word of `known`
-  config::OwnValues own = {};                         ///< the verifiers' keys
+  config::ParamValues own = {};                       ///< keys of the verifiers
   RuleWeights weights = {};
   CommandOptions command = {};
 };
@@ -145,7 +145,7 @@ struct GroundTruthField {
 };
 
 /// A word of reward.verifier, and its verifier's properties.
-struct VerifierChoice : config::Choice {
+struct VerifierChoice : config::Option {
   std::unique_ptr<Verifier> (*make)(const VerifierOptions& options) = nullptr;
   std::string_view data_hold;                              ///< for errors: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field

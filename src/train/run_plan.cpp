@@ -58,8 +58,8 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
   need_all("sft.train_files", recipe.sft.train_files);
   need_all("sft.val_files", recipe.sft.val_files);
   if (!recipe.sft.from.empty()) need("sft.from", fs::path(recipe.sft.from) / "state.json");
-  if (recipe.trainer.resume_mode == config::ResumeMode::path)
-    need("--resume", fs::path(recipe.trainer.resume_path) / "state.json");
+  if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
+    need("--resume", fs::path(recipe.trainer.resume_from.path) / "state.json");
   return absent;
 }
 
@@ -77,7 +77,7 @@ void plan_gpu(RunOutline& outline, const PlanRequest& request, dist::Collectives
   const PlannedGpu gpu = request.is_run ? PlannedGpu{learner::smallest_gpu_share(world.local_rank(), world), true}
                                         : gpu_to_plan_for(loaded.recipe);
   for (const std::string_view key : kAutoKeys) {
-    if (loaded.recipe.keys->find(key)->print(loaded.recipe) == "auto")
+    if (config::printed_value(loaded.recipe, key) == "auto")
       outline.chosen_keys += (outline.chosen_keys.empty() ? "" : ", ") + std::string(key);
   }
   const AutoSettings recorded = recorded_settings(loaded.recipe, world);

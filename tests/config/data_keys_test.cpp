@@ -36,9 +36,9 @@ TEST_CASE("other trainers' names lead to the keys of own data") {
     CHECK(holds(advice, std::string("here it is ") + key));
   }
   // A key with the same name exists, so no row of the table may say "none" for it.
-  for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {
-    INFO(neighbor.name);
-    CHECK(train::keys().find(neighbor.name) == nullptr);
+  for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
+    INFO(alias.name);
+    CHECK(train::keys().find(alias.name) == nullptr);
   }
 }
 

@@ -1,7 +1,7 @@
 // Tests what is refused for its size or because it has no effect, and the suggestions.
 #include <string>
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/reader.h"
 #include "support.h"
 

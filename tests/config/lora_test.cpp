@@ -1,7 +1,7 @@
 // Tests the section `lora`: what is refused, and the advice.
 #include <string>
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "support.h"
 
 using namespace qrl;

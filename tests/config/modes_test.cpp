@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/reader.h"
 #include "support.h"
 #include "train/plan/catalog.h"
@@ -14,7 +14,7 @@ using namespace qrl::test;
 
 namespace {
 
-const std::vector<const config::Choice*>& all_modes() { return train::keys().catalog().modes.all; }
+const std::vector<const config::Option*>& all_modes() { return train::keys().catalog().modes.all(); }
 
 /// Returns whether the recipe switches on the correction's own flag.
 bool has_acr(const config::Recipe& recipe) {
@@ -35,7 +35,7 @@ void write_file(const std::filesystem::path& file, const std::string& text) { st
 }  // namespace
 
 TEST_CASE("every mode alone is a recipe without faults, and its defaults are keys with values they may have") {
-  for (const config::Choice* mode : all_modes()) {
+  for (const config::Option* mode : all_modes()) {
     const std::string yaml = "mode: " + std::string(mode->word);
     CAPTURE(yaml);
     const config::Recipe recipe = read(yaml);
@@ -140,7 +140,7 @@ TEST_CASE("a resolved recipe says where each value comes from, and reads as the 
   // Null means the default, even if a recipe sets it.
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: null}", "algorithm.clip_ratio_c") == "default");
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: 0}", "algorithm.clip_ratio_c") == "r.yaml:1");
-  for (const config::Choice* mode : all_modes()) {
+  for (const config::Option* mode : all_modes()) {
     const config::LoadedRecipe first =
         config::parse_recipe(train::keys(), "mode: " + std::string(mode->word), "r.yaml", "/d", {}, false);
     const config::LoadedRecipe second =

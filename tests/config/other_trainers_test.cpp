@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "support.h"
 #include "train/plan/catalog.h"
 
@@ -35,24 +35,24 @@ std::vector<std::string> dotted_words(std::string_view text) {
 }  // namespace
 
 TEST_CASE("every key that a neighbor's advice names exists") {
-  for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {
-    INFO(neighbor.name);
-    const auto ours = dotted_words(neighbor.ours);
-    CHECK(ours.empty() == neighbor.ours.empty());
+  for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
+    INFO(alias.name);
+    const auto ours = dotted_words(alias.key);
+    CHECK(ours.empty() == alias.key.empty());
     for (const std::string& word : ours) {
       INFO(word);
       CHECK(train::keys().find(word) != nullptr);
     }
-    for (const std::string& word : dotted_words(neighbor.note)) {
+    for (const std::string& word : dotted_words(alias.note)) {
       INFO(word);
       const bool is_file = word == "metrics.jsonl" || std::filesystem::exists(QRL_SOURCE_DIR "/apps/python/" + word);
       CHECK((is_file || train::keys().find(word) != nullptr || train::keys().is_section(word)));
     }
     // "model.dtype: bfloat16" must be a setting that the reader accepts.
-    const std::size_t colon = neighbor.ours.find(": ");
+    const std::size_t colon = alias.key.find(": ");
     if (colon == std::string_view::npos) continue;
     const std::string setting =
-        std::string(neighbor.ours.substr(0, colon)) + "=" + std::string(neighbor.ours.substr(colon + 2));
+        std::string(alias.key.substr(0, colon)) + "=" + std::string(alias.key.substr(colon + 2));
     INFO(setting);
     CHECK(faults("trainer: {seed: 1}", {setting}).empty());
   }
@@ -61,10 +61,10 @@ TEST_CASE("every key that a neighbor's advice names exists") {
 TEST_CASE("no neighbor is listed without a counterpart while a key has its name") {
   std::set<std::string> names;
   for (const std::string& key : train::keys().names()) names.insert(key.substr(key.rfind('.') + 1));
-  for (const config::Neighbor& neighbor : config::neighbors(train::keys().catalog())) {
-    INFO(neighbor.name);
-    const bool is_dotted = neighbor.name.find('.') != std::string_view::npos;  // refers to that section only
-    CHECK((is_dotted || !neighbor.ours.empty() || !names.contains(std::string(neighbor.name))));
+  for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
+    INFO(alias.name);
+    const bool is_dotted = alias.name.find('.') != std::string_view::npos;  // refers to that section only
+    CHECK((is_dotted || !alias.key.empty() || !names.contains(std::string(alias.name))));
   }
   CHECK(holds(fault("free_cache_engine: true"), "here it is rollout.free_cache_engine"));
 }

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/reader.h"
 #include "support.h"
 #include "train/plan/catalog.h"

@@ -298,7 +298,7 @@ TEST_CASE("paths of files to read are taken from the recipe that names them, ove
   CHECK(recipe.data.val_files == std::vector<std::string>{"/d/c"});
   CHECK(read(yaml, {"model.path=m"}).model.path == (std::filesystem::current_path() / "m").string());
   CHECK(read("trainer: {default_local_dir: x, resume_mode: z}").trainer.default_local_dir == "x");
-  CHECK(read("trainer: {default_local_dir: x, resume_mode: z}").trainer.resume_path == "z");
+  CHECK(read("trainer: {default_local_dir: x, resume_mode: z}").trainer.resume_from.path == "z");
 }
 
 TEST_CASE("rules between keys are checked where a key was set") {
@@ -399,11 +399,11 @@ TEST_CASE("what null stands for is filled in from the rest of the recipe") {
 }
 
 TEST_CASE("resume_mode is auto, never or a path") {
-  CHECK(read("trainer: {resume_mode: never}").trainer.resume_mode == config::ResumeMode::never);
+  CHECK(read("trainer: {resume_mode: never}").trainer.resume_from.mode == config::ResumeMode::never);
   const config::Recipe recipe = read("trainer: {resume_mode: runs/x/checkpoints/step_3}");
-  CHECK(recipe.trainer.resume_mode == config::ResumeMode::path);
-  CHECK(recipe.trainer.resume_path == "runs/x/checkpoints/step_3");
-  CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_path.empty());
+  CHECK(recipe.trainer.resume_from.mode == config::ResumeMode::path);
+  CHECK(recipe.trainer.resume_from.path == "runs/x/checkpoints/step_3");
+  CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_from.path.empty());
 }
 
 TEST_CASE("a recipe includes recipes:NAME") {

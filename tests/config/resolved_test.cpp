@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/rng.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/printer.h"
 #include "config/reader.h"
 #include "support.h"
@@ -82,7 +82,7 @@ class RandomRecipe {
     }
     set_loss(r.algorithm, r.rollout_correction, r.own);
     r.algorithm.kl_loss_coef = positive();
-    r.algorithm.kl_loss_type = pick("k2", "k3", "k3+", "unbiased");
+    r.algorithm.kl_loss_type = catalog_.kl_estimators.select(pick("k2", "k3", "k3+", "unbiased"));
     r.algorithm.entropy_coef = positive();
     r.sft.steps = draw_.between(0, 1000);
     r.sft.batch_size = draw_.between(1, 1000);
@@ -106,7 +106,7 @@ class RandomRecipe {
     r.optim.eps = positive();
     r.optim.name = pick(config::OptimName::adamw, config::OptimName::muon);
     if (r.optim.name == config::OptimName::muon) r.optim.muon = {draw_.uniform(), flag(), draw_.between(1, 9), flag()};
-    r.mode = pick("", "bf16", "qarl", "ais");
+    r.mode = catalog_.modes.select(pick("", "bf16", "qarl", "ais"));
     if (flag()) {
       const std::int64_t draw = draw_.between(1, 100);
       r.data.gen_batch_size = draw;
@@ -145,8 +145,9 @@ class RandomRecipe {
     r.trainer.total_training_steps = draw_.between(0, 1'000'000'000);
     r.trainer.save_freq = draw_.between(0, 100);
     r.trainer.max_ckpt_to_keep = draw_.between(1, 100);
-    r.trainer.resume_mode = pick(config::ResumeMode::automatic, config::ResumeMode::never, config::ResumeMode::path);
-    if (r.trainer.resume_mode == config::ResumeMode::path) r.trainer.resume_path = text();
+    r.trainer.resume_from.mode =
+        pick(config::ResumeMode::automatic, config::ResumeMode::never, config::ResumeMode::path);
+    if (r.trainer.resume_from.mode == config::ResumeMode::path) r.trainer.resume_from.path = text();
     r.trainer.default_local_dir = text();
     r.trainer.rollout_dump = flag();
     r.trainer.tensorboard = flag();
@@ -168,8 +169,8 @@ class RandomRecipe {
   bool flag() { return draw_.below(2) == 1; }
   std::uint64_t word() { return (static_cast<std::uint64_t>(draw_.next()) << 32) | draw_.next(); }
   /// Draws a loss and a correction that are allowed together, and fills in the defaults for null like the reader.
-  void set_loss(config::AlgorithmRecipe& algorithm, config::CorrectionRecipe& correction, config::OwnValues& own) {
-    algorithm.name = pick("grpo", "dr_grpo", "dapo", "gspo", "tbpo");
+  void set_loss(config::AlgorithmRecipe& algorithm, config::CorrectionRecipe& correction, config::ParamValues& own) {
+    algorithm.name = catalog_.losses.select(pick("grpo", "dr_grpo", "dapo", "gspo", "tbpo"));
     const bool has_bands = algorithm.name == "tbpo", token_ratios = !has_bands && algorithm.name != "gspo";
     algorithm.loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
     algorithm.clip_ratio_c = 0;
@@ -188,24 +189,24 @@ class RandomRecipe {
     }
     algorithm.norm_adv_by_std = flag();
     algorithm.mask_truncated = flag();
-    correction.method =
-        has_bands ? pick("none", "tbpo") : pick("none", "tis", "icepop", "mis_prod", "mis_geo", "tbpo", "ais");
-    const std::string& method = correction.method;
+    correction.method = catalog_.corrections.select(
+        has_bands ? pick("none", "tbpo") : pick("none", "tis", "icepop", "mis_prod", "mis_geo", "tbpo", "ais"));
+    const std::string method = correction.method.word();
     const bool has_lower = method == "icepop" || method == "mis_geo";
     if (has_lower || method == "tis" || method == "mis_prod") correction.threshold = 2 + draw_.uniform();
     if (has_lower) correction.threshold_low = draw_.uniform() / 2 + 0.01;
     if (method == "tbpo") {
       set_own(own, "algorithm.tbpo.seq_tis_imp_ratio_cap", 1 + draw_.uniform());
-      set_own(own, "algorithm.tbpo.mismatch_action", pick(0.0, 1.0));
+      set_own(own, "algorithm.tbpo.mismatch_action", pick("clip", "drop"));
     }
     if (method == "ais") {
       set_own(own, "rollout_correction.ais.C", 1 + draw_.uniform());
       set_own(own, "rollout_correction.ais.delta", positive());
       set_own(own, "rollout_correction.ais.gamma", positive());
-      set_own(own, "rollout_correction.ais.beta_var", 0);
+      set_own(own, "rollout_correction.ais.beta_var", 0.0);
       set_own(own, "rollout_correction.ais.eps", 1e-3);
     }
-    if (token_ratios && method == "tis") set_own(own, "rollout_correction.acr", 1);
+    if (token_ratios && method == "tis") set_own(own, "rollout_correction.acr", true);
     algorithm.positive_only = flag();
     if (flag() && !algorithm.positive_only) algorithm.off_policy_mask_threshold = positive();
     if (!has_bands && flag()) {
@@ -223,12 +224,11 @@ class RandomRecipe {
     correction.batch_normalize = method != "none" && flag();
     correction.behaviour_in_ratio = token_ratios && method == "none";
   }
-  static void set_own(config::OwnValues& own, std::string_view name, double value) {
-    const config::Catalog& catalog = train::keys().catalog();
-    for (const config::Choices* choices :
-         {&catalog.losses, &catalog.corrections, &catalog.generators, &catalog.verifiers}) {
-      for (const config::Choice* one : choices->all) {
-        for (const config::OwnKey& key : one->keys) {
+  void set_own(config::ParamValues& own, std::string_view name, const config::ParamValue& value) {
+    for (const config::AnyChoices* choices : std::initializer_list<const config::AnyChoices*>{
+             &catalog_.losses, &catalog_.corrections, &catalog_.generators, &catalog_.verifiers}) {
+      for (const config::Option* one : choices->all()) {
+        for (const config::Param& key : one->params) {
           if (key.name == name) own.set(key, value);
         }
       }
@@ -274,25 +274,26 @@ class RandomRecipe {
   std::string path() { return "/x" + text(); }
   config::GeneratorRecipe generator() {
     config::GeneratorRecipe g;
-    g.task = "countdown";
+    g.task = catalog_.generators.select("countdown");
     g.size = draw_.between(1, 100000);
     g.seed = word();
     const std::int64_t min_numbers = draw_.between(2, 6);
-    set_own(g.own, "min_numbers", static_cast<double>(min_numbers));
-    set_own(g.own, "max_numbers", static_cast<double>(draw_.between(min_numbers, 6)));
-    set_own(g.own, "max_number", static_cast<double>(draw_.between(1, 100)));
-    set_own(g.own, "max_target", static_cast<double>(draw_.between(1, 1000)));
+    set_own(g.own, "min_numbers", min_numbers);
+    set_own(g.own, "max_numbers", draw_.between(min_numbers, 6));
+    set_own(g.own, "max_number", draw_.between(1, 100));
+    set_own(g.own, "max_target", draw_.between(1, 1000));
     return g;
   }
-  void set_verifier(config::RewardRecipe& reward, config::OwnValues& own) {
-    reward.verifier = pick("countdown", "math", "sudoku", "command");
+  void set_verifier(config::RewardRecipe& reward, config::ParamValues& own) {
+    reward.verifier = catalog_.verifiers.select(pick("countdown", "math", "sudoku", "command"));
     if (reward.verifier == "command") set_command(reward);
-    if (flag()) reward.by_source = {{"a-1", "math"}, {"b.2", "sudoku"}};
-    if (reward.verifier == "countdown") set_own(own, "reward.numbers", pick(0.0, 1.0));
+    if (flag())
+      reward.by_source = {{"a-1", catalog_.verifiers.select("math")}, {"b.2", catalog_.verifiers.select("sudoku")}};
+    if (reward.verifier == "countdown") set_own(own, "reward.numbers", pick("all", "subset"));
     if (reward.verifier == "sudoku") reward.partial = draw_.uniform() / 8;
     if (reward.verifier == "math") {
-      set_own(own, "reward.profile", static_cast<double>(draw_.between(0, 6)));
-      set_own(own, "reward.answer_form", pick(0.0, 1.0));
+      set_own(own, "reward.profile", pick("auto", "boxed", "gsm8k", "answer_is", "answer_tag", "text", "last_number"));
+      set_own(own, "reward.answer_form", pick("any", "value"));
     }
   }
   void set_files(config::SftRecipe& sft) {
@@ -311,7 +312,7 @@ class RandomRecipe {
     reward.command = {text(), text()};
     reward.folder = path();
     reward.env = {"A_KEY", "_b2"};
-    reward.after = pick("", "math");
+    reward.after = catalog_.verifiers.select(pick("", "math"));
     reward.workers = draw_.between(0, 1024);
     reward.timeout_s = positive();
     reward.start_timeout_s = positive();
@@ -331,6 +332,7 @@ class RandomRecipe {
     o.grad_clip = positive();
   }
 
+  const config::Catalog& catalog_ = train::keys().catalog();
   base::RandomStream draw_;
 };
 
@@ -395,7 +397,7 @@ TEST_CASE("changed keys are named, less those that may change over a resume") {
   after.trainer.save_freq = 7;
   after.sft.save_freq = 7;
   after.trainer.max_ckpt_to_keep = 7;
-  after.trainer.resume_mode = config::ResumeMode::never;
+  after.trainer.resume_from.mode = config::ResumeMode::never;
   after.trainer.default_local_dir = "x";
   after.trainer.rollout_dump = false;
   after.trainer.tensorboard = false;

@@ -1,7 +1,7 @@
 // Tests what the strict YAML reader accepts and refuses, independent of the keys.
 #include <string>
 
-#include "config/faults.h"
+#include "config/errors.h"
 #include "config/yaml/yaml_tree.h"
 #include "support.h"
 
@@ -103,7 +103,7 @@ TEST_CASE("what aliases stand for stays small") {
 }
 
 TEST_CASE("64 levels are read") {
-  config::Faults found;
+  config::Errors found;
   const std::string levels = std::string(64, '[') + std::string(64, ']');
   const auto tree = config::parse_yaml(levels, {"t"}, found);
   REQUIRE(tree != nullptr);

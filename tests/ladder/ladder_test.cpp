@@ -320,7 +320,7 @@ TEST_CASE("parts that see the recipe are found, also through another header") {
                                    source("data", "data/row.h", "config/recipe.h"),
                                    source("data", "data/row.cpp", "data/row.h"),
                                    source("tasks", "tasks/list.cpp", "config/keys/key.h"),
-                                   source("tasks", "tasks/list.h", "config/choice.h"),
+                                   source("tasks", "tasks/list.h", "config/option.h"),
                                    source("train", "train/run.h", "config/recipe.h")};
   CHECK(readers_of_recipe(all) == std::set<std::string>{"data/row.cpp", "data/row.h", "tasks/list.cpp"});
 }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/modes/modes.h"
 #include "config/reader.h"
 #include "learner/learner.h"
@@ -15,10 +15,10 @@ namespace qrl::test {
 
 /// Returns the loss of a recipe's text, from the learner's own lists.
 inline learner::LossOptions policy_options(const std::string& yaml = "trainer: {seed: 0}") {
-  static const config::Keys keys = config::declared_keys({.losses = learner::policy_losses(),
-                                                          .corrections = learner::corrections(),
-                                                          .modes = config::modes(),
-                                                          .kl_estimators = learner::kl_estimators()});
+  static const config::Keys keys({.losses = learner::policy_losses(),
+                                  .corrections = learner::corrections(),
+                                  .modes = config::modes(),
+                                  .kl_estimators = learner::kl_estimators()});
   return train::loss_options(config::parse_recipe(keys, yaml, "test", {}, {}, false).recipe);
 }
 inline learner::LossOptions policy_options(const std::string& loss, const std::string& correction) {

@@ -162,9 +162,7 @@ bool is_defined(const std::string& name, const std::string& method) {
   }
 }
 
-const learner::KlEstimator& estimator(const char* word) {
-  return *static_cast<const learner::KlEstimator*>(learner::kl_estimators().find(word));
-}
+const learner::KlEstimator& estimator(const char* word) { return *learner::kl_estimators().find(word); }
 
 torch::Tensor gradient_of(ObjectiveTokens& tokens, const ObjectiveSettings& how) {
   const Objective terms = learner::objective(tokens, how, own_denominators(tokens));

@@ -37,10 +37,9 @@ Rollout not_judged() {
 }
 
 std::vector<double> advantages(std::vector<Rollout>& rollouts, std::int32_t n, const char* estimator = "grpo") {
-  const config::Choices all = rollout::advantage_estimators();
+  const auto all = rollout::advantage_estimators();
   const auto world = dist::make_solo();
-  rollout::set_advantages(rollouts, n,
-                          {static_cast<const rollout::AdvantageEstimator*>(all.find(estimator)), true, false}, *world);
+  rollout::set_advantages(rollouts, n, {all.find(estimator), true, false}, *world);
   std::vector<double> values;
   for (const Rollout& r : rollouts) values.push_back(r.advantage);
   return values;

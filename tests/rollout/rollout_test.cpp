@@ -23,8 +23,8 @@ std::vector<Rollout> with_rewards(std::initializer_list<double> rewards) {
 
 std::int64_t advantages(std::vector<Rollout>& rollouts, std::int32_t n, const char* word, bool by_std,
                         bool positive_only = false) {
-  const config::Choices all = rollout::advantage_estimators();
-  const auto* estimator = static_cast<const rollout::AdvantageEstimator*>(all.find(word));
+  const auto all = rollout::advantage_estimators();
+  const rollout::AdvantageEstimator* estimator = all.find(word);
   const auto world = dist::make_solo();
   return rollout::set_advantages(rollouts, n, {estimator, by_std, positive_only}, *world);
 }

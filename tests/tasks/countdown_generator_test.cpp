@@ -152,11 +152,11 @@ TEST_CASE("the split agrees with an independent implementation, holds a quarter 
 }
 
 TEST_CASE("ranges that hold too few tasks are input errors") {
-  const Generator& countdown = find_generator(generators(), "countdown");
-  qrl::config::OwnValues few;
-  const std::map<std::string, double> ranges = {
+  const Generator& countdown = *generators().find("countdown");
+  qrl::config::ParamValues few;
+  const std::map<std::string, std::int64_t> ranges = {
       {"min_numbers", 2}, {"max_numbers", 2}, {"max_number", 3}, {"max_target", 9}};
-  for (const qrl::config::OwnKey& key : countdown.keys) few.set(key, ranges.at(key.name));
+  for (const qrl::config::Param& key : countdown.params) few.set(key, ranges.at(key.name));
   CHECK(says(refusal_of([&] { held_out_tasks(countdown, few, 0, 1000); }), "held-out tasks that differ"));
   CHECK(says(refusal_of([] {
                generate_countdown(ranges_of(1, 1, 1, 1), 0,

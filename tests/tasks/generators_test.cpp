@@ -19,9 +19,9 @@ using qrl::test::says;
 namespace {
 
 /// Every own key at its default.
-const qrl::config::OwnValues kUsual;
+const qrl::config::ParamValues kUsual;
 
-const Generator& generator_of(const std::string& task) { return find_generator(generators(), task); }
+const Generator& generator_of(const std::string& task) { return *generators().find(task); }
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 #include <fstream>
 
 #include "config/keys/key.h"
-#include "config/keys/keys.h"
 #include "config/reader.h"
 #include "support/catch.h"
 #include "train/plan/catalog.h"

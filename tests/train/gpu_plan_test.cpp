@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/reader.h"
 #include "dist/collectives.h"
 #include "learner/ranks.h"

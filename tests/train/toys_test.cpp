@@ -22,12 +22,12 @@ namespace {
 
 /// Returns the program's keys with the toys' words.
 const config::Keys& keys_with_toys() {
-  static const config::Keys keys = config::declared_keys([] {
+  static const config::Keys keys([] {
     config::Catalog catalog = train::catalog();
-    catalog.losses.all.push_back(&test::reinforce);
-    catalog.corrections.all.push_back(&test::half);
-    catalog.generators.all.push_back(&test::reverse_task.generator);
-    catalog.verifiers.all.push_back(&test::reverse_task.verifier);
+    catalog.losses.add(test::reinforce);
+    catalog.corrections.add(test::half);
+    catalog.generators.add(test::reverse_task.generator);
+    catalog.verifiers.add(test::reverse_task.verifier);
     return catalog;
   }());
   return keys;
@@ -85,7 +85,7 @@ TEST_CASE(
 
 TEST_CASE("the toy task's verifier: right and wrong words, letters in their places, its own key") {
   config::Recipe recipe = keys_with_toys().defaults();
-  recipe.reward.verifier = "reverse";
+  recipe.reward.verifier = keys_with_toys().catalog().verifiers.select("reverse");
   const auto judged = [&](const std::string& response) {
     const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
     const auto gold = verifier->prepare({"abcd"});
@@ -96,7 +96,7 @@ TEST_CASE("the toy task's verifier: right and wrong words, letters in their plac
   CHECK(judged("<answer>DCBA</answer>").outcome == tasks::Outcome::wrong);
   CHECK(judged("<answer>dcab</answer>").scores == std::vector<double>{0, 1, 1, 0.5});
   CHECK(judged("dcba").outcome == tasks::Outcome::no_answer);
-  recipe.own.set(test::reverse_task.verifier.keys.front(), 1);
+  recipe.own.set(test::reverse_task.verifier.params.front(), true);
   CHECK(judged("<answer>DCBA</answer>").outcome == tasks::Outcome::correct);
   const tasks::VerifierOptions options = train::verifier_options(recipe);
   CHECK_THROWS_WITH(

@@ -5,22 +5,6 @@
 
 namespace qrl::config {
 
-namespace {
-
-/// Splits "A, B or C".
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t comma = text.find(", ", begin), last = text.find(" or ", begin);
-    const std::size_t end = std::min({comma, last, text.size()});
-    words.push_back(text.substr(begin, end - begin));
-    begin = end + (end == comma ? 2 : 4);
-  }
-  return words;
-}
-
-}  // namespace
-
 bool has_value(const Key& key, const Recipe& recipe, std::string_view values) {
   constexpr std::string_view kAbove = "above ", kOther = "other than ";
   const std::string value = key.resolved ? key.resolved(recipe) : key.print(recipe);
@@ -31,23 +15,17 @@ bool has_value(const Key& key, const Recipe& recipe, std::string_view values) {
   if (values.starts_with(kAbove))
     return is_unset || std::stod(value) > std::stod(std::string(values.substr(kAbove.size())));
   const bool excludes = values.starts_with(kOther);
-  const std::vector<std::string_view> words = words_of(values.substr(excludes ? kOther.size() : 0));
-  return (std::find(words.begin(), words.end(), value) != words.end()) != excludes;
+  if (excludes) values.remove_prefix(kOther.size());
+  bool is_listed = false;
+  for (const std::string_view part : split(values, ", ")) {
+    for (const std::string_view word : split(part, " or ")) is_listed |= word == value;
+  }
+  return is_listed != excludes;
 }
 
 Condition condition_of(const std::string& key, const std::string& values) {
   return {key, values,
           [key, values](const Recipe& recipe) { return has_value(*recipe.keys->find(key), recipe, values); }};
-}
-
-Key& Key::free() {
-  on_resume = OnResume::free;
-  return *this;
-}
-
-Key& Key::allow_change() {
-  on_resume = OnResume::allow_change;
-  return *this;
 }
 
 Key& Key::only_with(const std::string& other, const std::string& values, std::function<bool(const Recipe&)> holds) {
@@ -61,20 +39,29 @@ Key& Key::needs(std::string when, std::string other, std::string values, std::st
   return *this;
 }
 
-Key& Key::conflicts_with(std::string other, std::string advice) {
-  conflicts.emplace_back(std::move(other), std::move(advice));
+Key& Key::unset_by(const std::string& selector, const AnyChoices& choices) {
+  const auto shown = [&](const Option& one) {
+    const std::string value = one.default_of(name);
+    return value == "null" ? "none" : value;
+  };
+  unset = choices.all().empty() ? "none" : shown(*choices.all().front());
+  const std::string first = unset;
+  for (const Option* one : choices.all()) {
+    if (shown(*one) != first) unset += "; " + one->word + " " + shown(*one);
+  }
+  fill = [name = name, read = read, print = print, selector](Recipe& recipe) {
+    for (const auto& [key, option] : selected_options(recipe)) {
+      if (key != selector || option == nullptr || print(recipe) != "null") continue;
+      if (const std::string value = option->default_of(name); value != "null")
+        read(*parse_own_yaml(value, name), recipe);
+    }
+  };
   return *this;
 }
 
-Keys::Keys(Catalog catalog, Declare declare) : catalog_(std::move(catalog)) {
-  defaults_.keys = this;
-  defaults_.algorithm.name = catalog_.losses.standard;
-  defaults_.algorithm.adv_estimator = catalog_.estimators.standard;
-  defaults_.rollout_correction.method = catalog_.corrections.standard;
-  defaults_.reward.verifier = catalog_.verifiers.standard;
-  defaults_.algorithm.kl_loss_type = catalog_.kl_estimators.standard;
-  all_ = declare(catalog_);
-  for (const Key& key : all_) names_.push_back(key.name);
+Key& Key::conflicts_with(std::string other, std::string advice) {
+  conflicts.emplace_back(std::move(other), std::move(advice));
+  return *this;
 }
 
 const Key* Keys::find(std::string_view name) const {
@@ -88,13 +75,12 @@ bool Keys::is_section(std::string_view name) const {
   });
 }
 
-std::vector<Selector> selectors_of(const Recipe& recipe) {
-  const Catalog& catalog = recipe.keys->catalog();
-  return {{"mode", &catalog.modes, &recipe.mode},
-          {"algorithm.adv_estimator", &catalog.estimators, &recipe.algorithm.adv_estimator},
-          {"algorithm.name", &catalog.losses, &recipe.algorithm.name},
-          {"rollout_correction.method", &catalog.corrections, &recipe.rollout_correction.method},
-          {"reward.verifier", &catalog.verifiers, &recipe.reward.verifier}};
+std::vector<std::pair<std::string, const Option*>> selected_options(const Recipe& recipe) {
+  return {{"mode", recipe.mode.option()},
+          {"algorithm.adv_estimator", recipe.algorithm.adv_estimator.option()},
+          {"algorithm.name", recipe.algorithm.name.option()},
+          {"rollout_correction.method", recipe.rollout_correction.method.option()},
+          {"reward.verifier", recipe.reward.verifier.option()}};
 }
 
 }  // namespace qrl::config

@@ -1,11 +1,11 @@
-// Owns what a recipe's key is: its type, its meaning, how it is read and printed; and the list of a program's keys, in
-// which a key is found by its name.
+// Owns what a recipe's key is: its type, its meaning, how it is read and printed; and the list of a program's keys, one
+// row each, in which a key is found by its name. The reader, --help-all, the resolved recipe and the reference page are
+// generated from it.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,15 +39,15 @@ struct Requirement {
   std::string advice;
 };
 
-/// Describes a key: one row of the tables in keys/*_keys.cpp.
+/// Describes a key: one row of the tables in keys/*keys.cpp.
 struct Key {
   std::string name;     ///< dotted: "optim.lr"
   std::string type;     ///< type and range: "float > 0"
   std::string meaning;  ///< one line
   std::string unset;    ///< meaning of null; "": not accepted
 
-  /// Sets the member from a value that is not null, or returns why it is refused.
-  std::function<std::optional<Refusal>(const YamlNode&, Recipe&)> read = {};
+  /// Sets the member from a value that is not null. Throws ParseError.
+  std::function<void(const YamlNode&, Recipe&)> read = {};
   /// Sets the member to its default.
   std::function<void(Recipe&)> reset = {};
   /// Returns canonical YAML, "null" if unset.
@@ -68,18 +68,19 @@ struct Key {
   std::string absent_in_record = {};
 
   /// Complete a row; each returns the row.
-  Key& free();
-  Key& allow_change();
   /// Declares that the key has an effect only while `other` has one of `values` (has_value), or `holds`.
   Key& only_with(const std::string& other, const std::string& values,
                  std::function<bool(const Recipe&)> holds = nullptr);
   /// Declares that `other` must have one of `values` while this key has one of `when` (has_value).
   Key& needs(std::string when, std::string other, std::string values, std::string advice);
-  /// Makes null the default of the choice that the key `selector` selects. Help lists the first choice's default and
-  /// every different one. The list must outlive the key.
-  Key& unset_by(const std::string& selector, const Choices& choices);
+  /// Makes null the default of the option that the key `selector` selects. Help lists the first option's default and
+  /// every different one.
+  Key& unset_by(const std::string& selector, const AnyChoices& choices);
   /// Declares that not both keys may differ from their defaults.
   Key& conflicts_with(std::string other, std::string advice);
+
+  /// Returns whether the key has an effect in a recipe.
+  bool acts(const Recipe& recipe) const { return condition.key.empty() || condition.holds(recipe); }
 };
 
 /// Returns whether a key has one of `values` in a recipe, with `auto` resolved. `values` is "set", "unset", "changed"
@@ -89,12 +90,10 @@ bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
 /// Returns the condition "`key` has one of `values`".
 Condition condition_of(const std::string& key, const std::string& values);
 
-/// Holds all keys of a recipe, with a catalog's.
+/// Holds all keys of a recipe with a catalog's words.
 class Keys {
  public:
-  /// Returns the keys of a catalog in print order.
-  using Declare = std::vector<Key> (*)(const Catalog& catalog);
-  Keys(Catalog catalog, Declare declare);
+  explicit Keys(Catalog catalog);
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
 
@@ -115,12 +114,7 @@ class Keys {
   std::vector<std::string> names_;
 };
 
-/// Pairs a catalog's list with its selecting key.
-struct Selector {
-  std::string_view key;
-  const Choices* choices;
-  const std::string* word;  ///< the word in a recipe
-};
-std::vector<Selector> selectors_of(const Recipe& recipe);
+/// Returns the keys that select an option, each with its option in a recipe; null: none.
+std::vector<std::pair<std::string, const Option*>> selected_options(const Recipe& recipe);
 
 }  // namespace qrl::config

@@ -22,16 +22,15 @@ std::string range_text(std::int64_t low, std::int64_t high) {
 /// Reads an integer in range, or `word`, if set, as `word_value`.
 Type<std::int64_t> integer_in(std::int64_t low, std::int64_t high, const std::string& text, const std::string& word,
                               std::int64_t word_value) {
-  return {
-      text,
-      [=](const YamlNode& node) -> Reading<std::int64_t> {
-        if (!word.empty() && node.kind == YamlNode::Kind::scalar && node.text == word) return word_value;
-        Reading<std::int64_t> reading = read_integer(node);
-        const auto* value = std::get_if<std::int64_t>(&reading);
-        if (value == nullptr || (*value >= low && *value <= high)) return reading;
-        return Refusal{node.text, *value > high ? "at most " + std::to_string(high) : ""};
-      },
-      [=](const std::int64_t& value) { return !word.empty() && value == word_value ? word : std::to_string(value); }};
+  return {text,
+          [=](const YamlNode& node) {
+            if (!word.empty() && node.kind == YamlNode::Kind::scalar && node.text == word) return word_value;
+            const std::int64_t value = read_integer(node);
+            if (value < low || value > high)
+              throw ParseError{node.text, value > high ? "at most " + std::to_string(high) : ""};
+            return value;
+          },
+          [=](std::int64_t value) { return !word.empty() && value == word_value ? word : std::to_string(value); }};
 }
 
 }  // namespace
@@ -48,47 +47,21 @@ Type<std::int64_t> integer_or_auto(std::int64_t high) {
   return integer_in(1, high, "auto or integer from 1 to " + std::to_string(high), "auto", 0);
 }
 
-Type<std::uint64_t> seed() {
-  return {"integer from 0 to 2^64-1", read_unsigned, [](const std::uint64_t& value) { return std::to_string(value); }};
-}
-
-Type<bool> boolean() {
-  return {"true | false", read_boolean, [](const bool& value) -> std::string { return value ? "true" : "false"; }};
-}
-
-Type<std::string> text() {
-  return {"text", read_text, [](const std::string& value) { return write_text(value); }};
-}
+Type<std::string> text() { return {"text", read_text, write_text}; }
 
 Type<std::string> variable_name() {
+  const auto is_part = [](unsigned char c) { return c == '_' || (c < 0x80 && std::isalnum(c) != 0); };
   Type<std::string> type = text();
   type.text = "variable name";
-  type.read = [](const YamlNode& node) -> Reading<std::string> {
-    Reading<std::string> reading = read_text(node);
-    const auto* name = std::get_if<std::string>(&reading);
-    if (name == nullptr) return reading;
-    const bool is_name = !name->empty() && std::isdigit(static_cast<unsigned char>(name->front())) == 0 &&
-                         std::all_of(name->begin(), name->end(),
-                                     [](unsigned char c) { return c == '_' || (c < 0x80 && std::isalnum(c) != 0); });
-    if (!is_name)
-      return Refusal{base::quoted(name->substr(0, name->find('='))),
-                     "write the name alone: values are never in a recipe"};
-    return reading;
+  type.read = [is_part](const YamlNode& node) {
+    std::string name = read_text(node);
+    const bool starts_well = std::isdigit(static_cast<unsigned char>(name.front())) == 0;
+    if (!starts_well || !std::all_of(name.begin(), name.end(), is_part)) {
+      throw ParseError{base::quoted(name.substr(0, name.find('='))),
+                       "write the name alone: values are never in a recipe"};
+    }
+    return name;
   };
-  return type;
-}
-
-Type<std::string> input_path() {
-  Type<std::string> type = text();
-  type.text = "path";
-  type.is_input_path = true;
-  return type;
-}
-
-Type<std::string> word_or_path(const std::vector<std::string>& words) {
-  Type<std::string> type = input_path();
-  type.text = base::joined(words, " | ") + " | path";
-  type.words = words;
   return type;
 }
 
@@ -100,41 +73,57 @@ void anchor_path(std::string& path, const std::filesystem::path& directory) {
   path = (unknown ? whole : absolute).lexically_normal().string();
 }
 
-bool anchor_hub_name(std::string& path, const std::filesystem::path& directory) {
-  std::error_code error;
-  if (!base::is_hub_name(path) || std::filesystem::exists(directory / path, error)) return false;
-  if (const auto pinned = base::pinned_hub_name(path)) path = *pinned;
-  return true;
+Type<std::string> input_path() {
+  Type<std::string> type = text();
+  type.text = "path";
+  type.anchor = anchor_path;
+  return type;
+}
+
+Type<std::string> word_or_path(const std::vector<std::string>& words) {
+  Type<std::string> type = input_path();
+  type.text = base::joined(words, " | ") + " | path";
+  type.anchor = [words](std::string& path, const std::filesystem::path& directory) {
+    if (std::find(words.begin(), words.end(), path) == words.end()) anchor_path(path, directory);
+  };
+  return type;
 }
 
 Type<std::string> model_path() {
   Type<std::string> type = input_path();
   type.text = "path | OWNER/NAME[@REVISION]";
-  type.may_be_hub_name = true;
+  type.anchor = [](std::string& path, const std::filesystem::path& directory) {
+    std::error_code error;
+    if (!base::is_hub_name(path) || std::filesystem::exists(directory / path, error)) {
+      anchor_path(path, directory);
+    } else if (const auto pinned = base::pinned_hub_name(path)) {
+      path = *pinned;
+    }
+  };
   return type;
 }
 
 Type<double> duration() {
   static constexpr std::pair<char, std::int64_t> kUnits[] = {{'d', 86'400}, {'h', 3'600}, {'m', 60}, {'s', 1}};
-  const auto read = [](const YamlNode& node) -> Reading<double> {
-    if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), "write 3h50m, 45m or 90s"};
-    const std::string& text = node.text;
+  const auto read = [](const YamlNode& node) {
+    const ParseError wrong{shown_value(node), "write 3h50m, 45m or 90s"};
+    if (node.kind != YamlNode::Kind::scalar) throw wrong;
     std::int64_t seconds = 0, number = -1;
     const auto* unit = std::begin(kUnits);
-    for (const char c : text) {
+    for (const char c : node.text) {
       if (c >= '0' && c <= '9' && number < kMaxInteger) {
         number = std::max<std::int64_t>(number, 0) * 10 + (c - '0');
         continue;
       }
       unit = std::find_if(unit, std::end(kUnits), [c](const auto& one) { return one.first == c; });
-      if (unit == std::end(kUnits) || number < 0) return Refusal{shown_value(node), "write 3h50m, 45m or 90s"};
+      if (unit == std::end(kUnits) || number < 0) throw wrong;
       const std::int64_t limit = seconds > 0 ? (unit - 1)->second / unit->second : number + 1;
-      if (number >= limit) return Refusal{shown_value(node), "behind a larger unit write 23h, 59m and 59s at most"};
+      if (number >= limit) throw ParseError{wrong.got, "behind a larger unit write 23h, 59m and 59s at most"};
       seconds += number * unit->second;
       number = -1;
       ++unit;
     }
-    if (number >= 0 || seconds == 0) return Refusal{shown_value(node), "write 3h50m, 45m or 90s"};
+    if (number >= 0 || seconds == 0) throw wrong;
     return static_cast<double>(seconds);
   };
   const auto print = [](const double& value) {
@@ -152,14 +141,12 @@ Type<double> duration() {
 Type<std::string> text_with_one(const std::string& part) {
   Type<std::string> type = text();
   type.text = "text with one " + part;
-  type.read = [part](const YamlNode& node) -> Reading<std::string> {
-    Reading<std::string> reading = read_text(node);
-    const auto* value = std::get_if<std::string>(&reading);
-    if (value == nullptr) return reading;
-    const std::size_t first = value->find(part);
-    if (first == std::string::npos) return Refusal{base::quoted(*value), "put " + part + " where it belongs"};
-    if (value->find(part, first + 1) == std::string::npos) return reading;
-    return Refusal{base::quoted(*value) + ", which holds " + part + " twice", "keep the one that is to be filled in"};
+  type.read = [part](const YamlNode& node) {
+    std::string value = read_text(node);
+    const std::size_t first = value.find(part);
+    if (first == std::string::npos) throw ParseError{base::quoted(value), "put " + part + " where it belongs"};
+    if (value.find(part, first + 1) == std::string::npos) return value;
+    throw ParseError{base::quoted(value) + ", which holds " + part + " twice", "keep the one that is to be filled in"};
   };
   return type;
 }
@@ -170,26 +157,20 @@ Type<std::string> unset_when_empty(Type<std::string> type) {
 }
 
 Type<double> real(const Range& range) {
-  return {"float" + range.text,
-          [range](const YamlNode& node) -> Reading<double> {
-            Reading<double> reading = read_real(node);
-            const auto* value = std::get_if<double>(&reading);
-            if (value == nullptr) return reading;
-            if (!range.holds(*value)) return Refusal{node.text, {}};
-            const auto rounded = static_cast<float>(*value);
-            if (*value != 0 && !std::isnormal(rounded))
-              return Refusal{node.text, "fp32 holds numbers from 1.2e-38 to 3.4e38, and 0"};
-            if (!range.holds(rounded)) return Refusal{node.text, "in fp32 it is " + write_real(rounded)};
-            return reading;
+  return {"float" + std::string(range.text),
+          [range](const YamlNode& node) {
+            const double value = read_real(node);
+            if (!range.holds(value)) throw ParseError{node.text};
+            const auto rounded = static_cast<float>(value);
+            if (value != 0 && !std::isnormal(rounded))
+              throw ParseError{node.text, "fp32 holds numbers from 1.2e-38 to 3.4e38, and 0"};
+            if (!range.holds(rounded)) throw ParseError{node.text, "in fp32 it is " + write_real(rounded)};
+            return value;
           },
-          [](const double& value) { return write_real(value); }};
+          write_real};
 }
 
-MapNames score_names() { return {"score names", is_score_name, "names have 1 to 64 letters, digits and . _ - @ +"}; }
-
-MapNames source_names() { return {"data sources", is_source_name, "names are texts without control characters"}; }
-
-std::string choice_advice(const std::string& word, const std::vector<std::string>& names) {
+std::string nearest_advice(const std::string& word, const std::vector<std::string>& names) {
   // Two names for the same value; each key allows one of the two.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
       {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};

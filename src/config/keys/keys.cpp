@@ -1,14 +1,12 @@
-#include "config/keys/keys.h"
-
 #include <utility>
 
-#include "config/keys/choice_keys.h"
-#include "config/keys/key_types.h"
 #include "config/keys/sections.h"
 
 namespace qrl::config {
 
 namespace {
+
+using enum OnResume;
 
 constexpr std::int64_t kMaxThreads = 1024;
 // Limits are far above real runs, and give an extra digit a clear error instead of a failed allocation.
@@ -23,66 +21,41 @@ constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, hel
 
 constexpr const char* kAllLinear = "all-linear";
 
-template <class T>
-Unset<T> always(std::string text, T value) {
-  return {std::move(text), [value](const Recipe&) { return std::optional<T>(value); }};
-}
-
 Unset<std::uint64_t> root_seed() {
   return {"trainer.seed", [](const Recipe& recipe) { return std::optional(recipe.trainer.seed); }};
 }
 
-/// Declares trainer.resume_mode: auto | never | PATH, in two members.
-Key resume_mode_key() {
-  Key key{"trainer.resume_mode", "auto | never | PATH", "which checkpoint a run goes on from", ""};
-  key.read = [](const YamlNode& node, Recipe& recipe) -> std::optional<Refusal> {
-    Reading<std::string> reading = read_text(node);
-    if (auto* refusal = std::get_if<Refusal>(&reading)) return std::move(*refusal);
-    const std::string& word = std::get<std::string>(reading);
-    TrainerRecipe& trainer = recipe.trainer;
-    trainer.resume_mode = word == "auto"    ? ResumeMode::automatic
-                          : word == "never" ? ResumeMode::never
-                                            : ResumeMode::path;
-    trainer.resume_path = trainer.resume_mode == ResumeMode::path ? word : "";
-    return std::nullopt;
-  };
-  key.reset = [](Recipe& recipe) {
-    recipe.trainer.resume_mode = TrainerRecipe{}.resume_mode;
-    recipe.trainer.resume_path.clear();
-  };
-  key.print = [](const Recipe& recipe) -> std::string {
-    switch (recipe.trainer.resume_mode) {
-      case ResumeMode::automatic:
-        return "auto";
-      case ResumeMode::never:
-        return "never";
-      case ResumeMode::path:
-        break;
-    }
-    return write_text(recipe.trainer.resume_path);
-  };
-  return key.free();
+/// Accepts auto, never, or a checkpoint's path.
+Type<ResumeFrom> resume_from() {
+  return {"auto | never | PATH",
+          [](const YamlNode& node) -> ResumeFrom {
+            std::string word = read_text(node);
+            if (word == "auto") return {};
+            if (word == "never") return {ResumeMode::never, ""};
+            return {ResumeMode::path, std::move(word)};
+          },
+          [](const ResumeFrom& from) -> std::string {
+            if (from.mode == ResumeMode::path) return write_text(from.path);
+            return from.mode == ResumeMode::never ? "never" : "auto";
+          }};
 }
 
 template <class AnySection>
-void add_update_rule(AnySection section) {
+void add_update_rule(OnResume on_resume, AnySection section) {
   using O = OptimRecipe;
-  section.add("lr", &O::lr, real(positive()), "peak learning rate");
-  section.add("betas", &O::betas, list_of(real(from_0_to_below_1()), 2), "AdamW's decay rates of the two moments");
-  section.add("weight_decay", &O::weight_decay, real(at_least_0()),
+  section.add(on_resume, "lr", &O::lr, real(kPositive), "peak learning rate");
+  section.add(on_resume, "betas", &O::betas, list_of(real(kFrom0ToBelow1), 2),
+              "AdamW's decay rates of the two moments");
+  section.add(on_resume, "weight_decay", &O::weight_decay, real(kAtLeast0),
               "decoupled weight decay, of matrices and embeddings; norms and biases have none");
-  section.add("lr_warmup_steps", &O::lr_warmup_steps, integer(0), "optimizer updates over which lr rises from 0");
-  section.add(
-      "lr_scheduler", &O::lr_scheduler,
-      choice<LrScheduler>(
-          {{"constant", LrScheduler::constant}, {"linear", LrScheduler::linear}, {"cosine", LrScheduler::cosine}}),
-      "course of lr after the warm-up");
-  section.add("grad_clip", &O::grad_clip, real(at_least_0()), "largest gradient norm; 0: no clipping");
+  section.add(on_resume, "lr_warmup_steps", &O::lr_warmup_steps, integer(0),
+              "optimizer updates over which lr rises from 0");
+  section.add(on_resume, "lr_scheduler", &O::lr_scheduler, "course of lr after the warm-up");
+  section.add(on_resume, "grad_clip", &O::grad_clip, real(kAtLeast0), "largest gradient norm; 0: no clipping");
 }
 
 void add_mode(List& list, const Catalog& catalog) {
-  Type<std::string> type = unset_when_empty(word_of(catalog.modes));
-  list.push_back(key("mode", at(&Recipe::mode), std::move(type), "a paper's system: defaults of other keys",
+  list.push_back(key("mode", at(&Recipe::mode), option_of(catalog.modes), "a paper's system: defaults of other keys",
                      {"every key's own default"}));
 }
 
@@ -90,16 +63,14 @@ void add_model(List& list) {
   using M = ModelRecipe;
   Section model(list, "model", &Recipe::model);
   model
-      .add("path", &M::path, unset_when_empty(model_path()),
+      .add(fixed, "path", &M::path, unset_when_empty(model_path()),
            "Hugging Face folder to start from, or OWNER/NAME[@REVISION] in the Hub's local cache", {"a new model"})
       .conflicts_with("model.init.config", "keep the one to start from");
-  model.add("dtype", &M::dtype,
-            choice<ComputeDType>({{"bfloat16", ComputeDType::bf16}, {"float32", ComputeDType::f32}}),
-            "precision of the learner's forward and backward; master weights are float32");
-  model.add("init.config", &M::init_config, unset_when_empty(input_path()), "config.json of a new model",
+  model.add(fixed, "dtype", &M::dtype, "precision of the learner's forward and backward; master weights are float32");
+  model.add(fixed, "init.config", &M::init_config, unset_when_empty(input_path()), "config.json of a new model",
             {"the model of model.path"});
   model
-      .add("init.seed", &M::init_seed, seed(), "seed of a new model's weights",
+      .add(fixed, "init.seed", &M::init_seed, "seed of a new model's weights",
            {"trainer.seed",
             [](const Recipe& recipe) {
               return recipe.model.init_config.empty() ? std::nullopt : std::optional(recipe.trainer.seed);
@@ -113,91 +84,74 @@ void add_data(List& list) {
   const auto reads_files = [](const Recipe& recipe) {
     return !recipe.data.train_files.empty() || !recipe.data.val_files.empty();
   };
-  data.add("train_files", &D::train_files, list_of(input_path()),
+  data.add(allow_change, "train_files", &D::train_files, list_of(input_path()),
            "files of training prompts: JSONL, CSV, parquet, or DIR:SPLIT of a data set's folder")
-      .allow_change()
       .conflicts_with("data.train_generator.task",
                       "keep one; --set data.train_generator.task=null takes away the generator, --set "
                       "data.train_files=[] the files");
-  data.add("train_weights", &D::train_weights, list_of(real(positive())),
-           "shares of train_files in what is drawn, one a file; []: every row once an epoch")
-      .allow_change();
-  data.add("val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, as train_files").free();
-  data.add("prompt_key", &D::prompt_key, unset_when_empty(text()),
+  data.add(allow_change, "train_weights", &D::train_weights, list_of(real(kPositive)),
+           "shares of train_files in what is drawn, one a file; []: every row once an epoch");
+  data.add(free, "val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, as train_files");
+  data.only_with({"data.train_files", "or data.val_files set", reads_files});
+  data.add(allow_change, "prompt_key", &D::prompt_key, unset_when_empty(text()),
            "field of a row that holds its prompt; a.b: field b of a; \"a, b\": the one of these that a row has",
-           {"prompt or question"})
-      .allow_change()
-      .only_with("data.train_files", "or data.val_files set", reads_files);
-  data.add("ground_truth_key", &D::ground_truth_key, unset_when_empty(text()),
+           {"prompt or question"});
+  data.add(allow_change, "ground_truth_key", &D::ground_truth_key, unset_when_empty(text()),
            "field of a row that holds its gold, as data.prompt_key",
-           {"ground_truth, answer or reward_model.ground_truth"})
-      .allow_change()
-      .only_with("data.train_files", "or data.val_files set", reads_files);
-  data.add("data_source_key", &D::data_source_key, unset_when_empty(text()), "field of a row that names its source",
-           {"data_source where there is one, else the file's name"})
-      .allow_change()
-      .only_with("data.train_files", "or data.val_files set", reads_files);
-  data.add("filter", &D::filter, list_of(text()),
+           {"ground_truth, answer or reward_model.ground_truth"});
+  data.add(allow_change, "data_source_key", &D::data_source_key, unset_when_empty(text()),
+           "field of a row that names its source", {"data_source where there is one, else the file's name"});
+  data.only_with({});
+  data.add(allow_change, "filter", &D::filter, list_of(text()),
            "conditions that a row of train_files must meet, as \"level >= 3\" or \"subject == 'Number Theory'\"; "
-           "others are "
-           "left out")
-      .allow_change()
+           "others are left out")
       .only_with("data.train_files", "set");
-  data.add("train_max_samples", &D::train_max_samples, integer(1), "first prompts of training data that are kept",
-           {"all"})
-      .allow_change()
+  data.add(allow_change, "train_max_samples", &D::train_max_samples, integer(1),
+           "first prompts of training data that are kept", {"all"})
       .conflicts_with("data.train_weights", "keep one: weights say what each file gives");
-  data.add("val_max_samples", &D::val_max_samples, integer(1),
-           "first held-out prompts of each data source that are kept", {"all"})
-      .free();
-  data.add("val_filter", &D::val_filter, list_of(text()),
+  data.add(free, "val_max_samples", &D::val_max_samples, integer(1),
+           "first held-out prompts of each data source that are kept", {"all"});
+  data.add(free, "val_filter", &D::val_filter, list_of(text()),
            "conditions that a row of val_files must meet, as data.filter")
-      .free()
       .only_with("data.val_files", "set");
 }
 
 /// Adds task generators, and the lengths, order and templates of prompts.
-void add_prompts(List& list, const Choices& generators) {
+void add_prompts(List& list, const Choices<tasks::Generator>& generators) {
   using D = DataRecipe;
   Section data(list, "data", &Recipe::data);
   auto train = data.inner("train_generator", &D::train_generator);
-  train.all(OnResume::allow_change);
-  train.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
-  add_generator(list, train, generators, root_seed());
+  train.add(allow_change, "size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
+  add_generator(allow_change, train, generators, root_seed());
   auto held_out = data.inner("val_generator", &D::val_generator);
-  held_out.all(OnResume::free);
-  held_out.add("size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
-  add_generator(list, held_out, generators, always(std::to_string(kHeldOutSeed), kHeldOutSeed));
-  data.add("train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step").allow_change();
-  data.add("gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
+  held_out.add(free, "size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
+  add_generator(free, held_out, generators,
+                {std::to_string(kHeldOutSeed), [](const Recipe&) { return std::optional(kHeldOutSeed); }});
+  data.add(allow_change, "train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step");
+  data.add(allow_change, "gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
            "prompts of one draw of algorithm.filter_groups",
            {"data.train_batch_size",
             [](const Recipe& recipe) {
               const bool draws = recipe.algorithm.filter_groups.enable;
               return draws ? std::optional(recipe.data.train_batch_size) : std::nullopt;
             }})
-      .only_with("algorithm.filter_groups.enable", "true")
-      .allow_change();
-  data.add("max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt").allow_change();
-  data.add("max_response_length", &D::max_response_length, integer(1, kMaxTokens), "tokens of a response")
-      .allow_change();
-  data.add("overlong_prompt", &D::overlong_prompt,
-           choice<OverlongPrompt>({{"error", OverlongPrompt::error},
-                                   {"filter", OverlongPrompt::filter},
-                                   {"truncate", OverlongPrompt::truncate}}),
-           "what happens to a prompt above max_prompt_length")
-      .allow_change();
-  data.add("shuffle", &D::shuffle, boolean(), "a new order of the prompts in each epoch");
-  data.add("seed", &D::seed, seed(), "seed of that order", root_seed());
-  data.add("prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
-  data.add("chat_template", &D::chat_template, word_or_path({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
+      .only_with("algorithm.filter_groups.enable", "true");
+  data.add(allow_change, "max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt");
+  data.add(allow_change, "max_response_length", &D::max_response_length, integer(1, kMaxTokens),
+           "tokens of a response");
+  data.add(allow_change, "overlong_prompt", &D::overlong_prompt, "what happens to a prompt above max_prompt_length");
+  data.add(fixed, "shuffle", &D::shuffle, "a new order of the prompts in each epoch");
+  data.add(fixed, "seed", &D::seed, "seed of that order", root_seed());
+  data.add(fixed, "prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
+  data.add(fixed, "chat_template", &D::chat_template,
+           word_or_path({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
            "the Jinja template that makes a text of a conversation; auto: the model's own, plain where it has none");
-  data.add("system_prompt", &D::system_prompt, unset_when_empty(text()), "system message before each prompt",
+  data.add(fixed, "system_prompt", &D::system_prompt, unset_when_empty(text()), "system message before each prompt",
            {"the template's own, if any"});
-  data.add("enable_thinking", &D::enable_thinking, boolean(),
+  data.add(fixed, "enable_thinking", &D::enable_thinking,
            "the template's switch for thoughts: false opens Qwen3's answers with an empty one",
            {"as the template has it"});
-  data.add("parse_special_tokens", &D::parse_special_tokens, boolean(),
+  data.add(fixed, "parse_special_tokens", &D::parse_special_tokens,
            "control tokens that prompts of the data spell are tokens; false: they are text");
 }
 
@@ -205,121 +159,95 @@ void add_rollout(List& list) {
   using O = RolloutRecipe;
   Section rollout(list, "rollout", &Recipe::rollout);
   rollout
-      .add("device", &O::device,
-           choice<RolloutDevice>(
-               {{"auto", RolloutDevice::automatic}, {"cpu", RolloutDevice::cpu}, {"cuda", RolloutDevice::cuda}}),
-           "where samples are generated: auto, where the learner is; cuda, an NVIDIA GPU")
+      .add(fixed, "device", &O::device, "where samples are generated: auto, where the learner is; cuda, an NVIDIA GPU")
       .needs("cuda", "quant.rollout.weights", "other than fp32", "use bf16")
       .needs("cuda", "quant.rollout.lm_head", "auto or int8", "the GPU's lm_head is bf16 or int8")
       .needs("cuda", "quant.rollout.queries", "auto", "scales of queries are the CPU's alone")
       .needs("cuda", "quant.rollout.kv_cache", "other than fp32", "use bf16, int8 or fp8_e4m3")
       .resolved = [](const Recipe& recipe) { return samples_on_gpu(recipe) ? "cuda" : "cpu"; };
-  rollout.add("n", &O::n, integer(1, kMaxSamples), "samples a prompt, 2 or more: advantages are relative to the group")
-      .allow_change();
-  rollout.add("temperature", &O::temperature, real(positive()), "temperature of training samples").allow_change();
+  rollout.add(allow_change, "n", &O::n, integer(1, kMaxSamples),
+              "samples a prompt, 2 or more: advantages are relative to the group");
+  rollout.add(allow_change, "temperature", &O::temperature, real(kPositive), "temperature of training samples");
+  rollout.add(allow_change, "top_p", &O::top_p, real(kAbove0To1),
+              "nucleus of training samples, at most " + std::to_string(kMaxKeptTokens) + " tokens; 1: off");
+  rollout.add(allow_change, "top_k", &O::top_k, integer_or_minus_one(1, kMaxKeptTokens),
+              "likeliest tokens kept; -1: all");
+  rollout.add(free, "max_num_seqs", &O::max_num_seqs, or_auto(integer(1, kMaxSamples), O{}.max_num_seqs),
+              "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for "
+              "that many longest ones");
+  rollout.add(free, "max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens),
+              "tokens of one decoder tick");
+  rollout.add(fixed, "page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
+  rollout.add(free, "kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV pages",
+              {"what max_num_seqs longest sequences need; with device cuda as many of them as fit"});
   rollout
-      .add("top_p", &O::top_p, real(above_0_to_1()),
-           "nucleus of training samples, at most " + std::to_string(kMaxKeptTokens) + " tokens; 1: off")
-      .allow_change();
-  rollout.add("top_k", &O::top_k, integer_or_minus_one(1, kMaxKeptTokens), "likeliest tokens kept; -1: all")
-      .allow_change();
-  rollout
-      .add("max_num_seqs", &O::max_num_seqs, or_auto(integer(1, kMaxSamples), O{}.max_num_seqs),
-           "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for that "
-           "many longest ones")
-      .free();
-  rollout
-      .add("max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens), "tokens of one decoder tick")
-      .free();
-  rollout.add("page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
-  rollout
-      .add("kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV pages",
-           {"what max_num_seqs longest sequences need; with device cuda as many of them as fit"})
-      .free();
-  rollout
-      .add("gpu_memory_utilization", &O::gpu_memory_utilization, real(above_0_to_1()),
+      .add(free, "gpu_memory_utilization", &O::gpu_memory_utilization, real(kAbove0To1),
            "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
            {"0.9 with device cuda and without kv_pages, 0.5 when the learner is there, too"})
       .only_with("rollout.device", "cuda")
-      .free()
       .conflicts_with("rollout.kv_pages", "keep one");
-  rollout.add("stop", &O::stop, list_of(text()), "texts that end a response, which they are then the end of")
-      .allow_change();
-  rollout.add("prefix_sharing", &O::prefix_sharing, boolean(), "samples of a prompt share its KV pages");
+  rollout.add(allow_change, "stop", &O::stop, list_of(text()),
+              "texts that end a response, which they are then the end of");
+  rollout.add(fixed, "prefix_sharing", &O::prefix_sharing, "samples of a prompt share its KV pages");
   rollout
-      .add("bitwise", &O::bitwise, boolean(),
+      .add(fixed, "bitwise", &O::bitwise,
            "the learner's log-probs are the sampler's bit for bit; needs quant.learner.forward low_bit, a KV cache "
-           "other "
-           "than fp8_e4m3, both on one device, and on a GPU no top_k or top_p")
+           "other than fp8_e4m3, both on one device, and on a GPU no top_k or top_p")
       .needs("true", "quant.learner.forward", "low_bit", "only the sampler's own matmuls give its bits")
       .needs("true", "quant.rollout.kv_cache", "other than fp8_e4m3", "use int8 or bf16");
+  rollout.add(free, "free_cache_engine", &O::free_cache_engine,
+              "give the KV cache's memory back while the learner works");
   rollout
-      .add("free_cache_engine", &O::free_cache_engine, boolean(),
-           "give the KV cache's memory back while the learner works")
-      .free();
-  rollout
-      .add("enforce_eager", &O::enforce_eager, boolean(),
+      .add(free, "enforce_eager", &O::enforce_eager,
            "with device cuda: launch each kernel by itself, ticks of decoding rows, too, which else are CUDA graphs")
-      .only_with("rollout.device", "cuda")
-      .free();
+      .only_with("rollout.device", "cuda");
 }
 
-void add_sft(List& list, const Choices& generators) {
+void add_sft(List& list, const Choices<tasks::Generator>& generators) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
-  sft.add("steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none, or by sft.epochs");
-  sft.add(
-      "from", &S::from, unset_when_empty(input_path()),
-      "finished cold start of another run (RUN/checkpoints/sft_N) to take instead of making one; that run must have "
-      "had the same model, prompt and sft keys",
-      {"none: the run makes its own"});
-  sft.add("batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, an update");
-  sft.add("save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end").free();
-  add_update_rule(Section(list, "sft", &Recipe::sft, &S::optim));
-  add_generator(list, sft.inner("demonstrations", &S::demonstrations), generators, root_seed());
-  sft.add("train_files", &S::train_files, list_of(input_path()),
+  sft.add(fixed, "steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none, or by sft.epochs");
+  sft.add(fixed, "from", &S::from, unset_when_empty(input_path()),
+          "finished cold start of another run (RUN/checkpoints/sft_N) to take instead of making one; that run must "
+          "have had the same model, prompt and sft keys",
+          {"none: the run makes its own"});
+  sft.add(fixed, "batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, an update");
+  sft.add(free, "save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end");
+  add_update_rule(fixed, Section(list, "sft", &Recipe::sft, &S::optim));
+  add_generator(fixed, sft.inner("demonstrations", &S::demonstrations), generators, root_seed());
+  sft.add(fixed, "train_files", &S::train_files, list_of(input_path()),
           "files of conversations to learn from, in place of sft.demonstrations: `messages`, or `prompt` with "
           "`response`")
       .conflicts_with(
           "sft.demonstrations.task",
           "keep one; --set sft.demonstrations.task=null takes away the generator, --set sft.train_files=[] the files");
   sft.only_with("sft.train_files", "set");
-  sft.add("val_files", &S::val_files, list_of(input_path()),
-          "files of conversations for val/loss: after each epoch, at each checkpoint and at the end")
-      .free();
-  sft.add("epochs", &S::epochs, integer(0), "passes over train_files, in place of sft.steps; 0: by steps")
+  sft.add(free, "val_files", &S::val_files, list_of(input_path()),
+          "files of conversations for val/loss: after each epoch, at each checkpoint and at the end");
+  sft.add(fixed, "epochs", &S::epochs, integer(0), "passes over train_files, in place of sft.steps; 0: by steps")
       .conflicts_with("sft.steps", "keep one: set the other to 0");
-  sft.add("max_length", &S::max_length, integer(2), "tokens of a row",
+  sft.add(fixed, "max_length", &S::max_length, integer(2), "tokens of a row",
           {"actor.max_tokens_per_micro_batch", [](const Recipe& recipe) {
              const bool has_files = !recipe.sft.train_files.empty();
              return has_files ? std::optional(recipe.actor.max_tokens_per_micro_batch) : std::nullopt;
            }});
-  sft.add("overlong", &S::overlong,
-          choice<OverlongPrompt>({{"error", OverlongPrompt::error},
-                                  {"filter", OverlongPrompt::filter},
-                                  {"truncate", OverlongPrompt::truncate}}),
-          "what happens to a row above max_length; truncate: its end is cut");
-  sft.add("shuffle", &S::shuffle, boolean(), "a new order of the rows in each epoch");
-  sft.add("loss_on", &S::loss_on,
-          choice<LossOn>({{"assistant", LossOn::assistant}, {"last", LossOn::last}, {"all", LossOn::all}}),
-          "what is learned: every turn of the assistant, its last one, or all tokens");
+  sft.add(fixed, "overlong", &S::overlong, "what happens to a row above max_length; truncate: its end is cut");
+  sft.add(fixed, "shuffle", &S::shuffle, "a new order of the rows in each epoch");
+  sft.add(fixed, "loss_on", &S::loss_on, "what is learned: every turn of the assistant, its last one, or all tokens");
 }
 
 /// Accepts all-linear, stored as an empty list, or modules.
 Type<std::vector<std::string>> modules() {
   Type<std::vector<std::string>> type = list_of(text());
-  const auto read_list = type.read;
-  const auto print_list = type.print;
   type.text = std::string(kAllLinear) + " | " + type.text;
-  type.read = [read_list](const YamlNode& node) -> Reading<std::vector<std::string>> {
+  type.read = [read = type.read](const YamlNode& node) {
     if (node.kind == YamlNode::Kind::scalar && node.text == kAllLinear) return std::vector<std::string>();
-    Reading<std::vector<std::string>> reading = read_list(node);
-    if (const auto* list = std::get_if<std::vector<std::string>>(&reading); list != nullptr && list->empty())
-      return Refusal{"[]", "name modules: [q_proj, v_proj]; lora.rank 0 is without adapters"};
-    return reading;
+    std::vector<std::string> list = read(node);
+    if (list.empty()) throw ParseError{"[]", "name modules: [q_proj, v_proj]; lora.rank 0 is without adapters"};
+    return list;
   };
-  type.print = [print_list](const std::vector<std::string>& list) {
-    return list.empty() ? kAllLinear : print_list(list);
+  type.print = [print = type.print](const std::vector<std::string>& list) {
+    return list.empty() ? kAllLinear : print(list);
   };
   return type;
 }
@@ -327,7 +255,7 @@ Type<std::vector<std::string>> modules() {
 void add_lora(List& list) {
   using L = LoraRecipe;
   Section lora(list, "lora", &Recipe::lora);
-  lora.add("rank", &L::rank, integer(0, kMaxRank),
+  lora.add(fixed, "rank", &L::rank, integer(0, kMaxRank),
            "rank of the adapters that are trained while the model's own weights stay as they are; 0: all weights are "
            "trained")
       .needs("above 0", "trainer.zero_stage", "0", "adapters are small: every rank keeps all of them")
@@ -336,21 +264,18 @@ void add_lora(List& list) {
       .needs("above 0", "quant.rollout.profile", "unset",
              "the base is quantized once as it is: set quant.rollout.profile: null");
   lora.only_with("lora.rank", "above 0");
-  lora.add("alpha", &L::alpha, real(positive()), "adapters are scaled by alpha / rank");
-  lora.add("rslora", &L::rslora, boolean(), "scale by alpha / sqrt(rank) instead");
-  lora.add("target_modules", &L::target_modules, modules(),
+  lora.add(fixed, "alpha", &L::alpha, real(kPositive), "adapters are scaled by alpha / rank");
+  lora.add(fixed, "rslora", &L::rslora, "scale by alpha / sqrt(rank) instead");
+  lora.add(fixed, "target_modules", &L::target_modules, modules(),
            "linear layers with an adapter: names or ends of names, as q_proj; all-linear: all but lm_head");
-  lora.add("train_norms", &L::train_norms, boolean(), "train the gains of all norms as well");
-  lora.add("path", &L::path, unset_when_empty(input_path()),
+  lora.add(fixed, "train_norms", &L::train_norms, "train the gains of all norms as well");
+  lora.add(fixed, "path", &L::path, unset_when_empty(input_path()),
            "PEFT folder to begin with, of the same rank, alpha and modules", {"new adapters"});
   lora.add(
-      "sft", &L::sft,
-      choice<LoraSft>({{"auto", LoraSft::automatic}, {"full", LoraSft::full}, {"adapters", LoraSft::adapters}}),
+      fixed, "sft", &L::sft,
       "what the cold start trains: all weights, which are the base then, or the adapters; auto: full for a new model");
-  lora.add("publish", &L::publish,
-           choice<LoraPublish>({{"adapter", LoraPublish::adapter}, {"merge", LoraPublish::merge}}),
-           "what the sampler gets: A and B beside the base; or for comparison, merged weights, quantized "
-           "again")
+  lora.add(fixed, "publish", &L::publish,
+           "what the sampler gets: A and B beside the base; or for comparison, merged weights, quantized again")
       .needs("merge", "quant.learner.forward", "bf16",
              "merged weights are the sampler's alone: the learner multiplies base and adapters");
 }
@@ -358,142 +283,121 @@ void add_lora(List& list) {
 void add_actor(List& list) {
   using A = ActorRecipe;
   Section actor(list, "actor", &Recipe::actor);
-  actor.add("mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts an optimizer update")
-      .allow_change();
-  actor
-      .add("max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch,
-           or_auto(integer(2, kMaxTokens), A{}.max_tokens_per_micro_batch),
-           "tokens of one forward and backward; auto: 4096, on a GPU what its memory has room for")
-      .allow_change();
-  actor.add("ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples").allow_change();
-  actor.add("logprob_chunk_tokens", &A::logprob_chunk_tokens, or_auto(integer(1, kMaxTokens), A{}.logprob_chunk_tokens),
+  actor.add(allow_change, "mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts an optimizer update");
+  actor.add(allow_change, "max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch,
+            or_auto(integer(2, kMaxTokens), A{}.max_tokens_per_micro_batch),
+            "tokens of one forward and backward; auto: 4096, on a GPU what its memory has room for");
+  actor.add(allow_change, "ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples");
+  actor.add(fixed, "logprob_chunk_tokens", &A::logprob_chunk_tokens,
+            or_auto(integer(1, kMaxTokens), A{}.logprob_chunk_tokens),
             "tokens whose logits exist at once; auto: 1024, on a GPU up to 4096");
-  actor.add(
-      "activation_checkpointing", &A::activation_checkpointing, or_auto(boolean(), A{}.activation_checkpointing),
-      "recompute activations in the backward pass to save memory; auto: false, on a GPU true where its memory has "
-      "no room without");
+  actor.add(fixed, "activation_checkpointing", &A::activation_checkpointing,
+            or_auto(type_of<bool>(), A{}.activation_checkpointing),
+            "recompute activations in the backward pass to save memory; auto: false, on a GPU true where its memory "
+            "has no room without");
 
   Section optim(list, "optim", &Recipe::optim);
-  optim.add("name", &OptimRecipe::name, choice<OptimName>({{"adamw", OptimName::adamw}, {"muon", OptimName::muon}}),
+  optim.add(fixed, "name", &OptimRecipe::name,
             "the optimizer; muon is for the matrices of the layers, embeddings, norms, lm_head and biases have adamw "
             "with the same lr");
-  optim.all(OnResume::allow_change);
-  add_update_rule(optim);
-  optim.all(OnResume::fixed);
+  add_update_rule(allow_change, optim);
   optim
-      .add("lr_warmup_ratio", &OptimRecipe::lr_warmup_ratio, real(from_0_to_1()),
+      .add(allow_change, "lr_warmup_ratio", &OptimRecipe::lr_warmup_ratio, real(kFrom0To1),
            "share of the run's updates over which lr rises from 0, in place of lr_warmup_steps", {"lr_warmup_steps"})
-      .allow_change()
       .conflicts_with("optim.lr_warmup_steps", "set optim.lr_warmup_ratio: null, or optim.lr_warmup_steps: " +
                                                    std::to_string(OptimRecipe{}.lr_warmup_steps) + ", its default");
-  optim.add("eps", &OptimRecipe::eps, real(positive()), "AdamW's epsilon").allow_change();
+  optim.add(allow_change, "eps", &OptimRecipe::eps, real(kPositive), "AdamW's epsilon");
   auto muon = optim.inner("muon", &OptimRecipe::muon);
   muon.only_with("optim.name", "muon");
-  muon.add("momentum", &MuonRecipe::momentum, real(from_0_to_below_1()), "decay rate of Muon's momentum");
-  muon.add("nesterov", &MuonRecipe::nesterov, boolean(), "look ahead by one more gradient");
-  muon.add("ns_steps", &MuonRecipe::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
-  muon.add("match_adamw_rms", &MuonRecipe::match_adamw_rms, boolean(),
+  muon.add(fixed, "momentum", &MuonRecipe::momentum, real(kFrom0ToBelow1), "decay rate of Muon's momentum");
+  muon.add(fixed, "nesterov", &MuonRecipe::nesterov, "look ahead by one more gradient");
+  muon.add(fixed, "ns_steps", &MuonRecipe::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
+  muon.add(fixed, "match_adamw_rms", &MuonRecipe::match_adamw_rms,
            "scale updates by 0.2 sqrt(max(rows, columns)), the size of AdamW's, so that lr means the same");
 }
 
 void add_eval(List& list) {
   using E = EvalRecipe;
   Section eval(list, "eval", &Recipe::eval);
-  eval.all(OnResume::free);
-  eval.add("freq", &E::freq, integer(0), "steps between evaluations; 0: never");
-  eval.add("before_train", &E::before_train, boolean(), "evaluate before the first step");
-  eval.add("n", &E::n, integer(1, kMaxSamples), "samples a held-out prompt");
-  eval.add("temperature", &E::temperature, real(at_least_0()), "temperature of evaluation; 0: greedy");
-  eval.add("top_p", &E::top_p, real(above_0_to_1()), "nucleus of evaluation; 1: off");
-  eval.add("top_k", &E::top_k, integer_or_minus_one(1), "likeliest tokens kept in evaluation; -1: all");
-  eval.add("stop", &E::stop, list_of(text()), "texts that end a response of evaluation", {"rollout.stop"});
-  eval.add("dump", &E::dump, integer(0),
+  eval.add(free, "freq", &E::freq, integer(0), "steps between evaluations; 0: never");
+  eval.add(free, "before_train", &E::before_train, "evaluate before the first step");
+  eval.add(free, "n", &E::n, integer(1, kMaxSamples), "samples a held-out prompt");
+  eval.add(free, "temperature", &E::temperature, real(kAtLeast0), "temperature of evaluation; 0: greedy");
+  eval.add(free, "top_p", &E::top_p, real(kAbove0To1), "nucleus of evaluation; 1: off");
+  eval.add(free, "top_k", &E::top_k, integer_or_minus_one(1), "likeliest tokens kept in evaluation; -1: all");
+  eval.add(free, "stop", &E::stop, list_of(text()), "texts that end a response of evaluation", {"rollout.stop"});
+  eval.add(free, "dump", &E::dump, integer(0),
            "first prompts of a held-out set whose responses go to validation/step_N.jsonl; 0: none");
 }
 
 void add_trainer(List& list) {
   using T = TrainerRecipe;
   Section trainer(list, "trainer", &Recipe::trainer);
-  trainer
-      .add("device", &T::device,
-           choice<TrainDevice>(
-               {{"auto", TrainDevice::automatic}, {"cpu", TrainDevice::cpu}, {"cuda", TrainDevice::cuda}}),
-           "where the learner computes: cuda, an NVIDIA GPU; auto: cpu")
+  trainer.add(fixed, "device", &T::device, "where the learner computes: cuda, an NVIDIA GPU; auto: cpu")
       .needs("cuda", "quant.learner.backward", "model_dtype or fp8_e4m3",
              "on a GPU the forward pass's matmuls alone are in int8")
       .resolved = [](const Recipe& recipe) { return learns_on_gpu(recipe) ? "cuda" : "cpu"; };
+  trainer.add(free, "threads", &T::threads, integer_or_auto(kMaxThreads),
+              "threads a process; auto: processors / processes on this machine");
+  trainer.add(free, "zero_stage", &T::zero_stage, integer(0, 1),
+              "with several processes: 0, each keeps all master weights and moments; 1 (ZeRO), each keeps those of "
+              "some tensors, with the same bits, and writes a shard of a checkpoint");
+  trainer.add(free, "total_training_steps", &T::total_training_steps, integer(0), "steps of the run");
   trainer
-      .add("threads", &T::threads, integer_or_auto(kMaxThreads),
-           "threads a process; auto: processors / processes on this machine")
-      .free();
-  trainer
-      .add("zero_stage", &T::zero_stage, integer(0, 1),
-           "with several processes: 0, each keeps all master weights and moments; 1 (ZeRO), each keeps those of some "
-           "tensors, with the same bits, and writes a shard of a checkpoint")
-      .free();
-  trainer.add("total_training_steps", &T::total_training_steps, integer(0), "steps of the run").free();
-  trainer
-      .add("total_epochs", &T::total_epochs, integer(0),
+      .add(free, "total_epochs", &T::total_epochs, integer(0),
            "passes over the training prompts, in place of total_training_steps; 0: by steps")
-      .free()
       .conflicts_with("trainer.total_training_steps",
                       "keep one: set total_epochs to 0, or total_training_steps to its default")
       .needs("above 0", "data.train_weights", "unset",
              "files with weights have epochs of their own: set trainer.total_training_steps")
       .needs("above 0", "algorithm.filter_groups.enable", "false",
              "how many prompts a step draws is known when it has drawn them: set trainer.total_training_steps");
+  trainer.add(free, "max_time", &T::max_time, duration(),
+              "time from its start after which a run stops as a signal would have it: a checkpoint, exit code 75",
+              {"no limit"});
   trainer
-      .add("max_time", &T::max_time, duration(),
-           "time from its start after which a run stops as a signal would have it: a checkpoint, exit code 75",
-           {"no limit"})
-      .free();
-  trainer
-      .add("keep_best", &T::keep_best, unset_when_empty(text()),
-           "held-out score, as val/gsm8k/mean@8: the checkpoint of its best evaluation is written at once and "
-           "kept as checkpoints/best",
+      .add(free, "keep_best", &T::keep_best, unset_when_empty(text()),
+           "held-out score, as val/gsm8k/mean@8: the checkpoint of its best evaluation is written at once and kept as "
+           "checkpoints/best",
            {"none"})
-      .only_with("eval.freq", "above 0")
-      .free();
-  trainer.add("save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end").free();
-  trainer.add("max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept").free();
-  list.push_back(resume_mode_key());
-  trainer
-      .add("default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
-           {"runs/<recipe>-seed<trainer.seed>"})
-      .free();
-  trainer.add("rollout_dump", &T::rollout_dump, boolean(), "write rollouts/step_N.jsonl").free();
-  trainer.add("tensorboard", &T::tensorboard, boolean(), "write the metrics as TensorBoard's events files, too").free();
-  trainer.add("seed", &T::seed, seed(), "root of all random numbers");
-  trainer
-      .add("collective_timeout_s", &T::collective_timeout_s, integer(1),
-           "seconds that a process waits for the others before it takes them for hung and ends the job")
-      .free();
-  trainer
-      .add("max_non_finite_steps", &T::max_non_finite_steps, integer(1),
-           "skipped updates in a row before the run stops")
-      .free();
-}
-
-List declare(const Catalog& catalog) {
-  List list;
-  add_mode(list, catalog);
-  add_model(list);
-  add_data(list);
-  add_prompts(list, catalog.generators);
-  add_rollout(list);
-  add_quant(list);
-  add_objective(list, catalog);
-  add_sft(list, catalog.generators);
-  add_lora(list);
-  add_reward(list, catalog.verifiers);
-  add_actor(list);
-  add_eval(list);
-  add_trainer(list);
-  return list;
+      .only_with("eval.freq", "above 0");
+  trainer.add(free, "save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
+  trainer.add(free, "max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");
+  trainer.add(free, "resume_mode", &T::resume_from, resume_from(), "which checkpoint a run goes on from");
+  trainer.add(free, "default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
+              {"runs/<recipe>-seed<trainer.seed>"});
+  trainer.add(free, "rollout_dump", &T::rollout_dump, "write rollouts/step_N.jsonl");
+  trainer.add(free, "tensorboard", &T::tensorboard, "write the metrics as TensorBoard's events files, too");
+  trainer.add(fixed, "seed", &T::seed, "root of all random numbers");
+  trainer.add(free, "collective_timeout_s", &T::collective_timeout_s, integer(1),
+              "seconds that a process waits for the others before it takes them for hung and ends the job");
+  trainer.add(free, "max_non_finite_steps", &T::max_non_finite_steps, integer(1),
+              "skipped updates in a row before the run stops");
 }
 
 }  // namespace
 
-Keys declared_keys(Catalog catalog) { return {std::move(catalog), declare}; }
+Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
+  defaults_.keys = this;
+  defaults_.algorithm.name = catalog_.losses.default_option();
+  defaults_.algorithm.adv_estimator = catalog_.estimators.default_option();
+  defaults_.rollout_correction.method = catalog_.corrections.default_option();
+  defaults_.reward.verifier = catalog_.verifiers.default_option();
+  defaults_.algorithm.kl_loss_type = catalog_.kl_estimators.default_option();
+  add_mode(all_, catalog_);
+  add_model(all_);
+  add_data(all_);
+  add_prompts(all_, catalog_.generators);
+  add_rollout(all_);
+  add_quant(all_);
+  add_objective(all_, catalog_);
+  add_sft(all_, catalog_.generators);
+  add_lora(all_);
+  add_reward(all_, catalog_.verifiers);
+  add_actor(all_);
+  add_eval(all_);
+  add_trainer(all_);
+  for (const Key& key : all_) names_.push_back(key.name);
+}
 
 }  // namespace qrl::config

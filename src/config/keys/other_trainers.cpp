@@ -1,24 +1,23 @@
 #include "config/keys/other_trainers.h"
 
 #include <algorithm>
-#include <vector>
+#include <initializer_list>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/keys/key.h"
-#include "config/yaml/embedded.h"
+#include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
 
 namespace {
 
-std::vector<Neighbor> read_rows() {
-  std::vector<Neighbor> rows;
-  const YamlPtr root = embedded_yaml(table_files().front());
+std::vector<Alias> read_rows() {
+  std::vector<Alias> rows;
+  const YamlPtr root = parse_own_yaml(table_files().front().text, "other_trainers.yaml");
   for (const YamlMember& row : root->members) {
     const std::vector<YamlPtr>& cells = row.value->items;
     QRL_INVARIANT(!cells.empty() && cells.size() <= 2, "other_trainers.yaml", "[key] or [key, note]", row.name);
-    rows.push_back({kept_text(row.name), kept_text(*cells[0]), cells.size() > 1 ? kept_text(*cells[1]) : ""});
+    rows.push_back({row.name, cells[0]->text, cells.size() > 1 ? cells[1]->text : ""});
   }
   return rows;
 }
@@ -35,20 +34,21 @@ std::string normalized(std::string_view name) {
   return out;
 }
 
-std::string advice_of(const Neighbor& known) {
-  const std::string note(known.note);
-  if (known.ours.empty()) return "it has no counterpart here: " + note;
-  return "here it is " + std::string(known.ours) + (note.empty() ? "" : " (" + note + ")");
+std::string advice_of(const Alias& alias) {
+  if (alias.key.empty()) return "it has no counterpart here: " + alias.note;
+  return "here it is " + alias.key + (alias.note.empty() ? "" : " (" + alias.note + ")");
 }
 
 }  // namespace
 
-std::vector<Neighbor> neighbors(const Catalog& catalog) {
-  static const std::vector<Neighbor> rows = read_rows();
-  std::vector<Neighbor> all = rows;
-  for (const Choices* choices : {&catalog.losses, &catalog.corrections, &catalog.modes, &catalog.generators,
-                                 &catalog.verifiers, &catalog.kl_estimators, &catalog.estimators}) {
-    for (const Choice* one : choices->all) all.insert(all.end(), one->neighbors.begin(), one->neighbors.end());
+std::vector<Alias> aliases(const Catalog& catalog) {
+  static const std::vector<Alias> rows = read_rows();
+  std::vector<Alias> all = rows;
+  const std::initializer_list<const AnyChoices*> lists = {
+      &catalog.losses,    &catalog.corrections,   &catalog.modes,     &catalog.generators,
+      &catalog.verifiers, &catalog.kl_estimators, &catalog.estimators};
+  for (const AnyChoices* choices : lists) {
+    for (const Option* one : choices->all()) all.insert(all.end(), one->aliases.begin(), one->aliases.end());
   }
   return all;
 }
@@ -58,15 +58,15 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   if (name.empty() || name.size() > kLongestName) return {};
   const std::string plain = normalized(name);
   const std::string last(last_part(plain));
-  const std::vector<Neighbor> known_names = neighbors(keys.catalog());
+  const std::vector<Alias> known = aliases(keys.catalog());
 
   // A full name, or a section without a counterpart, is a more precise match than a part.
-  const auto is_whole = [&](const Neighbor& neighbor) {
-    const std::string_view called = neighbor.name;
+  const auto is_whole = [&](const Alias& alias) {
+    const std::string_view called = alias.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
     return called == plain && plain != last;
   };
-  if (const auto whole = std::find_if(known_names.begin(), known_names.end(), is_whole); whole != known_names.end()) {
+  if (const auto whole = std::find_if(known.begin(), known.end(), is_whole); whole != known.end()) {
     return advice_of(*whole);
   }
   // actor_rollout_ref.rollout.n contains the full key rollout.n.
@@ -77,10 +77,9 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   // A correct name in a misspelled section precedes other trainers' use of it.
   const std::string nearest = base::nearest_name(plain, keys.names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
-  const auto known = std::find_if(known_names.begin(), known_names.end(), [&](const Neighbor& neighbor) {
-    return neighbor.name == last || neighbor.name == plain;
-  });
-  if (known != known_names.end()) return advice_of(*known);
+  const auto match = std::find_if(known.begin(), known.end(),
+                                  [&](const Alias& alias) { return alias.name == last || alias.name == plain; });
+  if (match != known.end()) return advice_of(*match);
   std::vector<std::string> same, last_parts;
   for (const std::string& key : keys.names()) {
     last_parts.emplace_back(last_part(key));

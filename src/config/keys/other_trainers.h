@@ -2,17 +2,20 @@
 // place. The names are rows of other_trainers.yaml, which the build embeds.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "config/choice.h"
+#include "base/embedded_file.h"
 #include "config/keys/key.h"
 
 namespace qrl::config {
 
-/// Returns the rows in the reference page's order: the file's, then choices'.
-std::vector<Neighbor> neighbors(const Catalog& catalog);
+std::span<const base::EmbeddedFile> table_files();  // written by src/embed.cmake
+
+/// Returns the rows in the reference page's order: the file's, then options'.
+std::vector<Alias> aliases(const Catalog& catalog);
 
 /// Returns a sentence about an unknown key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" if none is
 /// near.

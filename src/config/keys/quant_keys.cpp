@@ -1,12 +1,12 @@
 #include <string>
 
-#include "config/keys/choice_keys.h"
-#include "config/keys/key_types.h"
 #include "config/keys/sections.h"
 
 namespace qrl::config {
 
 namespace {
+
+using enum OnResume;
 
 constexpr std::int64_t kMaxStages = 1'048'576;
 
@@ -17,29 +17,20 @@ bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::i
 void add_sampler_formats(List& list) {
   Section quant(list, "quant", &Recipe::quant);
   quant.add(
-      "rollout.weights", &QuantRecipe::weights, weight_format(),
+      fixed, "rollout.weights", &QuantRecipe::weights,
       "format of the decoder's linear layers; activations, granularity and kv_cache follow it unless they are set");
-  quant.add("rollout.activations", &QuantRecipe::activations,
-            choice<ActivationFormat>({{"auto", ActivationFormat::automatic},
-                                      {"bf16", ActivationFormat::bf16},
-                                      {"int8", ActivationFormat::int8},
-                                      {"fp8_e4m3", ActivationFormat::fp8_e4m3}}),
+  quant.add(fixed, "rollout.activations", &QuantRecipe::activations,
             "what meets them; auto: their own format, bf16 for int4 (W4A16); int8 and fp8_e4m3 make int4 W4A8");
   quant
-      .add("rollout.granularity", &QuantRecipe::granularity,
-           choice<Granularity>({{"auto", Granularity::automatic},
-                                {"tensor", Granularity::tensor},
-                                {"channel_token", Granularity::channel_token},
-                                {"block128", Granularity::block128}}),
+      .add(fixed, "rollout.granularity", &QuantRecipe::granularity,
            "what shares a scale in fp8_e4m3; auto: channel_token")
       .only_with("quant.rollout.weights", "fp8_e4m3");
   quant
-      .add("rollout.ignore", &QuantRecipe::ignore, list_of(text()),
+      .add(fixed, "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
            "linear layers that stay bf16: down_proj, model.layers.0.*, with * and ?; q, k, v together, as gate, up")
       .only_with("quant.rollout.weights", "int8 or fp8_e4m3 or int4");
   quant
-      .add("rollout.lm_head", &QuantRecipe::lm_head,
-           choice<HeadFormat>({{"auto", HeadFormat::automatic}, {"fp32", HeadFormat::f32}, {"int8", HeadFormat::int8}}),
+      .add(fixed, "rollout.lm_head", &QuantRecipe::lm_head,
            "lm_head of sampler and learner; auto: bf16, or fp32 with fp32 weights; int8: the sampler's alone, the "
            "learner's as with auto")
       .needs("int8", "rollout.bitwise", "false",
@@ -47,36 +38,28 @@ void add_sampler_formats(List& list) {
       .needs("int8", "quant.rollout.weights", "other than fp32",
              "a sampler that is to be exact has no low-bit lm_head");
   quant
-      .add("rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path({"auto"})),
+      .add(fixed, "rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path({"auto"})),
            "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
            "begins; or a file that qrl-train profile made",
            {"none"})
       .needs("set", "quant.rollout.weights", "int8", "the profile is of int8 values")
       .needs("set", "quant.learner.forward", "bf16", "the profile's smoothing is folded into the sampler's norms alone")
       .needs("set", "quant.uaq_scale", "default", "update-aware quantization needs scales that follow the weights");
-  quant.add("rollout.kv_cache", &QuantRecipe::kv_cache,
-            choice<KvCache>({{"auto", KvCache::automatic},
-                             {"fp32", KvCache::f32},
-                             {"bf16", KvCache::bf16},
-                             {"int8", KvCache::int8},
-                             {"fp8_e4m3", KvCache::fp8_e4m3}}),
+  quant.add(fixed, "rollout.kv_cache", &QuantRecipe::kv_cache,
             "format of the KV cache; auto: int8 where activations are, fp32 with fp32 weights, else bf16");
   quant
-      .add("rollout.queries", &QuantRecipe::queries,
-           choice<QueryFormat>({{"auto", QueryFormat::automatic}, {"fp8_e4m3", QueryFormat::fp8_e4m3}}),
-           "format in which queries meet keys; auto: bf16; fp8_e4m3: as FP8 attention has it, with "
-           "calibrated scales (for experiments, on the CPU)")
+      .add(fixed, "rollout.queries", &QuantRecipe::queries,
+           "format in which queries meet keys; auto: bf16; fp8_e4m3: as FP8 attention has it, with calibrated scales "
+           "(for experiments, on the CPU)")
       .only_with("quant.rollout.kv_cache", "fp8_e4m3");
 }
 
 void add_rotation(List& list) {
   Section quant(list, "quant", &Recipe::quant);
-  Key& rotation = quant.add(
-      "rollout.rotation", &QuantRecipe::rotation,
-      choice<RotationKind>(
-          {{"auto", RotationKind::automatic}, {"none", RotationKind::none}, {"hadamard", RotationKind::hadamard}}),
-      "inputs of quantized matrices are rotated by blocks before they are quantized; auto: hadamard for int8 on the "
-      "CPU where the block fits every width, without a profile, else none");
+  Key& rotation =
+      quant.add(fixed, "rollout.rotation", &QuantRecipe::rotation,
+                "inputs of quantized matrices are rotated by blocks before they are quantized; auto: hadamard for int8 "
+                "on the CPU where the block fits every width, without a profile, else none");
   rotation.absent_in_record = "none";
   rotation
       .needs("hadamard", "quant.rollout.weights", "int8, fp8_e4m3 or int4",
@@ -91,8 +74,8 @@ void add_rotation(List& list) {
     if (of.rotation == RotationKind::automatic && !may_rotate) of.rotation = RotationKind::none;
   };
   quant
-      .add("rollout.rotation_block", &QuantRecipe::rotation_block,
-           choice<std::int64_t>({{"32", 32}, {"64", 64}, {"128", 128}}),
+      .add(fixed, "rollout.rotation_block", &QuantRecipe::rotation_block,
+           one_of<std::int64_t>({{"32", 32}, {"64", 64}, {"128", 128}}),
            "inputs that are rotated together; one for the model")
       .only_with("quant.rollout.rotation", "auto or hadamard")
       .needs("changed", "quant.rollout.weights", "int8, fp8_e4m3 or int4", "it has no effect: delete it");
@@ -103,35 +86,27 @@ void add_gain_noise(List& list) {
   using N = GainNoiseRecipe;
   auto noise = quant.inner("rollout.noise", &QuantRecipe::noise);
   noise
-      .add("start", &N::start, real(at_least_0()),
-           "standard deviation of normal noise on the gains of the sampler's norms in the second stage, the first "
-           "with any; 0: none (QeRL, there 1e-2)")
+      .add(fixed, "start", &N::start, real(kAtLeast0),
+           "standard deviation of normal noise on the gains of the sampler's norms in the second stage, the first with "
+           "any; 0: none (QeRL, there 1e-2)")
       .needs("above 0", "rollout.bitwise", "false",
              "the learner's gains have no noise: set quant.rollout.noise.start: 0")
       .needs("above 0", "rollout.device", "cpu", "the noise is the CPU sampler's alone")
       .needs("above 0", "quant.rollout.profile", "unset", "a profile folds its factors into the gains");
   noise.only_with("quant.rollout.noise.start", "above 0");
-  noise.add("end", &N::end, real(positive()), "of the last stage; in between it falls by one factor a stage");
-  noise.add("stages", &N::stages, integer(3, kMaxStages), "equal parts of trainer.total_training_steps");
+  noise.add(fixed, "end", &N::end, real(kPositive), "of the last stage; in between it falls by one factor a stage");
+  noise.add(fixed, "stages", &N::stages, integer(3, kMaxStages), "equal parts of trainer.total_training_steps");
 }
 
 void add_quant_learner(List& list) {
   Section quant(list, "quant", &Recipe::quant);
-  quant.add("learner.forward", &QuantRecipe::learner_forward,
-            choice<LearnerForward>({{"bf16", LearnerForward::bf16},
-                                    {"fake_quant", LearnerForward::fake_quant},
-                                    {"low_bit", LearnerForward::low_bit}}),
+  quant.add(fixed, "learner.forward", &QuantRecipe::learner_forward,
             "the learner's linear layers: bf16, in model.dtype; fake_quant, on values quantized and dequantized; "
-            "low_bit, the "
-            "sampler's own GEMM on its tensors, on a GPU with rollouts there");
+            "low_bit, the sampler's own GEMM on its tensors, on a GPU with rollouts there");
   quant
-      .add("learner.backward", &QuantRecipe::learner_backward,
-           choice<LearnerBackward>({{"model_dtype", LearnerBackward::model_dtype},
-                                    {"int8", LearnerBackward::int8},
-                                    {"fp8_e4m3", LearnerBackward::fp8_e4m3}}),
+      .add(fixed, "learner.backward", &QuantRecipe::learner_backward,
            "GEMMs of the backward pass; with forward low_bit also int8, of int8 layers, or fp8_e4m3, of fp8_e4m3 "
-           "layers of "
-           "granularity block128; gradients are quantized as activations are")
+           "layers of granularity block128; gradients are quantized as activations are")
       .needs("int8 or fp8_e4m3", "quant.learner.forward", "low_bit",
              "its operands are the quantized values of that forward pass")
       .needs("int8", "quant.rollout.weights", "int8", "use model_dtype")
@@ -142,38 +117,27 @@ void add_quant_learner(List& list) {
 
 void add_quant_calibration(List& list) {
   Section quant(list, "quant", &Recipe::quant);
+  quant.only_with("quant.rollout.kv_cache", "fp8_e4m3");
+  quant.add(fixed, "kv_calibration.when", &QuantRecipe::kv_when,
+            "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)");
+  quant.add(
+      fixed, "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(kPercentile),
+      "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set "
+      "by");
   quant
-      .add("kv_calibration.when", &QuantRecipe::kv_when,
-           choice<CalibrateKv>({{"every_update", CalibrateKv::every_update}, {"once", CalibrateKv::once}}),
-           "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)")
-      .only_with("quant.rollout.kv_cache", "fp8_e4m3");
+      .add(fixed, "kv_calibration.margin", &QuantRecipe::kv_margin, real(kPositive),
+           "room above that percentile, a factor")
+      .former_default = "1.05";
+  quant.only_with("quant.rollout.weights", "int8, fp8_e4m3 or int4");
   quant
-      .add("kv_calibration.percentile", &QuantRecipe::kv_percentile, real(percentile()),
-           "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's "
-           "range is set by")
-      .only_with("quant.rollout.kv_cache", "fp8_e4m3");
-  Key& margin = quant.add("kv_calibration.margin", &QuantRecipe::kv_margin, real(positive()),
-                          "room above that percentile, a factor");
-  margin.former_default = "1.05";
-  margin.only_with("quant.rollout.kv_cache", "fp8_e4m3");
-  quant
-      .add("uaq_scale", &QuantRecipe::uaq_scale, real(positive()),
-           "once before training, weights behind a norm are divided and its gain multiplied by this (QuRL's "
-           "update-aware quantization, there 1.5): the model stays, updates reach its quantized values sooner")
-      .only_with("quant.rollout.weights", "int8, fp8_e4m3 or int4")
+      .add(fixed, "uaq_scale", &QuantRecipe::uaq_scale, real(kPositive),
+           "once, weights after a norm are divided by this, the norm's gain is multiplied (QuRL, there 1.5): updates "
+           "reach quantized values sooner")
       .condition.advice =
       "it makes updates reach the weights' quantized values, and there are none: set quant.uaq_scale: 1";
 }
 
 }  // namespace
-
-Type<WeightFormat> weight_format() {
-  return choice<WeightFormat>({{"fp32", WeightFormat::f32},
-                               {"bf16", WeightFormat::bf16},
-                               {"int8", WeightFormat::int8},
-                               {"fp8_e4m3", WeightFormat::fp8_e4m3},
-                               {"int4", WeightFormat::int4}});
-}
 
 bool reads_matrices_on_gpu(const Recipe& recipe) {
   return samples_on_gpu(recipe) || (learns_on_gpu(recipe) && recipe.quant.learner_forward != LearnerForward::bf16);

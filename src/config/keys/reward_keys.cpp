@@ -1,12 +1,12 @@
 #include <algorithm>
 
-#include "config/keys/choice_keys.h"
-#include "config/keys/key_types.h"
 #include "config/keys/sections.h"
 
 namespace qrl::config {
 
 namespace {
+
+using enum OnResume;
 
 constexpr std::int64_t kMaxBufferTokens = 1'048'576;
 constexpr std::int64_t kMaxWorkers = 1024;
@@ -26,30 +26,27 @@ void count_by_source(Key& key) {
   };
 }
 
-std::vector<std::string> rules(const Choices& verifiers) {
-  std::vector<std::string> words;
-  for (const Choice* one : verifiers.all) {
-    if (one->word != kCommandVerifier) words.emplace_back(one->word);
+void add_rule_scores(Section<RewardRecipe Recipe::*>& reward, const Choices<tasks::VerifierChoice>& verifiers) {
+  std::vector<std::string> rules;
+  for (const Option* one : verifiers.all()) {
+    if (one->word != kCommandVerifier) rules.push_back(one->word);
   }
-  return words;
-}
-
-void add_rule_scores(Section<RewardRecipe Recipe::*>& reward, const Choices& verifiers) {
-  Condition by_rules = condition_of(kSelector, base::joined(rules(verifiers), " or "));
+  Condition by_rules = condition_of(kSelector, base::joined(rules, " or "));
   by_rules.advice = "reward.weights has the weights of a command's scores: delete it";
   reward.only_with(by_rules);
-  reward.add("correct", &W::correct, real(any()), "score of a correct response");
-  reward.add("wrong", &W::wrong, real(any()), "score of any other response");
-  reward.add("format", &W::format, real(any()), "added to a wrong response whose answer has the right form");
+  reward.add(allow_change, "correct", &W::correct, real(kAny), "score of a correct response");
+  reward.add(allow_change, "wrong", &W::wrong, real(kAny), "score of any other response");
+  reward.add(allow_change, "format", &W::format, real(kAny),
+             "added to a wrong response whose answer has the right form");
   reward.only_with({});
-  Key& partial = reward.add("partial", &W::partial, real(any()),
+  Key& partial = reward.add(allow_change, "partial", &W::partial, real(kAny),
                             "times the partial credit of a wrong response, 0 to 1, which is added to its score");
   only_where_used(partial, kSelector, verifiers);
 }
 
-void add_command(Section<RewardRecipe Recipe::*>& reward, const Choices& verifiers) {
+void add_command(Section<RewardRecipe Recipe::*>& reward, const Choices<tasks::VerifierChoice>& verifiers) {
   reward.only_with(condition_of(kSelector, std::string(kCommandVerifier)));
-  Key& command = reward.add("command", &W::command, list_of(text()),
+  Key& command = reward.add(allow_change, "command", &W::command, list_of(text()),
                             "program that judges and its arguments: JSON lines on its standard input and output");
   command.anchor = [](Recipe& recipe, const std::filesystem::path& directory) {
     if (!recipe.reward.command.empty() && recipe.reward.folder.empty()) {
@@ -59,45 +56,36 @@ void add_command(Section<RewardRecipe Recipe::*>& reward, const Choices& verifie
     }
   };
   reward
-      .add("folder", &W::folder, unset_when_empty(input_path()), "where the program runs",
+      .add(allow_change, "folder", &W::folder, unset_when_empty(input_path()), "where the program runs",
            {"that of the file which sets reward.command"})
       .only_with("reward.command", "set");
-  reward
-      .add("env", &W::env, list_of(variable_name()),
-           "names of variables of the environment that it has beside what programs need (PATH, HOME, …)")
-      .free();
-  reward.add("after", &W::after, unset_when_empty(word_of(verifiers)),
+  reward.add(free, "env", &W::env, list_of(variable_name()),
+             "names of variables of the environment that it has beside what programs need (PATH, HOME, …)");
+  reward.add(allow_change, "after", &W::after, option_of(verifiers),
              "built-in verifier that judges first; its verdict is in each row", {"none"});
+  reward.add(free, "workers", &W::workers, integer_or_auto(kMaxWorkers),
+             "processes of the program for each process of the run; auto: half its threads, 1 at least");
+  reward.add(free, "timeout_s", &W::timeout_s, real(kPositive),
+             "longest judging of a row in seconds, from when a worker got it");
+  reward.add(free, "start_timeout_s", &W::start_timeout_s, real(kPositive),
+             "longest start of a worker in seconds, up to its ready line");
+  reward.add(free, "memory_mb", &W::memory_mb, integer(1), "largest address space of a worker, MiB (RLIMIT_AS)",
+             {"no limit"});
+  reward.add(free, "in_flight", &W::in_flight, integer(1, kMaxInFlight),
+             "rows that a worker holds at once, for judges that wait for others");
   reward
-      .add("workers", &W::workers, integer_or_auto(kMaxWorkers),
-           "processes of the program for each process of the run; auto: half its threads, 1 at least")
-      .free();
-  reward
-      .add("timeout_s", &W::timeout_s, real(positive()),
-           "longest judging of a row in seconds, from when a worker got it")
-      .free();
-  reward
-      .add("start_timeout_s", &W::start_timeout_s, real(positive()),
-           "longest start of a worker in seconds, up to its ready line")
-      .free();
-  reward.add("memory_mb", &W::memory_mb, integer(1), "largest address space of a worker, MiB (RLIMIT_AS)", {"no limit"})
-      .free();
-  reward
-      .add("in_flight", &W::in_flight, integer(1, kMaxInFlight),
-           "rows that a worker holds at once, for judges that wait for others")
-      .free();
-  reward
-      .add("rows", &W::rows, choice<RewardRows>({{"sample", RewardRows::sample}, {"group", RewardRows::group}}),
-           "what a row holds: one response, or all of a prompt's", {"what the program asks for, else sample"})
+      .add(allow_change, "rows", &W::rows, "what a row holds: one response, or all of a prompt's",
+           {"what the program asks for, else sample"})
       .needs("group", "reward.in_flight", "1", "a worker has one group at a time: delete it");
-  Key& weights = reward.add("weights", &W::weights, map_of(score_names(), real(any())),
-                            "weights of its scores, in place of its own defaults; 0: logged only");
+  Key& weights =
+      reward.add(allow_change, "weights", &W::weights,
+                 map_of({"score names", is_score_name, "names have 1 to 64 letters, digits and . _ - @ +"}, real(kAny)),
+                 "weights of its scores, in place of its own defaults; 0: logged only");
   weights.condition.advice =
       "the weights of a built-in verifier are reward.correct, reward.wrong, reward.format and reward.partial";
-  reward.add("correct_at", &W::correct_at, real(any()),
+  reward.add(allow_change, "correct_at", &W::correct_at, real(kAny),
              "a response is correct when its first score is at least this, where the answer has no outcome");
-  reward.add("on_error", &W::on_error,
-             choice<OnVerifierError>({{"drop", OnVerifierError::drop}, {"wrong", OnVerifierError::wrong}}),
+  reward.add(allow_change, "on_error", &W::on_error,
              "a response whose judging failed: left out of its group and of the loss, or scored 0 as a wrong one");
 }
 
@@ -109,38 +97,35 @@ bool judges(const Recipe& recipe, std::string_view word) {
          std::any_of(by_source.begin(), by_source.end(), [&](const auto& one) { return one.second == word; });
 }
 
-void add_reward(List& list, const Choices& verifiers) {
+void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers) {
   const std::size_t first = list.size();
   Section reward(list, "reward", &Recipe::reward);
-  reward.all(OnResume::allow_change);
-  reward.add("verifier", &W::verifier, word_of(verifiers), "who judges the responses");
-  reward.add("by_source", &W::by_source, map_of(source_names(), word_of(verifiers)),
-             "verifiers of some data sources; the others have reward.verifier");
-  add_own(list, "reward", false, verifiers, kSelector, OnResume::allow_change);
+  reward.add(allow_change, "verifier", &W::verifier, option_of(verifiers), "who judges the responses");
+  reward.add(
+      allow_change, "by_source", &W::by_source,
+      map_of({"data sources", is_source_name, "names are texts without control characters"}, option_of(verifiers)),
+      "verifiers of some data sources; the others have reward.verifier");
+  add_params(list, allow_change, "reward", false, verifiers, kSelector);
   add_rule_scores(reward, verifiers);
-  if (verifiers.find(kCommandVerifier) != nullptr) add_command(reward, verifiers);
+  if (!verifiers.select(kCommandVerifier).empty()) add_command(reward, verifiers);
   reward.only_with({});
   reward
-      .add("aggregation", &W::aggregation,
-           choice<RewardAggregation>({{"sum_then_normalize", RewardAggregation::sum_then_normalize},
-                                      {"normalize_then_sum", RewardAggregation::normalize_then_sum}}),
+      .add(allow_change, "aggregation", &W::aggregation,
            "several scores: their weighted sum has an advantage, or (GDPO) each has one, and those are summed")
       .needs("normalize_then_sum", "algorithm.adv_estimator", "grpo",
              "it has advantages of its own: each score's, then the batch's")
       .needs("normalize_then_sum", "reward.overlong_buffer.enable", "false",
              "a penalty for length is no score of the verifier: have the command give one");
-  reward
-      .add("max_error_fraction", &W::max_error_fraction, real(from_0_to_1()),
-           "share of verifier errors above which the run stops")
-      .free();
+  reward.add(free, "max_error_fraction", &W::max_error_fraction, real(kFrom0To1),
+             "share of verifier errors above which the run stops");
   using B = OverlongBufferRecipe;
   auto buffer = reward.inner("overlong_buffer", &W::overlong_buffer);
-  buffer.add("enable", &B::enable, boolean(), "DAPO's overlong shaping: long responses lose reward");
+  buffer.add(allow_change, "enable", &B::enable, "DAPO's overlong shaping: long responses lose reward");
   buffer.only_with(condition_of("reward.overlong_buffer.enable", "true"));
-  buffer.add("len", &B::len, integer(0, kMaxBufferTokens),
+  buffer.add(allow_change, "len", &B::len, integer(0, kMaxBufferTokens),
              "tokens before data.max_response_length over which the loss grows from 0 to the factor");
-  buffer.add("penalty_factor", &B::penalty_factor, real(positive()), "what a cut response loses");
-  add_own(list, "reward", true, verifiers, kSelector, OnResume::allow_change);
+  buffer.add(allow_change, "penalty_factor", &B::penalty_factor, real(kPositive), "what a cut response loses");
+  add_params(list, allow_change, "reward", true, verifiers, kSelector);
   for (std::size_t i = first; i < list.size(); ++i) {
     if (list[i].condition.key == kSelector) count_by_source(list[i]);
   }

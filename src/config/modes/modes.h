@@ -3,11 +3,16 @@
 // docs/reference/algorithms.md gives sources; "ours" marks values that the paper lacks.
 #pragma once
 
-#include "config/choice.h"
+#include <span>
+
+#include "base/embedded_file.h"
+#include "config/option.h"
 
 namespace qrl::config {
 
+std::span<const base::EmbeddedFile> mode_files();  // written by src/embed.cmake
+
 /// Returns the modes in the order of their names.
-Choices modes();
+Choices<Option> modes();
 
 }  // namespace qrl::config

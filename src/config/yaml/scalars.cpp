@@ -47,25 +47,23 @@ std::string number_trap(std::string_view text) {
   return {};
 }
 
-/// Returns a scalar's digits in `form`, or why it has none.
-Reading<std::string_view> number_text(const YamlNode& node, const std::regex& form, const std::string& otherwise) {
-  if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
+/// Returns a scalar's digits in `form`.
+std::string_view number_text(const YamlNode& node, const std::regex& form, const std::string& otherwise) {
+  if (node.kind != YamlNode::Kind::scalar) throw ParseError{shown_value(node)};
   const std::string_view text = node.text;
-  if (node.quoted) return Refusal{"the text " + base::quoted(text), matches(text, form) ? "remove the quotes" : ""};
+  if (node.quoted) throw ParseError{"the text " + base::quoted(text), matches(text, form) ? "remove the quotes" : ""};
   const std::string trap = number_trap(text);
-  if (!trap.empty()) return Refusal{base::quoted(text), trap};
-  if (!matches(text, form)) return Refusal{base::quoted(text), matches(text, kRealForm) ? otherwise : ""};
+  if (!trap.empty()) throw ParseError{base::quoted(text), trap};
+  if (!matches(text, form)) throw ParseError{base::quoted(text), matches(text, kRealForm) ? otherwise : ""};
   return text.substr(text.front() == '+' ? 1 : 0);
 }
 
 template <class T>
-Reading<T> read_whole(const YamlNode& node, const char* too_far) {
-  const auto digits = number_text(node, kIntegerForm, "write a whole number without point or exponent");
-  if (const auto* refusal = std::get_if<Refusal>(&digits)) return *refusal;
-  const auto text = std::get<std::string_view>(digits);
+T read_whole(const YamlNode& node, const char* too_far) {
+  const std::string_view text = number_text(node, kIntegerForm, "write a whole number without point or exponent");
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return Refusal{base::quoted(node.text), too_far};
+  if (error != std::errc() || end != text.data() + text.size()) throw ParseError{base::quoted(node.text), too_far};
   return value;
 }
 
@@ -96,52 +94,48 @@ std::string shown_value(const YamlNode& node) {
   return base::quoted(node.text);
 }
 
-Reading<std::int64_t> read_integer(const YamlNode& node) {
-  return read_whole<std::int64_t>(node, "it does not fit 64 bits");
-}
+std::int64_t read_integer(const YamlNode& node) { return read_whole<std::int64_t>(node, "it does not fit 64 bits"); }
 
-Reading<std::uint64_t> read_unsigned(const YamlNode& node) {
+std::uint64_t read_unsigned(const YamlNode& node) {
   return read_whole<std::uint64_t>(node, "it is below 0 or does not fit 64 bits");
 }
 
-Reading<double> read_real(const YamlNode& node) {
-  const auto digits = number_text(node, kRealForm, "");
-  if (const auto* refusal = std::get_if<Refusal>(&digits)) return *refusal;
-  const auto text = std::get<std::string_view>(digits);
+double read_real(const YamlNode& node) {
+  const std::string_view text = number_text(node, kRealForm, "");
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range) {
-    return Refusal{base::quoted(node.text), "it is too large or too small for a double"};
+    throw ParseError{base::quoted(node.text), "it is too large or too small for a double"};
   }
-  if (error != std::errc() || end != text.data() + text.size()) return Refusal{base::quoted(node.text), ""};
+  if (error != std::errc() || end != text.data() + text.size()) throw ParseError{base::quoted(node.text), ""};
   return value == 0 ? 0.0 : value;
 }
 
-Reading<bool> read_boolean(const YamlNode& node) {
-  if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
+bool read_boolean(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar) throw ParseError{shown_value(node)};
   if (node.quoted) {
-    return Refusal{"the text " + base::quoted(node.text),
-                   node.text == "true" || node.text == "false" ? "remove the quotes" : ""};
+    throw ParseError{"the text " + base::quoted(node.text),
+                     node.text == "true" || node.text == "false" ? "remove the quotes" : ""};
   }
   if (node.text == "true") return true;
   if (node.text == "false") return false;
   const bool yes = is_one_of(node.text, " true yes on y 1 ");
   const bool no = is_one_of(node.text, " false no off n 0 ");
-  return Refusal{base::quoted(node.text), yes ? "write true" : no ? "write false" : ""};
+  throw ParseError{base::quoted(node.text), yes ? "write true" : no ? "write false" : ""};
 }
 
-Reading<std::string> read_text(const YamlNode& node) {
-  if (node.kind != YamlNode::Kind::scalar) return Refusal{shown_value(node), {}};
+std::string read_text(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar) throw ParseError{shown_value(node)};
   const std::string& text = node.text;
-  if (text.empty()) return Refusal{"an empty text", "leave the key out instead"};
-  if (text.find('\0') != std::string::npos) return Refusal{base::quoted(text), "delete the NUL"};
+  if (text.empty()) throw ParseError{"an empty text", "leave the key out instead"};
+  if (text.find('\0') != std::string::npos) throw ParseError{base::quoted(text), "delete the NUL"};
   if (!node.quoted) {
     const char* reading = is_boolean_word(text)                                    ? "a boolean"
                           : matches(text, kRealForm) || !number_trap(text).empty() ? "a number"
                                                                                    : nullptr;
     if (reading != nullptr) {
-      return Refusal{"the bare word " + text,
-                     "some YAML readers take it for " + std::string(reading) + ": write \"" + text + "\" in quotes"};
+      throw ParseError{"the bare word " + text,
+                       "some YAML readers take it for " + std::string(reading) + ": write \"" + text + "\" in quotes"};
     }
   }
   return text;

@@ -5,33 +5,29 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "config/yaml/yaml_tree.h"
 
 namespace qrl::config {
 
-/// Says why a value was refused: finding and advice.
-struct Refusal {
+/// Says why a value was refused: finding and advice. The functions that read a value throw it.
+struct ParseError {
   std::string got;
-  std::string advice;
+  std::string advice = {};
 };
-
-template <class T>
-using Reading = std::variant<T, Refusal>;
 
 /// Returns a value for messages: quoted("fast"), "null", "a list", "a section".
 std::string shown_value(const YamlNode& node);
 
 /// Reads a decimal 64-bit integer; the caller checks the range.
-Reading<std::int64_t> read_integer(const YamlNode& node);
-Reading<std::uint64_t> read_unsigned(const YamlNode& node);
+std::int64_t read_integer(const YamlNode& node);
+std::uint64_t read_unsigned(const YamlNode& node);
 /// Reads a finite decimal that fp64 holds without overflow or underflow to zero; −0 becomes 0.
-Reading<double> read_real(const YamlNode& node);
+double read_real(const YamlNode& node);
 /// Reads true or false alone.
-Reading<bool> read_boolean(const YamlNode& node);
+bool read_boolean(const YamlNode& node);
 /// Reads a nonempty text without NUL. Refuses a bare word that some YAML version reads otherwise.
-Reading<std::string> read_text(const YamlNode& node);
+std::string read_text(const YamlNode& node);
 
 /// Return canonical forms, the same in every YAML version: reals have a point, texts double quotes.
 std::string write_real(double value);

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxAliasNodes = 10'000;
 constexpr std::size_t kLongestShownName = 60;
 
-/// Stops the parse after a fatal fault.
+/// Stops the parse after a fatal error.
 struct Stop {};
 
 /// Streams a text, which must outlive it, read-only.
@@ -34,15 +34,15 @@ class TextBuffer : public std::streambuf {
 /// Builds the tree from events; the parser's own nodes hide tags of nulls and repeated keys.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(std::string_view text, const YamlSource& source, Faults& faults)
-      : text_(text), source_(source), faults_(faults) {}
+  TreeBuilder(std::string_view text, const YamlSource& source, Errors& errors)
+      : text_(text), source_(source), errors_(errors) {}
 
   YamlPtr root() const { return root_; }
   std::size_t num_documents() const { return num_documents_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++num_documents_ == 1) return;
-    faults_.add(source_.at(mark.line + 1), "one document", "a second one", "delete it or make it a file of its own");
+    errors_.add(source_.at(mark.line + 1), "one document", "a second one", "delete it or make it a file of its own");
     throw Stop{};
   }
   void OnDocumentEnd() override {}
@@ -103,7 +103,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   [[noreturn]] void stop(int line, const std::string& expected, const std::string& got) {
-    faults_.add(source_.at(line), expected, got);
+    errors_.add(source_.at(line), expected, got);
     throw Stop{};
   }
   [[noreturn]] void stop_deep(int line) {
@@ -121,7 +121,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
     const bool in_source = pos < text_.size() && text_[pos] == '!';
     if (!in_source && (tag.empty() || tag == "?" || tag == "!")) return;
-    faults_.add(source_.at(mark.line + 1), "a value without a tag", "a tag (!…)", "delete the tag");
+    errors_.add(source_.at(mark.line + 1), "a value without a tag", "a tag (!…)", "delete the tag");
   }
 
   void open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
@@ -170,17 +170,17 @@ class TreeBuilder : public YAML::EventHandler {
   YamlMember read_name(Frame& frame, const YamlNode& node) {
     const std::string where = source_.at(node.line);
     if (node.kind != YamlNode::Kind::scalar) {
-      faults_.add(where, "a name before the colon",
+      errors_.add(where, "a name before the colon",
                   node.kind == YamlNode::Kind::null ? "nothing (null)" : "a list or map");
       return {};
     }
     if (node.text == "<<" && !node.quoted) {
-      faults_.add(where, "keys of this section", "the merge key <<", "write the keys out, or use include: FILE");
+      errors_.add(where, "keys of this section", "the merge key <<", "write the keys out, or use include: FILE");
       return {};
     }
     const auto [first, fresh] = frame.lines.emplace(node.text, node.line);
     if (!fresh) {
-      faults_.add(where + ": " + shown_name(path() + node.text), "each key once in its section",
+      errors_.add(where + ": " + shown_name(path() + node.text), "each key once in its section",
                   "it again (first on line " + std::to_string(first->second) + ")", "delete one of the two");
       return {};
     }
@@ -198,7 +198,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   std::string_view text_;
   const YamlSource& source_;
-  Faults& faults_;
+  Errors& errors_;
   std::vector<Frame> stack_;
   std::map<YAML::anchor_t, std::shared_ptr<const YamlNode>> anchors_;
   std::size_t num_alias_nodes_ = 0;
@@ -210,11 +210,11 @@ int line_of(std::string_view text, std::size_t pos) {
   return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(pos), '\n'));
 }
 
-/// Returns whether the bytes are valid for a recipe; adds faults for bytes that the parser would misread or drop.
-bool check_bytes(std::string_view text, const YamlSource& source, Faults& faults) {
+/// Returns whether the bytes are valid for a recipe; adds errors for bytes that the parser would misread or drop.
+bool check_bytes(std::string_view text, const YamlSource& source, Errors& errors) {
   const auto refuse = [&](std::size_t pos, const std::string& expected, const std::string& got,
                           const std::string& advice) {
-    faults.add(source.at(line_of(text, pos)), expected, got, advice);
+    errors.add(source.at(line_of(text, pos)), expected, got, advice);
     return false;
   };
   if (text.size() > kMaxYamlBytes)
@@ -252,24 +252,31 @@ bool check_bytes(std::string_view text, const YamlSource& source, Faults& faults
 
 }  // namespace
 
-YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Faults& faults) {
+YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Errors& errors) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  if (!check_bytes(text, source, faults)) return nullptr;
+  if (!check_bytes(text, source, errors)) return nullptr;
   std::string copy(text);
   TextBuffer buffer(copy);
   std::istream stream(&buffer);
-  TreeBuilder builder(text, source, faults);
+  TreeBuilder builder(text, source, errors);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) continue;
   } catch (const Stop&) {
     return nullptr;
   } catch (const YAML::Exception& error) {
-    faults.add(source.at(std::max(error.mark.line, 0) + 1), "well-formed YAML",
+    errors.add(source.at(std::max(error.mark.line, 0) + 1), "well-formed YAML",
                "what the parser refuses (" + base::quoted(error.msg) + ")", "look at this line and the one above it");
     return nullptr;
   }
   return builder.num_documents() == 0 ? std::make_shared<const YamlNode>() : builder.root();
+}
+
+YamlPtr parse_own_yaml(std::string_view text, const std::string& name) {
+  Errors errors;
+  YamlPtr root = parse_yaml(text, {name}, errors);
+  errors.raise();
+  return root;
 }
 
 }  // namespace qrl::config

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/faults.h"
+#include "config/errors.h"
 
 namespace qrl::config {
 
@@ -46,8 +46,11 @@ struct YamlSource {
 
 inline constexpr std::size_t kMaxYamlBytes = 1'000'000;
 
-/// Returns the tree of `text`, null for "". Adds faults to `faults` without throwing; returns nullptr if no tree could
-/// be built.
-YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Faults& faults);
+/// Returns the tree of `text`, null for "". Adds to `errors` without throwing; returns nullptr if no tree could be
+/// built.
+YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Errors& errors);
+
+/// Returns the tree of a text of the program. Throws an input error with its errors.
+YamlPtr parse_own_yaml(std::string_view text, const std::string& name);
 
 }  // namespace qrl::config

@@ -54,21 +54,21 @@ AisSignals ais_signals(const AisSums& sums, const AisSettings& settings) {
 
 namespace {
 
-const config::OwnKey kAisCap{"rollout_correction.ais.C", config::at_least_1(), 5,
-                             "largest importance ratio that is blended in"};
-const config::OwnKey kAisDelta{"rollout_correction.ais.delta", config::positive(), 0.02,
-                               "mean |log ratio| from which the mismatch counts in full"};
-const config::OwnKey kAisGamma{"rollout_correction.ais.gamma", config::positive(), 1.2,
-                               "growth of the advantages' deviation from which it counts against"};
-const config::OwnKey kAisBeta{"rollout_correction.ais.beta_var", config::at_least_0(), 1, "weight of that"};
-const config::OwnKey kAisEps{"rollout_correction.ais.eps", config::positive(), 1e-6,
-                             "added to the advantages' deviation in the quotient of the two"};
+const config::NumberParam kAisCap{"rollout_correction.ais.C", config::kAtLeast1, 5,
+                                  "largest importance ratio that is blended in"};
+const config::NumberParam kAisDelta{"rollout_correction.ais.delta", config::kPositive, 0.02,
+                                    "mean |log ratio| from which the mismatch counts in full"};
+const config::NumberParam kAisGamma{"rollout_correction.ais.gamma", config::kPositive, 1.2,
+                                    "growth of the advantages' deviation from which it counts against"};
+const config::NumberParam kAisBeta{"rollout_correction.ais.beta_var", config::kAtLeast0, 1, "weight of that"};
+const config::NumberParam kAisEps{"rollout_correction.ais.eps", config::kPositive, 1e-6,
+                                  "added to the advantages' deviation in the quotient of the two"};
 
-AisSettings ais_settings(const config::OwnValues& own) {
+AisSettings ais_settings(const config::ParamValues& own) {
   return {own.of(kAisCap), own.of(kAisDelta), own.of(kAisGamma), own.of(kAisBeta), own.of(kAisEps)};
 }
 
-void read_cap(const config::OwnValues& own, CorrectionSettings& settings) { settings.threshold = own.of(kAisCap); }
+void read_cap(const config::ParamValues& own, CorrectionSettings& settings) { settings.threshold = own.of(kAisCap); }
 
 /// 1 + α·(min(ρ_t, C) − 1) (AIS: between no correction and truncated importance sampling).
 CorrectionWeights adaptive_importance(const torch::Tensor& log_rho, const Sequences&,
@@ -113,9 +113,9 @@ const Correction ais_correction{
     {.word = "ais",
      .what = "truncated importance sampling, blended in by how reliable the ratios are",
      .paper = "AIS, §3",
-     .limits = limits_of_correction("its cap is rollout_correction.ais.C", true),
-     .keys = {kAisCap, kAisDelta, kAisGamma, kAisBeta, kAisEps},
-     .neighbors = {{"gamma", "rollout_correction.ais.gamma", "AIS's; there is no critic to discount for"}}},
+     .constraints = constraints_of_correction("its cap is rollout_correction.ais.C", true),
+     .params = {kAisCap, kAisDelta, kAisGamma, kAisBeta, kAisEps},
+     .aliases = {{"gamma", "rollout_correction.ais.gamma", "AIS's; there is no critic to discount for"}}},
     CorrectionLevel::token,
     adaptive_importance,
     read_cap,

@@ -21,11 +21,11 @@ void add_capped(const ObjectiveTokens& tokens, const ObjectiveSettings& settings
                       static_cast<double>(tokens.sequences.num_tokens()));
 }
 
-std::vector<config::Limit> limits_of_cispo() {
-  std::vector<config::Limit> limits = limits_of_weighted_log_probs();
-  limits.push_back(
+std::vector<config::Constraint> constraints_of_cispo() {
+  std::vector<config::Constraint> constraints = constraints_of_weighted_log_probs();
+  constraints.push_back(
       {"algorithm.clip_ratio_low", {"null"}, "the weight has no lower bound: set it to null or delete it"});
-  return limits;
+  return constraints;
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ const PolicyLoss cispo_loss{{.word = "cispo",
                                           {"algorithm.clip_ratio_c", "0"},
                                           {"algorithm.loss_agg_mode", "token-mean"},
                                           {"algorithm.norm_adv_by_std", "true"}},
-                             .limits = limits_of_cispo(),
+                             .constraints = constraints_of_cispo(),
                              .needs_updates = true},
                             capped_weight_surrogate,
                             nullptr,

@@ -33,21 +33,21 @@ struct CorrectionWeights {
 
 enum class CorrectionLevel : std::uint8_t { none, token, sequence };
 
-struct Correction : config::Choice {
+struct Correction : config::Option {
   CorrectionLevel level = CorrectionLevel::none;
   /// Returns the weights. `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).
   CorrectionWeights (*weights)(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&) = nullptr;
   /// Reads the correction's own keys; null: none.
-  void (*read_own)(const config::OwnValues&, CorrectionSettings&) = nullptr;
+  void (*read_own)(const config::ParamValues&, CorrectionSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks (`batches`: this rank's, with old
   /// log-probs), and returns its metrics. Collective. Null if the whole mini-batch is not needed.
   Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 
-/// Returns the key limits of every correction: behaviour_in_ratio. Adds rollout_correction.threshold with `own_cap`
+/// Returns the constraints of every correction: behaviour_in_ratio. Adds rollout_correction.threshold with `own_cap`
 /// (the sentence that names it), threshold_low with `one_bound`.
-std::vector<config::Limit> limits_of_correction(std::string_view own_cap, bool one_bound);
+std::vector<config::Constraint> constraints_of_correction(std::string_view own_cap, bool one_bound);
 
 /// Computes TIS's truncation of a token's weight, r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ, π_old/C) (QuRL,
 /// eq. 7). ACR multiplies the upper clip bound by 1/r_t (eq. 9).

@@ -6,14 +6,14 @@ namespace qrl::learner {
 
 namespace {
 
-const config::OwnKey kTvDelta{
-    "algorithm.dppo_tv.delta", config::positive(), 0.15,
+const config::NumberParam kTvDelta{
+    "algorithm.dppo_tv.delta", config::kPositive, 0.15,
     "largest distance of a token's probability from the sampler's in the advantage's direction"};
-const config::OwnKey kTvCap{"algorithm.dppo_tv.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
-const config::OwnKey kKlDelta{
-    "algorithm.dppo_kl.delta", config::positive(), 0.05,
+const config::NumberParam kTvCap{"algorithm.dppo_tv.ratio_cap", config::kAtLeast1, 20, "largest weight of a token"};
+const config::NumberParam kKlDelta{
+    "algorithm.dppo_kl.delta", config::kPositive, 0.05,
     "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
-const config::OwnKey kKlCap{"algorithm.dppo_kl.ratio_cap", config::at_least_1(), 20, "largest weight of a token"};
+const config::NumberParam kKlCap{"algorithm.dppo_kl.ratio_cap", config::kAtLeast1, 20, "largest weight of a token"};
 
 /// J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for tokens `outside`, else 1.
 Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings,
@@ -46,26 +46,25 @@ Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSet
   return masked_surrogate(input, settings, moved & (kl > settings.divergence));
 }
 
-void read_tv(const config::OwnValues& own, SurrogateSettings& settings) {
+void read_tv(const config::ParamValues& own, SurrogateSettings& settings) {
   settings.divergence = own.of(kTvDelta);
   settings.ratio_cap = own.of(kTvCap);
 }
 
-void read_kl(const config::OwnValues& own, SurrogateSettings& settings) {
+void read_kl(const config::ParamValues& own, SurrogateSettings& settings) {
   settings.divergence = own.of(kKlDelta);
   settings.ratio_cap = own.of(kKlCap);
 }
 
-std::vector<config::Limit> limits_of_dppo() {
-  std::vector<config::Limit> limits = limits_of_weighted_log_probs();
-  constexpr std::string_view kBound =
-      "its bound is on probabilities, algorithm.dppo_….delta: set it to null or delete it";
-  limits.push_back({"algorithm.clip_ratio_low", {"null"}, kBound});
-  limits.push_back({"algorithm.clip_ratio_high", {"null"}, kBound});
-  limits.push_back({"rollout_correction.method",
-                    {"none"},
-                    "its ratio is to the sampler, so a weight for the gap would count it twice: set it to none"});
-  return limits;
+std::vector<config::Constraint> constraints_of_dppo() {
+  std::vector<config::Constraint> constraints = constraints_of_weighted_log_probs();
+  constexpr const char* kBound = "its bound is on probabilities, algorithm.dppo_….delta: set it to null or delete it";
+  constraints.push_back({"algorithm.clip_ratio_low", {"null"}, kBound});
+  constraints.push_back({"algorithm.clip_ratio_high", {"null"}, kBound});
+  constraints.push_back({"rollout_correction.method",
+                         {"none"},
+                         "its ratio is to the sampler, so a weight for the gap would count it twice: set it to none"});
+  return constraints;
 }
 
 std::vector<config::KeyDefault> defaults_of_dppo() {
@@ -76,7 +75,7 @@ std::vector<config::KeyDefault> defaults_of_dppo() {
 
 }  // namespace
 
-std::vector<config::Limit> limits_of_weighted_log_probs() {
+std::vector<config::Constraint> constraints_of_weighted_log_probs() {
   return {{"algorithm.clip_ratio_c", {"0.0"}, "the dual clip belongs to a clipped ratio: set it to 0"},
           {"rollout_correction.acr", {"false"}, "there is no upper clip bound of a ratio to raise: set it to false"},
           {"rollout_correction.behaviour_in_ratio",
@@ -91,8 +90,8 @@ const PolicyLoss dppo_tv_loss{
          "log-probs weighted by ratios to the sampler, within a bound on a probability's distance from the sampler's",
      .paper = "DPPO, arXiv 2602.04879",
      .defaults = defaults_of_dppo(),
-     .limits = limits_of_dppo(),
-     .keys = {kTvDelta, kTvCap}},
+     .constraints = constraints_of_dppo(),
+     .params = {kTvDelta, kTvCap}},
     total_variation_surrogate,
     read_tv,
     nullptr,
@@ -103,8 +102,8 @@ const PolicyLoss dppo_kl_loss{{.word = "dppo_kl",
                                .what = "the same within a bound on the KL of drawing the token or not",
                                .paper = "DPPO, arXiv 2602.04879",
                                .defaults = defaults_of_dppo(),
-                               .limits = limits_of_dppo(),
-                               .keys = {kKlDelta, kKlCap}},
+                               .constraints = constraints_of_dppo(),
+                               .params = {kKlDelta, kKlCap}},
                               bernoulli_kl_surrogate,
                               read_kl,
                               nullptr,

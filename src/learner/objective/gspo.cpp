@@ -27,8 +27,8 @@ const PolicyLoss gspo_loss{
                   {"algorithm.clip_ratio_c", "0"},
                   {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                   {"algorithm.norm_adv_by_std", "true"}},
-     .limits = limits_of_sequence_ratios(),
-     .neighbors = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is every loss by tokens"}},
+     .constraints = constraints_of_sequence_ratios(),
+     .aliases = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is every loss by tokens"}},
      .needs_updates = true},
     sequence_ratio_surrogate};
 

@@ -20,7 +20,7 @@ const Correction icepop_correction{
      .what = "a token's ratio within the thresholds, else 0",
      .paper = "Ling team 2025, IcePop",
      .defaults = {{"rollout_correction.threshold", "5"}, {"rollout_correction.threshold_low", "0.5"}},
-     .limits = limits_of_correction("", false)},
+     .constraints = constraints_of_correction("", false)},
     CorrectionLevel::token,
     ratio_within_bounds};
 

@@ -48,11 +48,7 @@ const KlEstimator kUnbiased{
 
 }  // namespace
 
-config::Choices kl_estimators() { return {{&kK1, &kK2, &kK3, &kK3Plus, &kUnbiased}, "k3"}; }
-
-const KlEstimator* find_kl_estimator(const config::Choices& estimators, std::string_view word) {
-  return static_cast<const KlEstimator*>(estimators.find(word));
-}
+config::Choices<KlEstimator> kl_estimators() { return {{&kK1, &kK2, &kK3, &kK3Plus, &kUnbiased}, "k3"}; }
 
 torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estimator) {
   QRL_INVARIANT(estimator.estimate != nullptr, "algorithm.kl_loss_type", "an estimator with a gradient",

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/choice.h"
+#include "config/option.h"
 #include "learner/objective/tokens.h"
 
 namespace qrl::learner {
@@ -21,7 +21,7 @@ struct KlLogRatios {
 /// k3+ the value of k3, the gradient of k2 (veRL).
 /// unbiased π_θ/μ·k3 with the gradient through the ratio (DeepSeek-V3.2, eq. 7): value and gradient of the KL,
 /// for any gap to the sampler μ. Clamps stop no gradient: above its largest value, k3 keeps its slope.
-struct KlEstimator : config::Choice {
+struct KlEstimator : config::Option {
   torch::Tensor (*estimate)(const KlLogRatios&) = nullptr;
 };
 

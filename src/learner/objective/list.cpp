@@ -9,35 +9,28 @@ extern const PolicyLoss grpo_loss, dr_grpo_loss, dapo_loss, gspo_loss, tbpo_loss
 extern const Correction none_correction, tis_correction, icepop_correction, mis_prod_correction, mis_geo_correction,
     tbpo_correction, ais_correction;
 
-config::Choices policy_losses() {
+config::Choices<PolicyLoss> policy_losses() {
   return {{&grpo_loss, &dr_grpo_loss, &dapo_loss, &gspo_loss, &tbpo_loss, &cispo_loss, &sapo_loss, &dppo_tv_loss,
            &dppo_kl_loss},
           "grpo"};
 }
 
-config::Choices corrections() {
+config::Choices<Correction> corrections() {
   return {{&none_correction, &tis_correction, &icepop_correction, &mis_prod_correction, &mis_geo_correction,
            &tbpo_correction, &ais_correction},
           "tis"};
 }
 
-const PolicyLoss* find_policy_loss(const config::Choices& losses, std::string_view word) {
-  return static_cast<const PolicyLoss*>(losses.find(word));
-}
-
-const Correction* find_correction(const config::Choices& corrections, std::string_view word) {
-  return static_cast<const Correction*>(corrections.find(word));
-}
-
-std::vector<config::Limit> limits_of_correction(std::string_view own_cap, bool one_bound) {
-  std::vector<config::Limit> limits{{"rollout_correction.behaviour_in_ratio",
-                                     {"false"},
-                                     "the gap would be counted twice, in the ratio and as a weight: keep one"}};
-  if (!own_cap.empty()) limits.push_back({"rollout_correction.threshold", {"null"}, own_cap});
+std::vector<config::Constraint> constraints_of_correction(std::string_view own_cap, bool one_bound) {
+  std::vector<config::Constraint> constraints{
+      {"rollout_correction.behaviour_in_ratio",
+       {"false"},
+       "the gap would be counted twice, in the ratio and as a weight: keep one"}};
+  if (!own_cap.empty()) constraints.push_back({"rollout_correction.threshold", {"null"}, std::string(own_cap)});
   if (one_bound || !own_cap.empty())
-    limits.push_back(
+    constraints.push_back(
         {"rollout_correction.threshold_low", {"null"}, "the method has no lower bound: set it to null or delete it"});
-  return limits;
+  return constraints;
 }
 
 }  // namespace qrl::learner

@@ -24,7 +24,7 @@ const Correction mis_geo_correction{
      .what = "1 where the geometric mean of a sequence's ratios is within the thresholds, else 0",
      .paper = "",
      .defaults = {{"rollout_correction.threshold", "1.001"}, {"rollout_correction.threshold_low", "0.999"}},
-     .limits = limits_of_correction("", false)},
+     .constraints = constraints_of_correction("", false)},
     CorrectionLevel::sequence,
     masked_mean};
 

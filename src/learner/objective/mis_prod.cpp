@@ -21,7 +21,7 @@ const Correction mis_prod_correction{
      .what = "the product of a sequence's ratios where it is at most the threshold, else 0",
      .paper = "",
      .defaults = {{"rollout_correction.threshold", "3"}},
-     .limits = limits_of_correction("", true)},
+     .constraints = constraints_of_correction("", true)},
     CorrectionLevel::sequence,
     masked_product};
 

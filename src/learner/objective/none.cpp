@@ -15,8 +15,8 @@ const Correction none_correction{
     {.word = "none",
      .what = "every weight is 1",
      .paper = "",
-     .limits = {{"rollout_correction.threshold", {"null"}, "it has no effect: set it to null or delete it"},
-                {"rollout_correction.threshold_low", {"null"}, "it has no effect: set it to null or delete it"}}},
+     .constraints = {{"rollout_correction.threshold", {"null"}, "it has no effect: set it to null or delete it"},
+                     {"rollout_correction.threshold_low", {"null"}, "it has no effect: set it to null or delete it"}}},
     CorrectionLevel::none,
     no_correction};
 

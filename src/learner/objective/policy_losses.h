@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "config/choice.h"
+#include "config/option.h"
 #include "learner/objective/tokens.h"
 #include "learner/tensors/torch.h"
 
@@ -46,10 +46,10 @@ struct Objective;
 class Statistics;
 using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&, const Objective&, Statistics&);
 
-struct PolicyLoss : config::Choice {
+struct PolicyLoss : config::Option {
   Surrogate (*surrogate)(const SurrogateInput&, const SurrogateSettings&) = nullptr;
   /// Reads the loss's own keys; null: none.
-  void (*read_own)(const config::OwnValues&, SurrogateSettings&) = nullptr;
+  void (*read_own)(const config::ParamValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   bool around_sampler = false;  ///< ratio and bound are relative to μ, not π_old
 };

@@ -6,9 +6,9 @@ namespace qrl::learner {
 
 namespace {
 
-const config::OwnKey kTauPositive{"algorithm.sapo.tau_pos", config::positive(), 1,
-                                  "temperature of the gate where the advantage is above 0"};
-const config::OwnKey kTauNegative{"algorithm.sapo.tau_neg", config::positive(), 1.05, "and elsewhere", true};
+const config::NumberParam kTauPositive{"algorithm.sapo.tau_pos", config::kPositive, 1,
+                                       "temperature of the gate where the advantage is above 0"};
+const config::NumberParam kTauNegative{"algorithm.sapo.tau_neg", config::kPositive, 1.05, "and elsewhere", true};
 
 torch::Tensor temperatures(const torch::Tensor& advantages, const SurrogateSettings& settings) {
   return torch::where(advantages > 0, torch::full_like(advantages, settings.tau_positive),
@@ -24,7 +24,7 @@ Surrogate soft_gate_surrogate(const SurrogateInput& input, const SurrogateSettin
   return {4 / tau * torch::sigmoid(tau * (ratio - 1)) * advantages, torch::zeros(now.sizes(), torch::kUInt8), now};
 }
 
-void read_temperatures(const config::OwnValues& own, SurrogateSettings& settings) {
+void read_temperatures(const config::ParamValues& own, SurrogateSettings& settings) {
   settings.tau_positive = own.of(kTauPositive);
   settings.tau_negative = own.of(kTauNegative);
 }
@@ -40,12 +40,12 @@ void add_gate(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, 
   statistics.add_mean("sapo/damped_fraction", (gate < kFelt).sum().item<double>(), count);
 }
 
-std::vector<config::Limit> limits_of_sapo() {
-  std::vector<config::Limit> limits = limits_of_weighted_log_probs();
-  constexpr std::string_view kGate = "a soft gate stands for the clip: set it to null or delete it";
-  limits.push_back({"algorithm.clip_ratio_low", {"null"}, kGate});
-  limits.push_back({"algorithm.clip_ratio_high", {"null"}, kGate});
-  return limits;
+std::vector<config::Constraint> constraints_of_sapo() {
+  std::vector<config::Constraint> constraints = constraints_of_weighted_log_probs();
+  constexpr const char* kGate = "a soft gate stands for the clip: set it to null or delete it";
+  constraints.push_back({"algorithm.clip_ratio_low", {"null"}, kGate});
+  constraints.push_back({"algorithm.clip_ratio_high", {"null"}, kGate});
+  return constraints;
 }
 
 }  // namespace
@@ -58,10 +58,10 @@ const PolicyLoss sapo_loss{
      .defaults = {{"algorithm.clip_ratio_c", "0"},
                   {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                   {"algorithm.norm_adv_by_std", "true"}},
-     .limits = limits_of_sapo(),
-     .keys = {kTauPositive, kTauNegative},
-     .neighbors = {{"sapo_temperature_pos", "algorithm.sapo.tau_pos", "with algorithm.name: sapo"},
-                   {"sapo_temperature_neg", "algorithm.sapo.tau_neg", "with algorithm.name: sapo"}},
+     .constraints = constraints_of_sapo(),
+     .params = {kTauPositive, kTauNegative},
+     .aliases = {{"sapo_temperature_pos", "algorithm.sapo.tau_pos", "with algorithm.name: sapo"},
+                 {"sapo_temperature_neg", "algorithm.sapo.tau_neg", "with algorithm.name: sapo"}},
      .needs_updates = true},
     soft_gate_surrogate,
     read_temperatures,

@@ -9,7 +9,7 @@ torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form) {
   return (input.log_ratio - now + sequences.on_tokens(sequences.mean(now))).exp();
 }
 
-std::vector<config::Limit> limits_of_sequence_ratios() {
+std::vector<config::Constraint> constraints_of_sequence_ratios() {
   return {{"algorithm.clip_ratio_c", {"0.0"}, "the dual clip bounds a token's ratio: set it to 0"},
           {"algorithm.loss_agg_mode",
            {"seq-mean-token-mean"},

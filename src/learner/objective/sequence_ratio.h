@@ -8,7 +8,7 @@ namespace qrl::learner {
 /// s_i): equal values, with the gradient of a token's own log-ratio.
 torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form);
 
-/// Lists the keys that act on a token's ratio, which have no meaning with a sequence's.
-std::vector<config::Limit> limits_of_sequence_ratios();
+/// Lists the keys that act on a token's ratio.
+std::vector<config::Constraint> constraints_of_sequence_ratios();
 
 }  // namespace qrl::learner

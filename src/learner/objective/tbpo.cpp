@@ -9,18 +9,18 @@ namespace qrl::learner {
 
 namespace {
 
-const config::OwnKey kBandLow{"algorithm.tbpo.seq_clip_ratio_low", config::inside_0_to_1(), 3e-4,
-                              "sequence ratios are clipped at 1 - this where the advantage is 0 or more"};
-const config::OwnKey kBandHigh{"algorithm.tbpo.seq_clip_ratio_high", config::positive(), 4e-4, "and at 1 + this"};
-const config::OwnKey kNegativeLow{"algorithm.tbpo.neg_seq_clip_ratio_low", config::inside_0_to_1(), 3e-4,
-                                  "and at 1 - this where it is negative", true};
-const config::OwnKey kNegativeHigh{"algorithm.tbpo.neg_seq_clip_ratio_high", config::positive(), 7e-4,
-                                   "and at 1 + this", true};
-const config::OwnKey kBandCap{"algorithm.tbpo.seq_tis_imp_ratio_cap", config::at_least_1(), 2,
-                              "rollout_correction.method tbpo: C, its weights lie in [1/C, C]"};
-const config::OwnKey kBandAction{"algorithm.tbpo.mismatch_action", config::OwnKey::Words{"clip", "drop"}, 0,
-                                 "a weight outside: clip it, or drop its sequence (weight 0)"};
-constexpr double kDrop = 1;  // index of kBandAction's second word
+const config::NumberParam kBandLow{"algorithm.tbpo.seq_clip_ratio_low", config::kInside0To1, 3e-4,
+                                   "sequence ratios are clipped at 1 - this where the advantage is 0 or more"};
+const config::NumberParam kBandHigh{"algorithm.tbpo.seq_clip_ratio_high", config::kPositive, 4e-4, "and at 1 + this"};
+const config::NumberParam kNegativeLow{"algorithm.tbpo.neg_seq_clip_ratio_low", config::kInside0To1, 3e-4,
+                                       "and at 1 - this where it is negative", true};
+const config::NumberParam kNegativeHigh{"algorithm.tbpo.neg_seq_clip_ratio_high", config::kPositive, 7e-4,
+                                        "and at 1 + this", true};
+const config::NumberParam kBandCap{"algorithm.tbpo.seq_tis_imp_ratio_cap", config::kAtLeast1, 2,
+                                   "rollout_correction.method tbpo: C, its weights lie in [1/C, C]"};
+const config::WordParam<bool> kDrops{"algorithm.tbpo.mismatch_action",
+                                     {{"clip", false}, {"drop", true}},
+                                     "a weight outside: clip it, or drop its sequence (weight 0)"};
 
 /// Computes the surrogate with r_i = s_i. A ≥ 0: min(r_i·A, clip(r_i, 1 − ε_l, 1 + ε_h)·A). A < 0: clip(r_i, 1 − ε⁻_l,
 /// 1 + ε⁻_h)·A, whose gradient is 0 on both sides of its band. Chosen: A ≥ 0 is bounded above only; the paper's wording
@@ -43,7 +43,7 @@ Surrogate trust_band_surrogate(const SurrogateInput& input, const SurrogateSetti
   return surrogate;
 }
 
-void read_bands(const config::OwnValues& own, SurrogateSettings& settings) {
+void read_bands(const config::ParamValues& own, SurrogateSettings& settings) {
   settings.clip = {own.of(kBandLow), own.of(kBandHigh)};
   settings.negative_clip = {own.of(kNegativeLow), own.of(kNegativeHigh)};
 }
@@ -78,9 +78,9 @@ CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequenc
   return {sequences.on_tokens(bounded_S), sequences.on_tokens(outside_S), w_S, settings.drop};
 }
 
-void read_band_weights(const config::OwnValues& own, CorrectionSettings& settings) {
+void read_band_weights(const config::ParamValues& own, CorrectionSettings& settings) {
   settings.threshold = own.of(kBandCap);
-  settings.drop = own.of(kBandAction) == kDrop;
+  settings.drop = own.of(kDrops);
 }
 
 void add_band_weights(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
@@ -95,21 +95,22 @@ void add_band_weights(const ObjectiveTokens& tokens, const ObjectiveSettings& se
   statistics.add_mean("tbpo/w_above_fraction", total_of(w > cap), count);
 }
 
-std::vector<config::Limit> limits_of_bands() {
-  std::vector<config::Limit> limits = limits_of_sequence_ratios();
-  constexpr std::string_view kBands = "its bands are algorithm.tbpo.seq_clip_ratio_… and neg_seq_clip_ratio_…";
-  limits.push_back({"algorithm.clip_ratio_low", {"null"}, kBands});
-  limits.push_back({"algorithm.clip_ratio_high", {"null"}, kBands});
-  limits.push_back({"rollout_correction.method",
-                    {"tbpo", "none"},
-                    "its objective weighs whole sequences by the geometric mean of their ratios and no other way: set "
-                    "tbpo, or take another loss"});
-  constexpr std::string_view kWhole = "its objective is of whole sequences: tokens cannot be left out one by one";
-  limits.push_back({"algorithm.teacher.path", {"null"}, "its bands go by the sign of a response's advantage"});
-  limits.push_back({"rollout_correction.rs", {"none", "seq_sum", "seq_mean", "seq_max"}, kWhole});
-  limits.push_back({"algorithm.top_entropy_quantile", {"1.0"}, kWhole});
-  limits.push_back({"algorithm.clip_cov.ratio", {"0.0"}, kWhole});
-  return limits;
+std::vector<config::Constraint> constraints_of_bands() {
+  std::vector<config::Constraint> constraints = constraints_of_sequence_ratios();
+  constexpr const char* kBands = "its bands are algorithm.tbpo.seq_clip_ratio_… and neg_seq_clip_ratio_…";
+  constraints.push_back({"algorithm.clip_ratio_low", {"null"}, kBands});
+  constraints.push_back({"algorithm.clip_ratio_high", {"null"}, kBands});
+  constraints.push_back(
+      {"rollout_correction.method",
+       {"tbpo", "none"},
+       "its objective weighs whole sequences by the geometric mean of their ratios and no other way: set "
+       "tbpo, or take another loss"});
+  constexpr const char* kWhole = "its objective is of whole sequences: tokens cannot be left out one by one";
+  constraints.push_back({"algorithm.teacher.path", {"null"}, "its bands go by the sign of a response's advantage"});
+  constraints.push_back({"rollout_correction.rs", {"none", "seq_sum", "seq_mean", "seq_max"}, kWhole});
+  constraints.push_back({"algorithm.top_entropy_quantile", {"1.0"}, kWhole});
+  constraints.push_back({"algorithm.clip_cov.ratio", {"0.0"}, kWhole});
+  return constraints;
 }
 
 }  // namespace
@@ -121,8 +122,8 @@ const PolicyLoss tbpo_loss{{.word = "tbpo",
                             .defaults = {{"algorithm.clip_ratio_c", "0"},
                                          {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                                          {"algorithm.norm_adv_by_std", "true"}},
-                            .limits = limits_of_bands(),
-                            .keys = {kBandLow, kBandHigh, kNegativeLow, kNegativeHigh},
+                            .constraints = constraints_of_bands(),
+                            .params = {kBandLow, kBandHigh, kNegativeLow, kNegativeHigh},
                             .needs_updates = true},
                            trust_band_surrogate,
                            read_bands,
@@ -133,8 +134,8 @@ const Correction tbpo_correction{
     {.word = "tbpo",
      .what = "the geometric mean of a sequence's ratios, within a band",
      .paper = "QaRL, §3.2",
-     .limits = limits_of_correction("its cap is algorithm.tbpo.seq_tis_imp_ratio_cap", false),
-     .keys = {kBandCap, kBandAction}},
+     .constraints = constraints_of_correction("its cap is algorithm.tbpo.seq_tis_imp_ratio_cap", false),
+     .params = {kBandCap, kDrops}},
     CorrectionLevel::sequence,
     trust_band_weights,
     read_band_weights,

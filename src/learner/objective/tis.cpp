@@ -4,12 +4,12 @@ namespace qrl::learner {
 
 namespace {
 
-const config::OwnKey kAcr{
-    "rollout_correction.acr", config::OwnKey::Switch{}, 0,
+const config::FlagParam kAcr{
+    "rollout_correction.acr", false,
     "raise the upper clip bound by what the truncation took off a token's weight (QuRL's adaptive "
     "clipping range)"};
 
-void read_acr(const config::OwnValues& own, CorrectionSettings& settings) { settings.acr = own.of(kAcr) != 0; }
+void read_acr(const config::ParamValues& own, CorrectionSettings& settings) { settings.acr = own.of(kAcr); }
 
 /// min(ρ_t, C) (Yao et al. 2025, FlashRL: truncated importance sampling per token).
 CorrectionWeights truncated_importance(const torch::Tensor& log_rho, const Sequences&,
@@ -29,8 +29,8 @@ const Correction tis_correction{{.word = "tis",
                                  .what = "truncated importance sampling: a token's ratio, at most the threshold",
                                  .paper = "Yao et al. 2025, FlashRL",
                                  .defaults = {{"rollout_correction.threshold", "2"}},
-                                 .limits = limits_of_correction("", true),
-                                 .keys = {kAcr}},
+                                 .constraints = constraints_of_correction("", true),
+                                 .params = {kAcr}},
                                 CorrectionLevel::token,
                                 truncated_importance,
                                 read_acr};

@@ -7,24 +7,22 @@ namespace qrl::tasks {
 
 namespace {
 
-using Integers = config::OwnKey::Integers;
+const config::WordParam<int> kGridSize{"grid_size", {{"4", 4}, {"9", 9}}, "rows of a grid"};
+const config::IntegerParam kMinEmpty{"min_empty", {1, 64}, 4, "fewest empty cells"};
+const config::IntegerParam kMaxEmpty{
+    "max_empty", {1, 64}, 8, "most empty cells; 4x4 grids have up to 12, 9x9 ones some 55"};
 
-const config::OwnKey kGridSize{"grid_size", config::OwnKey::Words{"4", "9"}, 0, "rows of a grid"};
-const config::OwnKey kMinEmpty{"min_empty", Integers{1, 64}, 4, "fewest empty cells"};
-const config::OwnKey kMaxEmpty{"max_empty", Integers{1, 64}, 8,
-                               "most empty cells; 4x4 grids have up to 12, 9x9 ones some 55"};
-
-SudokuRanges ranges_of(const config::OwnValues& own) {
-  return {own.of(kGridSize) == 0 ? 4 : 9, own.integer_of(kMinEmpty), own.integer_of(kMaxEmpty)};
+SudokuRanges ranges_of(const config::ParamValues& own) {
+  return {own.of(kGridSize), own.of(kMinEmpty), own.of(kMaxEmpty)};
 }
 
 GeneratedTask written(const SudokuTask& task) { return {sudoku_prompt(task), sudoku_ground_truth(task)}; }
 
-GeneratedTask generate(const config::OwnValues& own, std::uint64_t seed, Split split, std::uint64_t index) {
+GeneratedTask generate(const config::ParamValues& own, std::uint64_t seed, Split split, std::uint64_t index) {
   return written(generate_sudoku(ranges_of(own), seed, split, index));
 }
 
-WorkedTask demonstrate(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) {
+WorkedTask demonstrate(const config::ParamValues& own, std::uint64_t seed, std::uint64_t index) {
   const SudokuTask task = generate_sudoku(ranges_of(own), seed, Split::train, demonstrated_index(seed, index));
   return {written(task), demonstrate_sudoku(task, seed, index)};
 }
@@ -36,7 +34,7 @@ std::unique_ptr<Verifier> make(const VerifierOptions&) { return std::make_unique
 extern const Task sudoku_task;
 const Task sudoku_task{{{.word = "sudoku",
                          .what = "grids with one solution",
-                         .keys = {kGridSize, kMinEmpty, kMaxEmpty},
+                         .params = {kGridSize, kMinEmpty, kMaxEmpty},
                          .ascending = {{"min_empty", "max_empty"}}},
                         generate,
                         demonstrate},

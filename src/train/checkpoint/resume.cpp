@@ -5,7 +5,7 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "base/shell.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "config/printer.h"
 #include "model/peft.h"
 #include "train/policy/adapters.h"
@@ -27,11 +27,11 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
 /// Returns the checkpoint of --resume PATH. Refuses it if the run folder has a newer sound checkpoint.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
-  QRL_REQUIRE(is_checkpoint(trainer.resume_path), "trainer.resume_mode (--resume)",
-              "auto, never, or a checkpoint's folder (with state.json)", trainer.resume_path,
+  QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",
+              "auto, never, or a checkpoint's folder (with state.json)", trainer.resume_from.path,
               "checkpoints lie in RUN/checkpoints: step_N, and sft_N of a cold start");
-  require_sound_checkpoint(trainer.resume_path, "give another one, or --resume auto");
-  fs::path given = fs::canonical(trainer.resume_path);
+  require_sound_checkpoint(trainer.resume_from.path, "give another one, or --resume auto");
+  fs::path given = fs::canonical(trainer.resume_from.path);
   const std::string found = newest ? newest->filename().string() : "none";
   if (lies_in(given, run)) {
     QRL_REQUIRE(newest && fs::equivalent(*newest, given), given.string(), "the newest checkpoint of its run folder",
@@ -48,8 +48,8 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
 
 std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
-  if (trainer.resume_mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
-  QRL_REQUIRE(trainer.resume_mode == config::ResumeMode::automatic || !newest, run.string(),
+  if (trainer.resume_from.mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
+  QRL_REQUIRE(trainer.resume_from.mode == config::ResumeMode::automatic || !newest, run.string(),
               "no checkpoint with --resume never", newest->filename().string(),
               "give another trainer.default_local_dir, or --resume auto");
   return newest;
@@ -68,9 +68,14 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
   return text;
 }
 
-/// Returns, for example, "[a.jsonl], contents 1b2c3d4e". Contents also depend on the tokenizer.
-std::string with_contents(const std::string& files, const std::string& hash) {
-  return files + ", contents " + hash.substr(0, 8);
+/// Returns a change of a key's files by their contents' hashes, as "[a.jsonl], contents 1b2c3d4e". Contents also depend
+/// on the tokenizer.
+config::KeyChange content_change(const std::string& key, const config::Recipe& before, const config::Recipe& after,
+                                 const std::string& hash_before, const std::string& hash_after, bool may_be_allowed) {
+  const auto shown = [&](const config::Recipe& recipe, const std::string& hash) {
+    return config::printed_value(recipe, key) + ", contents " + hash.substr(0, 8);
+  };
+  return {key, shown(before, hash_before), shown(after, hash_after), may_be_allowed};
 }
 
 /// Drops sft.steps if it follows from sft.epochs and the rows: both are compared themselves.
@@ -81,9 +86,7 @@ void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyCha
 void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
                     const Inputs& inputs, std::vector<config::KeyChange>& changes) {
   if (saved.inputs.sft_rows == inputs.sft_rows) return;
-  const config::Key& files = *recipe.keys->find("sft.train_files");
-  changes.push_back({"sft.train_files", with_contents(files.print(before), saved.inputs.sft_rows),
-                     with_contents(files.print(recipe), inputs.sft_rows), false});
+  changes.push_back(content_change("sft.train_files", before, recipe, saved.inputs.sft_rows, inputs.sft_rows, false));
 }
 
 /// Omits keys that may change freely.
@@ -97,9 +100,8 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   drop_derived_steps(recipe, changes);
   if (saved.state.step == 0) add_other_rows(saved, before, recipe, inputs, changes);
   if (saved.inputs.train_prompts != inputs.train_prompts) {
-    const config::Key& files = *recipe.keys->find("data.train_files");
-    changes.push_back({"data.train_files", with_contents(files.print(before), saved.inputs.train_prompts),
-                       with_contents(files.print(recipe), inputs.train_prompts), true});
+    changes.push_back(
+        content_change("data.train_files", before, recipe, saved.inputs.train_prompts, inputs.train_prompts, true));
   }
   return changes;
 }
@@ -111,9 +113,8 @@ std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const
   if (saved.state.step == 0) return {};
   std::vector<config::KeyChange> changes = config::changes_among(kKeys, before, recipe);
   if (saved.inputs.held_out_prompts != inputs.held_out_prompts) {
-    const config::Key& files = *recipe.keys->find("data.val_files");
-    changes.push_back({"data.val_files", with_contents(files.print(before), saved.inputs.held_out_prompts),
-                       with_contents(files.print(recipe), inputs.held_out_prompts), true});
+    changes.push_back(
+        content_change("data.val_files", before, recipe, saved.inputs.held_out_prompts, inputs.held_out_prompts, true));
   }
   if (!changes.empty()) {
     base::log_warning(text_of(changes) + ": scores after step " + std::to_string(saved.state.step) +

@@ -105,7 +105,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
           "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
           "its bounds are too narrow for the gap between sampler and learner; widen "
           "rollout_correction.threshold (%g), take a method that caps weights, or a quant.rollout.weights of more bits",
-          correction.method.c_str(), 100 * share, k3, correction.threshold.value_or(0));
+          correction.method.word().c_str(), 100 * share, k3, correction.threshold.value_or(0));
     }
     case gap:
       if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};

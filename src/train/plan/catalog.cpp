@@ -18,7 +18,7 @@ config::Catalog catalog() {
 }
 
 const config::Keys& keys() {
-  static const config::Keys all = config::declared_keys(catalog());
+  static const config::Keys all(catalog());
   return all;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 
 namespace qrl::train {
 

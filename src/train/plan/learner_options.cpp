@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "config/keys/keys.h"
-#include "learner/objective/list.h"
+#include "config/keys/key.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
 
@@ -77,11 +76,10 @@ learner::CorrectionOptions correction_options(const config::CorrectionRecipe& co
 }  // namespace
 
 learner::LossOptions loss_options(const config::Recipe& recipe) {
-  const config::Catalog& catalog = recipe.keys->catalog();
   learner::LossOptions options;
-  options.loss = learner::find_policy_loss(catalog.losses, recipe.algorithm.name);
-  options.method = learner::find_correction(catalog.corrections, recipe.rollout_correction.method);
-  options.kl = learner::find_kl_estimator(catalog.kl_estimators, recipe.algorithm.kl_loss_type);
+  options.loss = recipe.algorithm.name.get();
+  options.method = recipe.rollout_correction.method.get();
+  options.kl = recipe.algorithm.kl_loss_type.get();
   options.algorithm = algorithm_options(recipe.algorithm);
   options.correction = correction_options(recipe.rollout_correction);
   options.own = recipe.own;

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/keys/choice_keys.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
+#include "config/printer.h"
 #include "state/hash.h"
 #include "train/plan/decoder_fit.h"
 #include "train/plan/formats.h"
@@ -20,7 +20,7 @@ constexpr std::string_view kMode = "mode ";  // origin of a mode's value
 constexpr std::size_t kLabelWidth = 12;
 
 std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
-  return loaded.recipe.keys->find(key)->print(loaded.recipe);
+  return config::printed_value(loaded.recipe, key);
 }
 
 std::string line(std::string_view label, const std::string& text) {
@@ -41,7 +41,7 @@ std::string option(const config::LoadedRecipe& loaded, const char* name, std::st
 }
 
 void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
-  const std::string& word = loaded.recipe.mode;
+  const std::string word = loaded.recipe.mode.word();
   const auto& overrides = loaded.mode_overrides;
   if (word.empty()) {
     lines.push_back(line("mode", "none"));
@@ -70,10 +70,10 @@ std::string changed(const config::LoadedRecipe& loaded, std::string_view section
   return text;
 }
 
-std::string own_keys_text(const config::LoadedRecipe& loaded, const config::Choice& choice) {
+std::string params_text(const config::LoadedRecipe& loaded, const config::Option& chosen) {
   std::string text;
-  for (const config::OwnKey& own : choice.keys)
-    text += option(loaded, own.name.substr(own.name.rfind('.') + 1).c_str(), own.name);
+  for (const config::Param& param : chosen.params)
+    text += option(loaded, param.name.substr(param.name.rfind('.') + 1).c_str(), param.name);
   return text;
 }
 
@@ -81,7 +81,7 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
   std::string text =
       shown_setting(loaded, "algorithm.name") + option(loaded, "clip low", "algorithm.clip_ratio_low") +
       option(loaded, "high", "algorithm.clip_ratio_high") +
-      own_keys_text(loaded, *loaded.recipe.keys->catalog().losses.find(loaded.recipe.algorithm.name)) +
+      params_text(loaded, *loaded.recipe.algorithm.name.option()) +
       option(loaded, "aggregation", "algorithm.loss_agg_mode") +
       changed(loaded, "algorithm.", {"off_policy_mask_threshold", "top_entropy_quantile", "clip_cov.ratio"});
   if (loaded.recipe.algorithm.kl_loss_coef != 0)
@@ -97,11 +97,9 @@ std::string advantages_text(const config::LoadedRecipe& loaded) {
 }
 
 std::string own_text(const config::LoadedRecipe& loaded) {
-  const config::Choice* method =
-      loaded.recipe.keys->catalog().corrections.find(loaded.recipe.rollout_correction.method);
   std::string text;
-  for (const config::OwnKey& own : method->keys) {
-    if (std::holds_alternative<config::OwnKey::Switch>(own.type) && loaded.recipe.own.of(own) != 0)
+  for (const config::Param& own : loaded.recipe.rollout_correction.method.option()->params) {
+    if (loaded.recipe.own.value(own) == config::ParamValue(true))
       text += ", " + own.name.substr(own.name.rfind('.') + 1) + mark_of(loaded, own.name);
   }
   return text;
@@ -154,7 +152,7 @@ std::string optimizer_text(const config::LoadedRecipe& loaded) {
 
 std::string verifier_text(const config::LoadedRecipe& loaded) {
   std::string text = shown_setting(loaded, "reward.verifier");
-  text += own_keys_text(loaded, *loaded.recipe.keys->catalog().verifiers.find(loaded.recipe.reward.verifier));
+  text += params_text(loaded, *loaded.recipe.reward.verifier.option());
   const config::RewardRecipe& reward = loaded.recipe.reward;
   if (!reward.by_source.empty()) text += option(loaded, "by source", "reward.by_source");
   if (!reward.command.empty()) text += option(loaded, "command", "reward.command");
@@ -182,9 +180,8 @@ class IdleKeys {
   }
   /// Adds a key whose value the chosen loss may set to other than the standard loss's.
   void add_of_loss(std::string_view key) {
-    const config::Choices& losses = loaded_.recipe.keys->catalog().losses;
-    const std::string_view brought = config::default_of(*losses.find(loaded_.recipe.algorithm.name), key);
-    const bool is_own = brought != config::default_of(*losses.find(losses.standard), key);
+    const auto& loss = loaded_.recipe.algorithm.name;
+    const bool is_own = loss.option()->default_of(key) != loss.choices()->default_option().option()->default_of(key);
     if (is_set(key) || (is_own && is_set("algorithm.name"))) list(key);
   }
   void add_own(std::string_view key) {
@@ -209,12 +206,12 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
   // With behaviour_in_ratio the ratio is to the sampler, not 1.
   if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
   IdleKeys idle(loaded);
-  const config::Choice* loss = recipe.keys->catalog().losses.find(recipe.algorithm.name);
-  if (loss->needs_updates) idle.add("algorithm.name");
-  for (const config::OwnKey& own : loss->keys)
-    if (loss->needs_updates) idle.add(own.name);
+  const config::Option& loss = *recipe.algorithm.name.option();
+  if (loss.needs_updates) idle.add("algorithm.name");
+  for (const config::Param& own : loss.params)
+    if (loss.needs_updates) idle.add(own.name);
   const auto add_clip = [&](std::string_view key) {
-    if (loss->needs_updates) idle.add(key);  // the loss has its own word
+    if (loss.needs_updates) idle.add(key);  // the loss has its own word
     else idle.add_of_loss(key);
   };
   add_clip("algorithm.clip_ratio_low");
@@ -231,7 +228,7 @@ void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
   // A teacher may still make a token's advantage negative.
   if (!algorithm.positive_only || !algorithm.teacher.path.empty()) return;
   IdleKeys idle(loaded);
-  for (const config::OwnKey& own : loaded.recipe.keys->catalog().losses.find(algorithm.name)->keys) {
+  for (const config::Param& own : loaded.recipe.algorithm.name.option()->params) {
     if (own.of_negatives) idle.add_own(own.name);
   }
   idle.add("algorithm.clip_ratio_low");

@@ -29,7 +29,8 @@ bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a,
 }
 
 bool finds_checkpoint(const config::Recipe& recipe) {
-  if (recipe.trainer.resume_mode == config::ResumeMode::path) return is_checkpoint(recipe.trainer.resume_path);
+  if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
+    return is_checkpoint(recipe.trainer.resume_from.path);
   const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
   return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
 }

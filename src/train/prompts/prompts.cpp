@@ -13,7 +13,7 @@
 #include "base/readable.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "data/dataset_folder.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
@@ -177,9 +177,9 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
   PromptSet set;
   const config::GeneratorRecipe& generator = recipe.data.train_generator;
   if (!generator.task.empty()) {
-    set.data_source = generator.task;
+    set.data_source = generator.task.word();
     const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
-    const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator.task);
+    const tasks::Generator& kind = *generator.task;
     for (std::int64_t i = 0; i < generator.size; ++i) {
       auto task = kind.generate(generator.own, seed, tasks::Split::train, static_cast<std::uint64_t>(i));
       reader.add(set, static_cast<std::uint64_t>(i), std::move(task.prompt), std::move(task.ground_truth),
@@ -219,9 +219,9 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
   std::uint64_t id = kHeldOutIds;
   const config::GeneratorRecipe& generator = recipe.data.val_generator;
   if (!generator.task.empty()) {
-    PromptSet& set = sets.emplace_back(PromptSet{generator.task, {}});
+    PromptSet& set = sets.emplace_back(PromptSet{generator.task.word(), {}});
     const std::uint64_t seed = generator.seed.value_or(config::kHeldOutSeed);
-    const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator.task);
+    const tasks::Generator& kind = *generator.task;
     for (auto& task : tasks::held_out_tasks(kind, generator.own, seed, generator.size)) {
       reader.add(set, id++, std::move(task.prompt), std::move(task.ground_truth), "data.val_generator");
     }

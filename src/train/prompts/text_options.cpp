@@ -1,6 +1,6 @@
 #include "train/prompts/text_options.h"
 
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 
 namespace qrl::train {
 
@@ -23,16 +23,16 @@ tasks::RuleWeights rule_weights(const config::RewardRecipe& reward) {
 tasks::VerifierOptions verifier_options(const config::Recipe& recipe) {
   const config::RewardRecipe& reward = recipe.reward;
   tasks::VerifierOptions options;
-  options.known = recipe.keys->catalog().verifiers;
-  options.word = reward.verifier;
-  options.by_source = reward.by_source;
+  options.known = *reward.verifier.choices();
+  options.word = reward.verifier.word();
+  for (const auto& [source, verifier] : reward.by_source) options.by_source[source] = verifier.word();
   options.own = recipe.own;
   options.weights = rule_weights(reward);
   tasks::CommandOptions& command = options.command;
   command.argv = reward.command;
   command.folder = reward.folder;
   command.env = reward.env;
-  command.after = reward.after;
+  command.after = reward.after.word();
   command.workers = reward.workers;
   command.timeout_s = reward.timeout_s;
   command.start_timeout_s = reward.start_timeout_s;

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "config/keys/keys.h"
+#include "config/keys/key.h"
 #include "rollout/rollout.h"
 #include "tasks/generator.h"
 #include "train/metrics/progress.h"
@@ -20,7 +20,7 @@ std::vector<types::MicroBatch> demonstration_batches(const RunContext& run, std:
   const config::Recipe& recipe = run.recipe();
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
   const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
-  const tasks::Generator& kind = tasks::find_generator(recipe.keys->catalog().generators, generator.task);
+  const tasks::Generator& kind = *generator.task;
   const PromptEncoder encoder(recipe.data, run.plan.policy.tokenizer);
   std::vector<std::vector<types::TokenId>> prompts, responses;
   std::vector<rollout::PackItem> items;

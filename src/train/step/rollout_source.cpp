@@ -56,9 +56,8 @@ class GroupSampler {
                                        algorithm.positive_only, run_.world);
       return std::move(groups_);
     }
-    const auto* estimator = static_cast<const rollout::AdvantageEstimator*>(
-        recipe_.keys->catalog().estimators.find(algorithm.adv_estimator));
-    rollout::set_advantages(groups_.rollouts, n, {estimator, *algorithm.norm_adv_by_std, algorithm.positive_only},
+    rollout::set_advantages(groups_.rollouts, n,
+                            {algorithm.adv_estimator.get(), *algorithm.norm_adv_by_std, algorithm.positive_only},
                             run_.world);
     return std::move(groups_);
   }

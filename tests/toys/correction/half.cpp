@@ -12,10 +12,11 @@ learner::CorrectionWeights half_weights(const torch::Tensor& log_rho, const lear
 
 }  // namespace
 
-const learner::Correction half{{.word = "half",
-                                .what = "every weight is 0.5",
-                                .limits = learner::limits_of_correction("it has no threshold: delete it", true)},
-                               learner::CorrectionLevel::token,
-                               half_weights};
+const learner::Correction half{
+    {.word = "half",
+     .what = "every weight is 0.5",
+     .constraints = learner::constraints_of_correction("it has no threshold: delete it", true)},
+    learner::CorrectionLevel::token,
+    half_weights};
 
 }  // namespace qrl::test

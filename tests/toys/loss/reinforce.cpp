@@ -7,7 +7,7 @@ namespace qrl::test {
 
 namespace {
 
-const config::OwnKey kReinforceScale{"algorithm.reinforce.scale", config::positive(), 1, "a factor on the loss"};
+const config::NumberParam kReinforceScale{"algorithm.reinforce.scale", config::kPositive, 1, "a factor on the loss"};
 
 /// Computes R_t·A without a clip (Williams 1992). The clip range carries the scale; nothing else reads it here.
 learner::Surrogate plain_surrogate(const learner::SurrogateInput& input, const learner::SurrogateSettings& settings) {
@@ -16,7 +16,7 @@ learner::Surrogate plain_surrogate(const learner::SurrogateInput& input, const l
           ratio.detach()};
 }
 
-void read_scale(const config::OwnValues& own, learner::SurrogateSettings& settings) {
+void read_scale(const config::ParamValues& own, learner::SurrogateSettings& settings) {
   settings.clip.low = own.of(kReinforceScale);
 }
 
@@ -34,8 +34,8 @@ const learner::PolicyLoss reinforce{{.word = "reinforce",
                                      .defaults = {{"algorithm.clip_ratio_c", "0"},
                                                   {"algorithm.loss_agg_mode", "token-mean"},
                                                   {"algorithm.norm_adv_by_std", "true"}},
-                                     .limits = {{"algorithm.clip_ratio_low", {"null"}, "there is no clip"}},
-                                     .keys = {kReinforceScale}},
+                                     .constraints = {{"algorithm.clip_ratio_low", {"null"}, "there is no clip"}},
+                                     .params = {kReinforceScale}},
                                     plain_surrogate,
                                     read_scale,
                                     add_scale};

@@ -11,7 +11,7 @@ namespace qrl::test {
 
 namespace {
 
-const config::OwnKey kLetters{"letters", config::OwnKey::Integers{3, 12}, 4, "letters of a word"};
+const config::IntegerParam kLetters{"letters", {3, 12}, 4, "letters of a word"};
 
 std::string random_word(std::int64_t letters, std::uint64_t seed, tasks::Split split, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::generator,
@@ -25,21 +25,20 @@ std::string random_word(std::int64_t letters, std::uint64_t seed, tasks::Split s
 
 tasks::GeneratedTask task_of(const std::string& word) { return {word + "\n", word}; }
 
-tasks::GeneratedTask generate(const config::OwnValues& own, std::uint64_t seed, tasks::Split split,
+tasks::GeneratedTask generate(const config::ParamValues& own, std::uint64_t seed, tasks::Split split,
                               std::uint64_t index) {
-  return task_of(random_word(own.integer_of(kLetters), seed, split, index));
+  return task_of(random_word(own.of(kLetters), seed, split, index));
 }
 
 /// Every second demonstration forgets to reverse: its form is right, which leaves something to learn.
-tasks::WorkedTask demonstrate(const config::OwnValues& own, std::uint64_t seed, std::uint64_t index) {
+tasks::WorkedTask demonstrate(const config::ParamValues& own, std::uint64_t seed, std::uint64_t index) {
   const std::string word =
-      random_word(own.integer_of(kLetters), seed, tasks::Split::train, tasks::demonstrated_index(seed, index));
+      random_word(own.of(kLetters), seed, tasks::Split::train, tasks::demonstrated_index(seed, index));
   const std::string answer = index % 2 == 0 ? std::string(word.rbegin(), word.rend()) : word;
   return {task_of(word), "<answer>" + answer + "</answer>"};
 }
 
-const config::OwnKey kIgnoreCase{"reward.reverse.ignore_case", config::OwnKey::Switch{}, 0,
-                                 "capital letters count as small ones"};
+const config::FlagParam kIgnoreCase{"reward.reverse.ignore_case", false, "capital letters count as small ones"};
 
 struct ReverseGold final : types::Gold {
   std::string answer;
@@ -86,14 +85,14 @@ class ReverseVerifier final : public tasks::RuleVerifier {
 };
 
 std::unique_ptr<tasks::Verifier> make(const tasks::VerifierOptions& options) {
-  return std::make_unique<ReverseVerifier>(options.own.of(kIgnoreCase) != 0);
+  return std::make_unique<ReverseVerifier>(options.own.of(kIgnoreCase));
 }
 
 }  // namespace
 
 const tasks::Task reverse_task{
-    {{.word = "reverse", .what = "write a word backwards", .keys = {kLetters}}, generate, demonstrate},
-    {{.word = "reverse", .what = "a word backwards", .keys = {kIgnoreCase}, .uses = {"reward.partial"}},
+    {{.word = "reverse", .what = "write a word backwards", .params = {kLetters}}, generate, demonstrate},
+    {{.word = "reverse", .what = "a word backwards", .params = {kIgnoreCase}, .uses = {"reward.partial"}},
      make,
      "words to reverse"}};
 

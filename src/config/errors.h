@@ -1,4 +1,4 @@
-// Owns a recipe's faults, all reported by one run.
+// Owns a recipe's errors, all reported by one run.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace qrl::config {
 
-/// Collects faults in order, beyond a limit only their number: a hostile file may have 10⁵.
-class Faults {
+/// Collects errors in order, beyond a limit only their number: a hostile file may have 10⁵.
+class Errors {
  public:
   /// Adds a line "where: expected …, got …; advice", all optional but `where`.
   void add(const std::string& where, const std::string& expected, const std::string& got,
@@ -18,9 +18,9 @@ class Faults {
   /// Adds an unknown key; several share a sentence.
   void add_unknown_key(const std::string& where, const std::string& advice);
   bool empty() const { return lines_.empty() && unknown_keys_.empty(); }
-  /// Returns whether further faults are only counted.
+  /// Returns whether further errors are only counted.
   bool full() const { return lines_.size() + unknown_keys_.size() >= kMaxLines; }
-  void take(Faults&& other);
+  void take(Errors&& other);
   /// Returns all lines, or "".
   std::string text() const;
   /// Throws one input error with all lines, if any.

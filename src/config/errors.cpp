@@ -1,4 +1,4 @@
-#include "config/faults.h"
+#include "config/errors.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace qrl::config {
 
-void Faults::add(const std::string& where, const std::string& expected, const std::string& got,
+void Errors::add(const std::string& where, const std::string& expected, const std::string& got,
                  const std::string& advice) {
   if (full()) {
     ++num_more_;
@@ -16,18 +16,18 @@ void Faults::add(const std::string& where, const std::string& expected, const st
   lines_.emplace_back(base::Error(base::ErrorKind::input, where, expected, got, advice).what());
 }
 
-void Faults::add_unknown_key(const std::string& where, const std::string& advice) {
+void Errors::add_unknown_key(const std::string& where, const std::string& advice) {
   if (full()) ++num_more_;
   else unknown_keys_.emplace_back(where, advice);
 }
 
-void Faults::take(Faults&& other) {
+void Errors::take(Errors&& other) {
   for (std::string& line : other.lines_) lines_.push_back(std::move(line));
   for (auto& key : other.unknown_keys_) unknown_keys_.push_back(std::move(key));
   num_more_ += other.num_more_;
 }
 
-std::string Faults::text() const {
+std::string Errors::text() const {
   std::string text;
   const auto add_line = [&](const std::string& line) { text += (text.empty() ? "" : "\n") + line; };
   for (const std::string& line : lines_) add_line(line);
@@ -43,7 +43,7 @@ std::string Faults::text() const {
   return text;
 }
 
-void Faults::raise() const {
+void Errors::raise() const {
   if (!empty()) throw base::Error(base::ErrorKind::input, text(), "", "");
 }
 

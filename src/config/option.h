@@ -1,0 +1,226 @@
+// Owns a recipe's options: an option describes one word of a key such as algorithm.name, a catalog lists all. The
+// functions of an option belong to its folder.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+// The types of options, each defined in its folder.
+namespace qrl::learner {
+struct PolicyLoss;
+struct Correction;
+struct KlEstimator;
+}  // namespace qrl::learner
+namespace qrl::rollout {
+struct AdvantageEstimator;
+}
+namespace qrl::tasks {
+struct Generator;
+struct VerifierChoice;
+}  // namespace qrl::tasks
+
+namespace qrl::config {
+
+/// Describes valid numbers; help prints `text` behind the type.
+struct Range {
+  std::string_view text;
+  bool (*holds)(double);
+};
+inline constexpr Range kAny{"", [](double) { return true; }};
+inline constexpr Range kPositive{" > 0", [](double x) { return x > 0; }};
+inline constexpr Range kAtLeast0{" ≥ 0", [](double x) { return x >= 0; }};
+inline constexpr Range kAtLeast1{" ≥ 1", [](double x) { return x >= 1; }};
+inline constexpr Range kAbove1OrOff{" > 1, or 0 for off", [](double x) { return x > 1 || x == 0; }};
+inline constexpr Range kFrom0To1{" in [0, 1]", [](double x) { return x >= 0 && x <= 1; }};
+inline constexpr Range kAbove0To1{" in (0, 1]", [](double x) { return x > 0 && x <= 1; }};
+inline constexpr Range kPercentile{" in (0, 100]", [](double x) { return x > 0 && x <= 100; }};
+inline constexpr Range kInside0To1{" in (0, 1)", [](double x) { return x > 0 && x < 1; }};
+inline constexpr Range kFrom0ToBelow1{" in [0, 1)", [](double x) { return x >= 0 && x < 1; }};
+
+using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< a text: one of the param's words
+
+/// Describes a key that options declare. An option declares it as one of the types below, by which its value is read;
+/// Option::params keeps the description alone.
+struct Param {
+  /// The full name "algorithm.WORD.KEY"; for a task generator, the name in its section ("max_number").
+  std::string name;
+  struct Flag {};
+  using Words = std::vector<std::string>;
+  struct Integers {
+    std::int64_t low = 0, high = 1'000'000'000;  ///< both inclusive; the default is the limit of most keys
+  };
+  std::variant<Range, Flag, Words, Integers> type;
+  ParamValue default_value;
+  std::string meaning;
+  bool of_negatives = false;  ///< of a loss: acts only on negative advantages
+};
+
+struct NumberParam : Param {
+  NumberParam(std::string key, Range range, double otherwise, std::string what, bool negatives = false)
+      : Param{std::move(key), range, otherwise, std::move(what), negatives} {}
+};
+struct FlagParam : Param {
+  FlagParam(std::string key, bool otherwise, std::string what)
+      : Param{std::move(key), Flag{}, otherwise, std::move(what)} {}
+};
+struct IntegerParam : Param {
+  IntegerParam(std::string key, Integers range, std::int64_t otherwise, std::string what)
+      : Param{std::move(key), range, otherwise, std::move(what)} {}
+};
+/// Declares a value of T for each word. The first word is the default.
+template <class T>
+struct WordParam : Param {
+  using Values = std::vector<std::pair<std::string, T>>;
+  WordParam(std::string key, Values all, std::string what)
+      : Param{std::move(key), Words{}, all.front().first, std::move(what)}, values(std::move(all)) {
+    for (const auto& [word, value] : values) std::get<Words>(type).push_back(word);
+  }
+  Values values;
+};
+
+/// Stores params' values, except defaults, so that equal settings compare equal.
+class ParamValues {
+ public:
+  double of(const NumberParam& param) const { return std::get<double>(value(param)); }
+  bool of(const FlagParam& param) const { return std::get<bool>(value(param)); }
+  std::int64_t of(const IntegerParam& param) const { return std::get<std::int64_t>(value(param)); }
+  template <class T>
+  T of(const WordParam<T>& param) const {
+    const auto& word = std::get<std::string>(value(param));
+    return std::find_if(param.values.begin(), param.values.end(), [&](const auto& one) { return one.first == word; })
+        ->second;
+  }
+  const ParamValue& value(const Param& param) const;
+  /// Fails on a value of another type than the param's, and on an unknown word.
+  void set(const Param& param, ParamValue value);
+  friend bool operator==(const ParamValues&, const ParamValues&) = default;
+
+ private:
+  std::map<std::string, ParamValue> values_;
+};
+
+/// Gives null's value in a key with an option; for a mode, that of a key not set.
+struct KeyDefault {
+  std::string key, value;  ///< `value` is YAML
+  /// If set, the default applies only while this key has the option's own value. Overriding a mode's format or method
+  /// then drops the settings that belong to it.
+  std::string with = {};
+};
+
+/// Lists a key's values allowed with an option, besides null, its default.
+struct Constraint {
+  std::string key;
+  std::vector<std::string> values;  ///< as recipes print them; {"null"}: the key must not be set
+  std::string reason;               ///< reason and advice
+};
+
+/// Maps another trainer's key name to ours (config/keys/other_trainers.yaml).
+struct Alias {
+  std::string name;  ///< as the other trainer writes it, without dashes; may be a full dotted name or
+                     ///< a section.* for all of its keys
+  std::string key;   ///< our key or keys, as text; "": none
+  std::string note;  ///< units or alternative; may be empty
+};
+
+/// Describes one word of a recipe; each concept's type adds its functions.
+struct Option {
+  std::string word;
+  std::string what;        ///< one line
+  std::string paper = {};  ///< "" if none exists
+  std::vector<KeyDefault> defaults = {};
+  std::vector<Constraint> constraints = {};
+  std::vector<Param> params = {};
+  /// Pairs of params; the first must not exceed the second.
+  std::vector<std::pair<std::string, std::string>> ascending = {};
+  /// Shared keys that have an effect only with options listing them.
+  std::vector<std::string> uses = {};
+  std::vector<Alias> aliases = {};  ///< other trainers' names
+  bool needs_updates = false;       ///< of a loss: with one update a step its gradient is the default loss's
+
+  /// Returns null's value in `key` as YAML; "null" if none.
+  std::string default_of(std::string_view key) const;
+};
+
+/// Lists a key's options in display order; they must outlive it. Choices<T> adds their type.
+class AnyChoices {
+ public:
+  const std::vector<const Option*>& all() const { return all_; }
+
+ protected:
+  std::vector<const Option*> all_;
+};
+
+template <class T>
+class Selected;
+
+/// Lists options of one type, which config itself does not define.
+template <class T>
+class Choices : public AnyChoices {
+ public:
+  Choices() = default;
+  /// `default_word`: empty if the key may be null.
+  Choices(std::initializer_list<const T*> options, std::string default_word) : default_word_(std::move(default_word)) {
+    for (const T* one : options) add(*one);
+  }
+  void add(const T& option) {
+    all_.push_back(&option);
+    typed_.push_back(&option);
+  }
+  const std::vector<const T*>& typed() const { return typed_; }
+  /// Returns the option, or nullptr.
+  const T* find(std::string_view word) const { return select(word).get(); }
+  /// Returns the selected option; none if no option has this word. The list must outlive it.
+  Selected<T> select(std::string_view word) const {
+    for (std::size_t i = 0; i < typed_.size(); ++i)
+      if (all_[i]->word == word) return {*this, *all_[i], *typed_[i]};
+    return {};
+  }
+  Selected<T> default_option() const { return select(default_word_); }
+
+ private:
+  std::vector<const T*> typed_;  ///< as all_
+  std::string default_word_;
+};
+
+/// Holds the option that a recipe selects by its word, or none.
+template <class T>
+class Selected {
+ public:
+  Selected() = default;
+  Selected(const Choices<T>& choices, const Option& option, const T& typed)
+      : choices_(&choices), option_(&option), typed_(&typed) {}
+  bool empty() const { return option_ == nullptr; }
+  std::string word() const { return option_ == nullptr ? "" : option_->word; }
+  const Option* option() const { return option_; }        ///< null: none
+  const Choices<T>* choices() const { return choices_; }  ///< null: none
+  const T* get() const { return typed_; }
+  const T& operator*() const { return *typed_; }
+  const T* operator->() const { return typed_; }
+  friend bool operator==(const Selected& one, const Selected& other) { return one.option_ == other.option_; }
+  friend bool operator==(const Selected& one, std::string_view word) { return one.word() == word; }
+
+ private:
+  const Choices<T>* choices_ = nullptr;
+  const Option* option_ = nullptr;
+  const T* typed_ = nullptr;
+};
+
+/// Holds all that a recipe can name.
+struct Catalog {
+  Choices<learner::PolicyLoss> losses;              ///< algorithm.name
+  Choices<learner::Correction> corrections;         ///< rollout_correction.method
+  Choices<Option> modes;                            ///< mode
+  Choices<tasks::Generator> generators;             ///< task of data.train_generator, val_generator, sft.demonstrations
+  Choices<tasks::VerifierChoice> verifiers;         ///< reward.verifier
+  Choices<learner::KlEstimator> kl_estimators;      ///< algorithm.kl_loss_type
+  Choices<rollout::AdvantageEstimator> estimators;  ///< algorithm.adv_estimator
+};
+
+}  // namespace qrl::config
