@@ -6,112 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text.h"
-#include "config/keys/other_trainers.h"
-
 namespace qrl::config {
 
 namespace {
-
-std::string default_text(const Keys& keys, const Key& key) {
-  const std::string value = key.print(keys.defaults());
-  return value == "null" ? "null (" + key.unset + ")" : value;
-}
-
-std::string meaning_text(const Key& key) {
-  const Condition& needed = key.condition;
-  return key.meaning + (needed.key.empty() ? "" : " (with " + needed.key + " " + needed.values + " only)");
-}
-
-const char* mark_of(OnResume on_resume) {
-  return on_resume == OnResume::free ? " †" : on_resume == OnResume::allow_change ? " ‡" : "";
-}
-
-/// Escapes a table cell: a bar would end it, angle brackets may be HTML.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|' || c == '<' || c == '*') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-std::string words_table(const AnyChoices& choices) {
-  std::string table = "| word | what it is | key | value | belongs to |\n|---|---|---|---|---|\n";
-  for (const Option* one : choices.all()) {
-    std::string first =
-        "| `" + one->word + "` | " + cell(one->what) + (one->paper.empty() ? "" : " (" + cell(one->paper) + ")");
-    const auto add = [&](const std::string& key, const std::string& value, const std::string& with) {
-      table += first + " | `" + key + "` | " + cell(value) + " | " + (with.empty() ? "" : "`" + with + "`") + " |\n";
-      first = "|  | ";
-    };
-    for (const KeyDefault& value : one->defaults) add(value.key, value.value, value.with);
-    for (const Constraint& limit : one->constraints) {
-      const std::string values = base::joined(limit.values, " or ");
-      add(limit.key, (values == "null" ? "nothing" : values) + " alone", "");
-    }
-    if (one->defaults.empty() && one->constraints.empty()) table += first + " |  |  |  |\n";
-  }
-  return table;
-}
-
-std::string choices_markdown(const Catalog& catalog) {
-  return "\n## Losses\n\nWhat null stands for beside a word of `algorithm.name`; \"alone\": no other value has a "
-         "meaning with "
-         "it.\n\n" +
-         words_table(catalog.losses) + "\n## Advantage estimators\n\nThe same for `algorithm.adv_estimator`.\n\n" +
-         words_table(catalog.estimators) + "\n## Corrections\n\nThe same for `rollout_correction.method`.\n\n" +
-         words_table(catalog.corrections) +
-         "\n## What a mode sets\n\nA mode sets defaults: any key may be set beside it. A value that belongs to "
-         "another key holds only while that key has the mode's value.\n\n" +
-         words_table(catalog.modes);
-}
-
-constexpr std::string_view kReferenceIntro = R"(# Recipe keys
-
-`keys_markdown` in `src/config/printer.cpp` makes this page from the list behind `qrl-train --help-all`. A test compares the two.
-To write it again: `QRL_WRITE_REFERENCE=1 build/tests/test_config 'the committed reference page*'`.
-
-A recipe is a YAML file of sections and keys. Every fault of a recipe is reported at once, as
-`file:line: key: expected …, got …; what to do`. Nothing in it is ignored: an unknown key is a fault.
-
-- `include: base.yaml` at the root reads another recipe first, relative to the including file. Later keys win. `include: recipes:NAME` reads
-  a recipe that comes with the program.
-- Where the including recipe, or `--set`, gives a key another value (`reward: {verifier: math}`), what the included one says of
-  keys that go with the old value (`reward.command`) is left out. Set in one file, or above it, they are refused.
-- `mode: qurl` at the root sets defaults, below every file and argument.
-- `--set optim.lr=2e-6` sets a key from the command line, after all files. The value is YAML: `--set optim.betas=[0.9,0.95]`.
-- `--print-config` and a run's `config.yaml` say where each value comes from: the default, the mode, file:line, or the
-  command line.
-- `null` is a value only where the default is `null`. The word in brackets says what it stands for.
-- Integers are decimal, at most 1000000000 where no other end is given. `010`, `1_000`, `0x10` and `12:30:45` are
-  refused, since YAML 1.1 and 1.2 disagree on them.
-- `1e-6` is a number, although YAML 1.1 takes it for a text. NaN, infinities and what fp32 cannot hold are refused.
-- Booleans are `true` and `false`. `yes`, `no`, `on`, `off` are refused, also as bare words in a text or a list of
-  files: write `"no"` in quotes for a file of that name. Quotes always make a text.
-- Anchors and aliases are read. These are refused: tags, merge keys (`<<`), a key twice, a second document, tabs as
-  indentation, more than 1 MB, 64 levels, anything but UTF-8.
-- A path of a file to read is relative to the folder of the recipe that names it. On the command line it is relative to
-  the working directory. So are the run folder and `trainer.resume_mode`, wherever they stand. `recipes:PATH` is a
-  file beside the program's recipes.
-
-Keys marked † may change when a run is resumed. Keys marked ‡ may change with `--allow-change`. A change of any other
-key is refused.
-)";
-
-constexpr std::string_view kOtherTrainersIntro = R"(# Names of other trainers
-
-For readers who come from veRL, TRL or OpenRLHF. No name in the left column is accepted. A recipe or argument that uses one
-gets the advice on the right. Our keys are in [recipe keys](recipe-keys.md).
-
-`other_trainers_markdown` in `src/config/printer.cpp` makes this page from `src/config/keys/other_trainers.yaml` and from the names
-beside each loss, correction and task. A test compares the two. To write it again: `QRL_WRITE_REFERENCE=1
-build/tests/test_config 'the committed reference page*'`.
-
-| there | here |
-|---|---|
-)";
 
 constexpr std::size_t kCommentColumn = 56;
 
@@ -195,6 +92,16 @@ bool is_input_path(const Keys& keys, std::string_view key) {
   return found != nullptr && found->anchor != nullptr;
 }
 
+std::string default_text(const Keys& keys, const Key& key) {
+  const std::string value = key.print(keys.defaults());
+  return value == "null" ? "null (" + key.unset + ")" : value;
+}
+
+std::string meaning_text(const Key& key) {
+  const Condition& needed = key.condition;
+  return key.meaning + (needed.key.empty() ? "" : " (with " + needed.key + " " + needed.values + " only)");
+}
+
 std::string keys_help(const Keys& keys) {
   std::size_t width = 0;
   for (const std::string& name : keys.names()) width = std::max(width, name.size());
@@ -204,31 +111,6 @@ std::string keys_help(const Keys& keys) {
             default_text(keys, key) + "  " + meaning_text(key) + "\n";
   }
   return help;
-}
-
-std::string keys_markdown(const Keys& keys) {
-  std::string page(kReferenceIntro);
-  std::string_view section;
-  for (const Key& key : keys.all()) {
-    const std::string_view root = split(key.name, ".").front();
-    if (root != section) {
-      section = root;
-      page += "\n## " + std::string(root) + "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
-    }
-    page += "| `" + key.name + "`" + mark_of(key.on_resume) + " | " + cell(key.type) + " | " +
-            cell(default_text(keys, key)) + " | " + cell(meaning_text(key)) + " |\n";
-  }
-  return page + choices_markdown(keys.catalog());
-}
-
-std::string other_trainers_markdown(const Keys& keys) {
-  std::string page(kOtherTrainersIntro);
-  for (const Alias& one : aliases(keys.catalog())) {
-    page += "| `" + one.name + "` | " +
-            cell(one.key.empty() ? "none: " + one.note : one.key + (one.note.empty() ? "" : " (" + one.note + ")")) +
-            " |\n";
-  }
-  return page;
 }
 
 }  // namespace qrl::config

@@ -37,11 +37,10 @@ std::vector<KeyChange> changes_among(std::span<const std::string_view> names, co
 /// Returns whether the key holds paths to read, which may differ by host or day.
 bool is_input_path(const Keys& keys, std::string_view key);
 
+/// Return a key's default, and its meaning with its condition.
+std::string default_text(const Keys& keys, const Key& key);
+std::string meaning_text(const Key& key);
 /// Returns --help-all, a line per key: "optim.lr  float > 0, default 1e-6  peak learning rate".
 std::string keys_help(const Keys& keys);
-/// Returns docs/reference/recipe-keys.md.
-std::string keys_markdown(const Keys& keys);
-/// Returns docs/reference/other-trainers.md.
-std::string other_trainers_markdown(const Keys& keys);
 
 }  // namespace qrl::config

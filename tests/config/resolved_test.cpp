@@ -11,6 +11,7 @@
 #include "config/keys/key.h"
 #include "config/printer.h"
 #include "config/reader.h"
+#include "reference_pages.h"
 #include "support.h"
 #include "train/plan/catalog.h"
 
@@ -438,9 +439,8 @@ TEST_CASE("help has a line for each key") {
 TEST_CASE("the committed reference pages are the ones made from the keys") {
   // After a change of keys: QRL_WRITE_REFERENCE=1 test_config "the committed reference page*" regenerates the pages.
   const std::filesystem::path folder = std::filesystem::path(QRL_SOURCE_DIR) / "docs" / "reference";
-  const std::pair<const char*, std::string> pages[] = {
-      {"recipe-keys.md", config::keys_markdown(train::keys())},
-      {"other-trainers.md", config::other_trainers_markdown(train::keys())}};
+  const std::pair<const char*, std::string> pages[] = {{"recipe-keys.md", keys_markdown(train::keys())},
+                                                       {"other-trainers.md", other_trainers_markdown(train::keys())}};
   for (const auto& [name, text] : pages) {
     INFO(name);
     if (std::getenv("QRL_WRITE_REFERENCE") != nullptr) std::ofstream(folder / name, std::ios::binary) << text;
