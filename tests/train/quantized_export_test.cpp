@@ -47,47 +47,78 @@ std::vector<float> dequantized(const SafetensorsFile& file, const std::string& m
   return values;
 }
 
+/// Describes a folder: how many modules are in the format, and how many tensors are as they were.
+struct Held {
+  Format format;
+  std::string model_type;
+  std::size_t num_quantized = 0, num_as_it_is = 0;
+};
+
+/// Compares the folder that a checkpoint's quantized export wrote with the checkpoint's rounded weights; returns its
+/// config.json.
+nlohmann::json check_export(const fs::path& out, const fs::path& checkpoint, const Held& held) {
+  const Format format = held.format;
+  INFO(quant::name(format));
+  const test::Outcome outcome = export_quantized(out, checkpoint);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(test::says(outcome, std::string(quant::name(format)) + "; compressed-tensors"));
+  const SafetensorsFile written(out / "model.safetensors"), masters(checkpoint / "model.safetensors");
+  std::size_t num_quantized = 0, num_as_it_is = 0;
+  for (const auto& [name, entry] : masters.tensors()) {
+    CAPTURE(name);
+    const base::Buffer master = masters.read_f32(name);
+    const std::span<const float> values(master.as<float>(), static_cast<std::size_t>(entry.shape.numel()));
+    std::vector<float> expected(values.begin(), values.end()), got;
+    if (name.find("_proj") != std::string::npos) {
+      quant::round_weights(format, values, entry.shape[1], expected);
+      got = dequantized(written, name.substr(0, name.rfind('.')), format);
+      ++num_quantized;
+    } else {
+      const base::Buffer wide = written.read_f32(name);  // the sampler's embedding and routers are in bf16
+      if (written.entry(name).dtype == base::DType::bf16)
+        for (float& value : expected) value = base::to_float(base::to_bf16(value));
+      got.assign(wide.as<float>(), wide.as<float>() + wide.shape().numel());
+      ++num_as_it_is;
+    }
+    const bool same = got == expected;
+    CHECK(same);
+  }
+  CHECK(num_quantized == held.num_quantized);
+  CHECK(num_as_it_is == held.num_as_it_is);
+  const auto config = nlohmann::json::parse(test::read_file(out / "config.json"));
+  CHECK(config.at("model_type") == held.model_type);
+  CHECK(config.at("quantization_config").at("quant_method") == "compressed-tensors");
+  CHECK(fs::exists(out / "tokenizer.json"));
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("a quantized export holds the checkpoint's weights as its sampler rounded them, and the rest as it is") {
   const test::TempDir dir;
-  const auto check = [&](const fs::path& checkpoint, Format format) {
-    INFO(quant::name(format));
-    const fs::path out = dir / (std::string(quant::name(format)) + "_folder");
-    const test::Outcome outcome = export_quantized(out, checkpoint);
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-    CHECK(test::says(outcome, std::string(quant::name(format)) + "; compressed-tensors"));
-    const SafetensorsFile written(out / "model.safetensors"), masters(checkpoint / "model.safetensors");
-    std::size_t num_quantized = 0, num_as_it_is = 0;
-    for (const auto& [name, entry] : masters.tensors()) {
-      CAPTURE(name);
-      const base::Buffer master = masters.read_f32(name);
-      const std::span<const float> values(master.as<float>(), static_cast<std::size_t>(entry.shape.numel()));
-      std::vector<float> expected(values.begin(), values.end()), got;
-      if (name.find("_proj") != std::string::npos) {
-        quant::round_weights(format, values, entry.shape[1], expected);
-        got = dequantized(written, name.substr(0, name.rfind('.')), format);
-        ++num_quantized;
-      } else {
-        const base::Buffer held = written.read_f32(name);  // the sampler's embedding is in bf16
-        if (written.entry(name).dtype == base::DType::bf16)
-          for (float& value : expected) value = base::to_float(base::to_bf16(value));
-        got.assign(held.as<float>(), held.as<float>() + held.shape().numel());
-        ++num_as_it_is;
-      }
-      const bool same = got == expected;
-      CHECK(same);
-    }
-    CHECK(num_quantized == 3 * 7);
-    CHECK(num_as_it_is == 1 + 3 * 4 + 1);  // embedding, gains
-    const auto config = nlohmann::json::parse(test::read_file(out / "config.json"));
-    CHECK(config.at("model_type") == "qwen3");
-    CHECK(config.at("quantization_config").at("quant_method") == "compressed-tensors");
-    CHECK(fs::exists(out / "tokenizer.json"));
-  };
-  check(test::finished_run() / "checkpoints/step_4", Format::int8);
-  check(one_step(dir / "int4", "--set quant.rollout.weights=int4 --set quant.learner.forward=low_bit"), Format::int4);
+  const std::size_t num_gains = 3 * 4 + 1;
+  check_export(dir / "int8", test::finished_run() / "checkpoints/step_4",
+               {Format::int8, "qwen3", 3 * 7, 1 + num_gains});
+  check_export(dir / "int4_folder",
+               one_step(dir / "int4", "--set quant.rollout.weights=int4 --set quant.learner.forward=low_bit"),
+               {Format::int4, "qwen3", 3 * 7, 1 + num_gains});
+}
+
+TEST_CASE("a mixture of experts leaves in its sampler's bits, each expert by its name, its routers as they are") {
+  const test::TempDir dir;
+  const test::Outcome run = test::run_command(test::tiny_command(
+      dir / "run", "--set model.init.config=" QRL_SOURCE_DIR
+                   "/recipes/models/quickstart-moe/config.json --set sft.steps=0 --set trainer.total_training_steps=1 "
+                   "--set eval.freq=0 --set quant.rollout.rotation=none"));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  const nlohmann::json config = check_export(dir / "out", dir / "run/checkpoints/step_1",
+                                             {Format::int8, "qwen3_moe", 3 * (4 + 8 * 3), 1 + (3 * 4 + 1) + 3});
+  nlohmann::json ignored = nlohmann::json::array();
+  for (int layer = 0; layer < 3; ++layer) ignored.push_back("model.layers." + std::to_string(layer) + ".mlp.gate");
+  ignored.push_back("lm_head");
+  CHECK(config.at("quantization_config").at("ignore") == ignored);
 }
 
 TEST_CASE("what no folder in compressed-tensors' format can hold is refused by its key, and nothing is written") {
