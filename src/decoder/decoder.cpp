@@ -54,9 +54,8 @@ void check_params(const types::SamplingParams& params, const DecoderOptions& opt
                 "a decoder that knows its tokens' text (bytes_of)", "one without");
 }
 
-/// Throws an input error for parameters out of range, an empty request, or tokens outside the vocabulary. Also throws
-/// one if the request can never fit max_model_len or the page pool. Stop strings without bytes_of are an internal
-/// error.
+/// Throws an input error for parameters out of range, an empty request, tokens outside the vocabulary, or a request
+/// that can never fit. Stop strings without bytes_of are an internal error.
 void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config) {
   check_params(request.params, options);
   const std::int32_t max_new_tokens = request.params.max_new_tokens;
@@ -106,7 +105,8 @@ struct Decoder::State {
   DecoderOptions options;
   TickLoop loop;
   const model::Snapshot* snapshot = nullptr;
-  std::vector<FinishedRequest> finished_before;  // finished requests of other callers, kept for take_finished
+  std::vector<FinishedRequest>
+      finished_before;  // requests of other callers that finished before, kept for take_finished
 };
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options)

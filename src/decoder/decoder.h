@@ -20,17 +20,17 @@ class Backend;
 /// Samples with continuous batching from one model. Only one thread may call.
 ///
 /// `submit` queues a request at any time, `tick` advances all requests, `take_finished` returns the finished ones. A
-/// request's bits do not depend on other requests or timing; on a GPU this needs row_only_sums.
+/// request's results do not depend on other requests or timing; on a GPU this requires row_only_sums.
 class Decoder final : public types::TextSource {
  public:
   /// Throws an input error for options out of range, and for a device that is missing here or in this build.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options);
-  /// `backend` must be made for the same config and options.
+  /// Uses this backend, which must be made for the same config and options.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
   /// Sets the snapshot, which is read in place and must live until the next load. The first tick after an idle time
-  /// takes its version, so publishing while idle needs no load. Throws an internal error for another model, an
+  /// takes its version, so publishing while idle requires no load. Throws an internal error for another model, an
   /// unpublished snapshot, or an unfinished request.
   void load(const model::Snapshot& snapshot);
 
@@ -44,14 +44,15 @@ class Decoder final : public types::TextSource {
   const KvScales& kv_scales() const;
 
   /// Queues a request and returns its id. Throws an input error for parameters out of range, or a request that never
-  /// fits max_model_len or the page pool. Calling before `load`, or stop strings without bytes_of, are internal errors.
+  /// fits max_model_len or the page pool. Before `load`, or for stop strings without bytes_of, throws an internal
+  /// error.
   RequestId submit(Request request);
 
-  /// Runs a tick; a GPU computes it while the next one is planned. Returns false if all requests have finished.
+  /// Runs a tick; while a GPU computes it, plans the next one. Returns false if all requests have finished.
   ///
-  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Missing fp8
-  /// scales, scales of another version, and logits that cannot be sampled are internal errors as well. Any error,
-  /// including before_tick's, abandons all requests that take_finished has not returned.
+  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Does the same
+  /// for fp8 scales that are missing or of another version, and for logits that cannot be sampled. Any error, also from
+  /// before_tick, abandons all requests that take_finished has not returned.
   bool tick();
 
   /// Returns requests finished since the last call, in the order in which they finished.
@@ -70,7 +71,7 @@ class Decoder final : public types::TextSource {
 
   bool reads(const model::Snapshot& snapshot) const;
 
-  /// Throws an internal error before `load`.
+  /// Returns the loaded snapshot. Throws an internal error before `load`.
   const model::Snapshot& snapshot() const;
 
   const DecoderStats& stats() const;

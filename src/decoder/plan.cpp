@@ -6,11 +6,11 @@ namespace qrl::decoder {
 
 namespace {
 
-/// The largest load of a thread relative to its fair share; beyond it, a team with barriers is faster.
+/// Limit of a thread's load relative to its fair share. Above it, a team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// Cost of attention's multiply-add relative to a low-bit matmul's: bf16 operands or two int8 terms, and softmax (fp32
-/// pages: more).
+/// Cost of attention's multiply-add, with its softmax, relative to a low-bit matmul's. Operands are bf16 or two int8
+/// terms; fp32 pages cost more.
 constexpr double kAttentionSlowdown = 4;
 
 }  // namespace
@@ -61,7 +61,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
   for (Sequence* sequence : chosen) {
-    // Ends the part if the middle of this sequence is past the part's share.
+    // Ends the part if this sequence's middle is past the part's share.
     const double sequence_cost = cost(*sequence);
     if (part_cost > 0 && static_cast<double>(parts.size() + 1) * fair_cost < cost_so_far + sequence_cost / 2) {
       end_of_part();

@@ -13,35 +13,35 @@
 
 namespace qrl::decoder {
 
-/// Whole sequences for one team, as ranges of the plan's arrays.
+/// Describes the whole sequences of one team, as ranges of the plan's arrays.
 struct PlanPart {
   base::Range rows, samples, copies;
 };
 
-/// Size up to which weights mostly stay in a core's own cache.
+/// Size below which weights mostly stay in a core's own cache.
 inline constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
 
-/// One tick: the N concatenated rows of the chosen sequences. Reused, so that a steady tick allocates nothing.
+/// Holds one tick: the N concatenated rows of the chosen sequences. Reuse it, so that a steady tick allocates nothing.
 class Plan {
  public:
   explicit Plan(const model::ModelConfig& config);
 
-  /// Fills the arrays for the chosen sequences, which must not change until the tick ends. Gives each thread its own
-  /// part if all parts have enough rows, so that no thread waits. Otherwise all threads share one part.
+  /// Fills the arrays for the chosen sequences, which must not change until the tick ends. If all threads can have
+  /// enough rows, each gets its own part and none waits. Otherwise all share one part.
   ///
-  /// With weights that stay cached, each part runs on one thread, because a tick's hundreds of barriers cost more than
-  /// a team saves.
+  /// With weights that stay cached, each part runs on one thread: a tick's hundreds of barriers cost more than a team
+  /// saves.
   void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
   bool each_alone = false;  ///< one thread computes each part
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;  ///< page table of the row's sequence
-  std::vector<PageCopy> copies;              ///< done before the forward pass, in the part of its sequence
+  std::vector<PageCopy> copies;              ///< copies made before the forward pass, by their sequence's part
   std::vector<std::int32_t> sample_rows;     ///< rows that need logits, ascending
   std::vector<Sequence*> sampled_sequences;  ///< one per sample row
   std::vector<PlanPart> parts;
-  std::int64_t num_decode_rows = 0;  ///< rows of newest sampled tokens; others are prompt or recomputed
+  std::int64_t num_decode_rows = 0;  ///< rows of newest sampled tokens; other rows are prompt or recomputed
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
@@ -58,8 +58,8 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  std::int64_t min_rows_per_thread_ = 16;  ///< rows at which one thread is as fast as two together, see build
-  double position_cost_;                   // cost of attending to one more position, in matmul rows
+  std::int64_t min_rows_per_thread_ = 16;  ///< rows at which one thread is as fast as two together (build)
+  double position_cost_;                   // cost of attending to one more position, in rows of matmuls
 };
 
 }  // namespace qrl::decoder

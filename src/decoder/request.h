@@ -8,11 +8,11 @@
 
 namespace qrl::decoder {
 
-/// Identifies a decoder's request: 0, 1, … by submission.
+/// Identifies a decoder's request: 0, 1, … in order of submission.
 using RequestId = std::int64_t;
 
-/// Requests samples of one prompt. To continue a sample, append its first tokens to the prompt and give their number as
-/// `first_position`: the remaining tokens are then equal.
+/// Requests samples of one prompt. To continue a sample with equal tokens, append its first tokens to the prompt and
+/// give their number as `first_position`.
 struct Request {
   std::uint64_t prompt_id = 0;
   std::vector<types::TokenId> prompt_tokens;
@@ -20,7 +20,7 @@ struct Request {
   std::int32_t num_samples = 1;
   types::SamplingParams params;
   types::SampleKey key;
-  std::int32_t first_position = 0;  ///< of the first new token in its sample's key, 0 or more
+  std::int32_t first_position = 0;  ///< position in its sample of the first new token, 0 or more
 };
 
 struct FinishedRequest {

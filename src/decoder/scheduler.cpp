@@ -9,7 +9,7 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Capacity reserved for sampled tokens at the start, so that ticks up to this length do not allocate.
+/// Number of sampled tokens reserved at the start, so that ticks up to this length do not allocate.
 constexpr std::int32_t kReservedTokens = 1024;
 
 }  // namespace
@@ -58,8 +58,8 @@ void Scheduler::take_rows(Sequence& sequence) {
   chosen_.push_back(&sequence);
 }
 
-// Only decoding sequences can need a page; others got all pages at their start. A decoding sequence preempts sequences
-// started later that are not chosen yet.
+// Only decoding sequences can need a page; others got all pages at their start. A decoding sequence may preempt
+// sequences that started later and are not chosen yet.
 void Scheduler::choose_decoding() {
   for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
     if (running_[i]->num_pending() > 1 || running_[i]->all_sampled()) continue;
@@ -74,7 +74,7 @@ void Scheduler::choose_started() {
   }
 }
 
-// Plans copies after all pages are allocated, so that the source pages are still held.
+// Plans copies last, because source pages must still be held after all allocations.
 void Scheduler::start_waiting() {
   auto next = waiting_.begin();
   while (next != waiting_.end() && rows_left_ > 0 &&
@@ -129,7 +129,7 @@ void Scheduler::start(Sequence& sequence) {
   while (sequence.pages.size() < num_pages) sequence.pages.push_back(pool_.allocate());
 }
 
-/// Allocates pages up to the next token. Returns false if this preempted the sequence itself.
+/// Allocates pages up to the next token. Returns false if the sequence itself was preempted for this.
 bool Scheduler::hold_next_page(std::size_t running_idx) {
   Sequence& sequence = *running_[running_idx];
   while (static_cast<std::int64_t>(sequence.pages.size()) < pages_of(sequence.num_tokens())) {
@@ -149,8 +149,8 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   return true;
 }
 
-// The preempted sequence may have sampled all its tokens, with the last in flight. It then finishes before the next
-// tick; it cannot restart in this one, because its page was just taken.
+// A preempted sequence whose last token is in flight finishes before the next tick. It cannot restart in this one,
+// because its page was just taken.
 void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   running_.pop_back();
@@ -188,7 +188,7 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
   if (finished.empty()) return;
   const auto is_finished = [](const Sequence* sequence) { return sequence->finished; };
   const std::size_t num_running = std::erase_if(running_, is_finished);
-  // A sequence may be waiting (preempted) although its last token was in flight.
+  // A preempted sequence waits although its last token was in flight.
   if (num_running < finished.size()) std::erase_if(waiting_, is_finished);
   for (Sequence* sequence : finished) {
     Group& group = *sequence->group;

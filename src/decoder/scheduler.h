@@ -15,51 +15,50 @@ namespace qrl::decoder {
 
 /// Batches requests continuously; they may arrive between any two ticks.
 ///
-/// A tick takes one row of every decoding sequence first, which keeps the batch full. Prompt chunks fill the rest of
-/// max_num_batched_tokens: of started sequences, then of new ones in order.
+/// Each tick first takes one row of every decoding sequence, which keeps the batch full. Prompt chunks fill the rest of
+/// max_num_batched_tokens: first started sequences, then new ones in order.
 ///
-/// Shared prompts: a group's first sample, the leader, computes the prompt. The group then holds the pages of all but
-/// the last prompt token. Each other sample starts at that token: it shares full pages, and copies the slots of a
-/// partly filled one. Shared pages are never overwritten: samples write from the last prompt token on, the leader after
-/// the copied slots.
+/// Shared prompts: a group's first sample, the leader, computes the prompt. The group then holds the pages of all
+/// prompt tokens but the last, where each other sample starts. It shares full pages, and copies the slots of a partly
+/// filled one. Shared pages are never overwritten: samples write from the last prompt token on.
 ///
-/// Out of pages: prefixes of groups without a running sequence are freed first. Then the sequence started last frees
-/// its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for its tokens
-/// and one more per running sequence, against early preemption. The sequence started first is never preempted, so every
-/// tick progresses.
+/// Without free pages: first, prefixes of groups without a running sequence are freed. Then the sequence started last
+/// frees its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for its
+/// tokens and one more per running sequence, against early preemption. The sequence started first is never preempted,
+/// so every tick progresses.
 ///
 /// A tick chosen while the previous one is in flight (after `advance`) counts a pending token for its sequences. A
-/// sequence that proves to have ended may have an extra row in the newer tick. Its pages are reusable at once, since
+/// sequence that turns out to have ended may have an extra row in the newer tick. Its pages are reusable at once, since
 /// ticks run in order.
 class Scheduler {
  public:
-  /// `options`, `pool` and `stats` must outlive this object. Updates preemptions, shared_prompt_tokens and
+  /// `options`, `pool` and `stats` must outlive this object, which updates preemptions, shared_prompt_tokens and
   /// peak_kv_pages.
   Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues all samples of `request`. The caller has checked that its longest sequences fit the pool.
+  /// Queues all samples of `request`. The caller has checked that the longest fit the pool.
   void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
   bool any_cuts() const { return num_cutting_ > 0; }
 
   /// Chooses the next tick's sequences and sets their num_rows, pages and copy, within max_num_batched_tokens rows.
-  /// Empty if all wait for the tick in flight. Valid until the next call.
+  /// Returns none if all wait for the tick in flight. Valid until the next call.
   std::span<Sequence* const> choose();
 
   /// Marks the chosen tick as started: its rows count as cached, and sampling sequences get a pending token. The caller
   /// later appends the token and decrements num_in_flight.
   void advance();
 
-  /// Frees the pages of finished sequences. Pass each sequence once.
+  /// Frees the pages of finished sequences, each passed once.
   void retire(std::span<Sequence* const> finished);
 
   /// Returns requests finished since the last call, in the order in which they ended, without rows in flight.
   std::vector<FinishedRequest> take_finished();
 
-  /// Drops all requests. The caller recreates the pool, which frees their pages.
+  /// Drops all requests. The caller recreates the pool, whose pages are then free.
   void abandon();
 
  private:

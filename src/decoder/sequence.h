@@ -13,10 +13,10 @@
 
 namespace qrl::decoder {
 
-/// Returns a negative placeholder for the output_idx-th token of the previous tick, which is still in flight.
+/// Returns the negative placeholder of the output_idx-th token that the tick in flight samples.
 constexpr types::TokenId pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// Whether a group's prompt KV can be shared.
+/// States whether a group's prompt KV can be shared.
 enum class PrefixState : std::uint8_t {
   absent,   ///< not computed; the next sample to start computes it
   filling,  ///< the leader is computing it; others wait
@@ -25,21 +25,21 @@ enum class PrefixState : std::uint8_t {
 
 struct Group;
 
-/// A sample. Its tokens are the prompt and the sampled tokens; the first num_cached have KV.
+/// Holds a sample: prompt and sampled tokens, of which the first num_cached have KV.
 struct Sequence {
   Group* group = nullptr;
   std::int32_t sample_idx = 0;
   types::Completion completion;
-  std::string text_tail;        ///< end of the sampled text, if the request has stop strings (stop_strings.h)
+  std::string text_tail;        ///< end of the sampled text, for requests with stop strings
   std::vector<PageId> pages;    ///< by position
   std::int64_t num_cached = 0;  ///< positions with KV in the pages by the next tick
-  std::int64_t num_rows = 0;    ///< positions of this tick, from num_cached on
-  PageCopy copy;                ///< made before this tick's forward pass; num_slots 0: none
+  std::int64_t num_rows = 0;    ///< rows of this tick, at positions from num_cached on
+  PageCopy copy;                ///< to make before this tick's forward pass; num_slots 0: none
   bool leads = false;           ///< computes the group's prefix
   bool finished = false;
-  // Number of unknown tokens, in a tick in flight.
+  // Number of tokens in flight, which are not known yet.
   std::int32_t num_in_flight = 0;
-  std::int32_t in_flight_output = 0;  ///< index of the newest unknown token in its tick's samples
+  std::int32_t in_flight_output = 0;  ///< index in its tick's samples of the newest token in flight
 
   std::int64_t num_prompt_tokens() const;
   std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion.tokens.size()) + num_in_flight; }
@@ -50,22 +50,22 @@ struct Sequence {
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
   /// Returns whether this tick computes the newest token, for the next one's logits.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Returns pending_token(in_flight_output) for a token in flight, always the newest.
+  /// Returns a token, or for one in flight, always the newest, pending_token(in_flight_output).
   types::TokenId token(std::int64_t position) const;
 };
 
-/// One request's samples, which point to it, so its address must not change.
+/// Holds one request's samples. They point to it, so its address must not change.
 struct Group {
   RequestId id = 0;
   Request request;
   ops::SampleParams sample_params;
   base::RandomField field{0, base::RandomPurpose::sampling};  ///< seeded by request.key.seed
   std::vector<Sequence> sequences;
-  /// Number of prompt tokens with shared KV: all but the last, which each sample computes for its logits. 0: no
+  /// Number of prompt tokens with shared KV: all but the last, which each sample computes for its logits; 0 without
   /// sharing.
   std::int64_t num_prefix_tokens = 0;
   PrefixState prefix = PrefixState::absent;
-  std::vector<PageId> prefix_pages;  ///< while `ready`; the last page is filled up to the prefix's end
+  std::vector<PageId> prefix_pages;  ///< valid while `ready`; the last page is filled to the prefix's end
   std::int64_t num_running = 0;
   std::int64_t num_unfinished = 0;
 };

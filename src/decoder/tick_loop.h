@@ -17,8 +17,8 @@
 
 namespace qrl::decoder {
 
-/// Returns whether `bytes`, the next token's text, complete a stop string. Updates `tail`, the end of the previous
-/// text, empty at first. Stop strings must not be empty.
+/// Returns whether `bytes`, the next token's text, complete a stop string. Updates `tail`, the end of the text so far,
+/// empty at first. Stop strings must not be empty.
 bool completes_stop_string(std::span<const std::string> stop_strings, std::string_view bytes, std::string& tail);
 
 /// Runs a scheduler's ticks; plans each tick while a device computes the previous one.
@@ -31,7 +31,7 @@ class TickLoop {
 
   /// `request` must be checked.
   RequestId submit(Request request);
-  /// Implements Decoder::tick with `snapshot`'s weights, which are loaded in the backend.
+  /// Implements Decoder::tick with `snapshot`, which the backend has loaded.
   bool tick(const model::Snapshot& snapshot);
   std::vector<FinishedRequest> take_finished() { return scheduler_.take_finished(); }
 
@@ -71,7 +71,7 @@ class TickLoop {
   std::int64_t num_started_ = 0;      // total
   int num_under_way_ = 0;             // started and not finished
   std::vector<Sequence*> finished_;   // sequences that the latest tick finished
-  double counted_s_ = 0;              // end of the time already attributed to ticks,
+  double counted_s_ = 0;              // end of the time that is attributed to ticks,
   double counted_waited_s_ = 0;       // and the device wait until then
 };
 

@@ -10,9 +10,9 @@
 
 namespace qrl::decoder {
 
-/// Runs `snapshot` over the sequences with fp32 keys and values, and returns kv_scale for each layer and kv head. The
-/// method is FP8-RL's (algorithms.md); percentile and margin were chosen here. Threads and ranks change no bit. Throws
-/// an input error for no sequence, and calls model::fail_broken for keys or values that are not finite.
+/// Runs `snapshot` over the sequences with fp32 keys and values. Returns kv_scale for each layer and kv head, by
+/// FP8-RL's method (algorithms.md); percentile and margin are this project's. Results do not depend on threads or
+/// ranks. Throws an input error for no sequence, and model::fail_broken's error for keys or values that are not finite.
 KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                       const KvCalibration& options);
 

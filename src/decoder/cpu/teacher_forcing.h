@@ -16,7 +16,7 @@
 
 namespace qrl::decoder {
 
-/// How the pass is computed. Only kv_format changes bits, as tests check.
+/// Configures how the pass is computed. Only kv_format changes results, as tests check.
 struct ForcedLayout {
   std::int64_t page_size = 16;
   std::int64_t chunk_tokens = 512;  ///< rows per forward pass
@@ -31,7 +31,7 @@ struct ForcedLayout {
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
 
-/// Adds the sequence's input ranges to `observed` (transformer.h). Throws like forced_logits.
+/// Adds the sequence's input ranges to `observed`. Throws like forced_logits.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
 /// Returns the residual stream after each layer. Throws like forced_logits.
@@ -46,7 +46,7 @@ struct ForcedKv {
   std::optional<ObservedQueries> queries = {};  ///< if requested; rows in any order
 };
 
-/// Computes all sequences at once on all threads, like a tick. A sequence's bits depend on its tokens alone. Throws
+/// Computes all sequences at once on all threads, like a tick. A sequence's results depend on its tokens alone. Throws
 /// like forced_logits.
 ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                    bool with_queries = false);

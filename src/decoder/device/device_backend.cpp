@@ -104,7 +104,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   }
   TickLimits limits() const { return {options_.max_num_batched_tokens, options_.max_num_seqs, options_.page_size}; }
   void upload_unless_there();
-  void upload_weights(bool has_base);  ///< `has_base`: whether the device has the base's matrices
+  void upload_weights(bool has_base);  ///< `has_base`: the device already has the base's matrices
   void upload_adapters();
   void sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples);
 
@@ -211,7 +211,7 @@ void DeviceBackend::upload_weights(bool has_base) {
   engine_->weights().upload(weights);
 }
 
-/// Uploads adapters matrix by matrix to bound fp32 copies in host memory.
+/// Uploads adapters one matrix at a time, so that few fp32 copies are in host memory.
 void DeviceBackend::upload_adapters() {
   const model::Snapshot& snapshot = *snapshot_;
   std::vector<base::Buffer> values;
@@ -237,7 +237,7 @@ void DeviceBackend::upload_adapters() {
         add(model::lora_b_name(part.module), part.b, 0, part.b.out);
         first_row += adapter.rank();
       }
-      (void)engine_->weights().rewrite_adapters(masters);  // publishing checked that all are finite
+      (void)engine_->weights().rewrite_adapters(masters);  // cannot fail: publishing checked that all are finite
     });
   }
 }
@@ -328,7 +328,8 @@ void DeviceBackend::finish() {
   }
 }
 
-/// Requires that no other tick is in flight, because the engine's hidden states must be this tick's.
+/// Samples rows with top-k or top-p on the CPU. No other tick may be in flight: the engine's hidden states must be this
+/// tick's.
 void DeviceBackend::sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (logits_.empty()) {
     base::log_info("top-k and top-p: tokens are sampled on the CPU, from logits that the device sends");

@@ -10,21 +10,21 @@
 
 namespace qrl::decoder {
 
-/// Returns engine options for the model and checked options.
+/// Returns engine options for a model and checked decoder options.
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);
 
-/// Returns the device bytes of dequantized operands in GEMMs of up to num_rows rows, for ticks or a learner.
+/// Returns the device bytes of dequantized operands in GEMMs of at most num_rows rows, for ticks or a learner.
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums);
 
-/// Returns the device bytes of LoRA adapters and their buffers in ticks of up to num_rows rows.
+/// Returns the device bytes of LoRA adapters and their buffers in ticks of at most num_rows rows.
 std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model::LoraConfig& lora,
                                   std::int64_t num_rows);
 
-/// Returns the GPU bytes that KV pages leave free.
+/// Returns the GPU bytes that the KV pages must leave free.
 std::int64_t kept_back_bytes();
 
-/// Makes a backend on an engine with engine_options of the same arguments. `begin` uploads weights once per version.
+/// Makes a backend on an engine with engine_options of these arguments. `begin` uploads weights once per version.
 /// Requests with top-k or top-p are sampled on the CPU, from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);

@@ -19,8 +19,8 @@ class DeviceMasters {
   /// Returns WeightStore::rewrite's arguments for these tensors, and sets names[i] to the i-th tensor's name. A tied
   /// embedding also gives lm_head's argument.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
-  /// Returns WeightStore::rewrite_adapters' argument for this A or B (model/adapter.h), without values, rank and scale.
-  /// Null for other names.
+  /// Returns WeightStore::rewrite_adapters' argument for an A or B (model/adapter.h), without values, rank and scale;
+  /// null for other names.
   const cuda::AdapterMaster* adapter(const std::string& weight) const;
   /// Returns WeightStore::dequantize's arguments.
   std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;
@@ -32,7 +32,7 @@ class DeviceMasters {
   void add_tensor(const std::string& prefix, const cuda::WeightId& id, std::int64_t out, std::int64_t in);
 
   std::multimap<std::string, cuda::Master> places_;      ///< by tensor name, without values
-  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< by the name of an A or B, without values
+  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< keys: names of A and B; the arguments lack values
   struct Matrix {
     cuda::WeightId id;
     base::Shape shape;

@@ -5,11 +5,11 @@
 namespace qrl::decoder {
 
 cuda::Tick DeviceTick::fill(const Plan& plan) {
-  static_assert(pending_token(3) == cuda::pending_token(3));  // a plan's tokens are passed as they are
+  static_assert(pending_token(3) == cuda::pending_token(3));  // a plan's tokens are passed unchanged
   first_page_N_.clear();
   page_ids_.clear();
   copies_.clear();
-  // Consecutive rows of a sequence share a page table, whose length follows from the largest position.
+  // Consecutive rows of a sequence share a page table, whose length follows from their largest position.
   const std::size_t num_rows = plan.tokens_N.size();
   for (std::size_t first = 0; first < num_rows;) {
     std::size_t end = first + 1;

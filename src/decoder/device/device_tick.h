@@ -9,7 +9,7 @@
 
 namespace qrl::decoder {
 
-/// Keep it between ticks, so that memory is reused.
+/// Converts plans. One object kept for all ticks reuses its memory.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}

@@ -14,8 +14,8 @@ struct TickLimits {
   std::int64_t max_rows = 0, max_sequences = 0, page_size = 0;
 };
 
-/// Splits the rows, in order, into the fullest ticks within the limits. Pages count from 0. A continuation reads its
-/// prefix's full pages, and a copy of the prefix's partly filled last page, made in its first tick.
+/// Splits the rows, in order, into ticks that are as full as the limits allow. Pages count from 0. A continuation reads
+/// its prefix's full pages, and a copy of the partly filled last one, made in its first tick.
 class PackedTicks {
  public:
   /// `rows` must outlive this.

@@ -6,23 +6,23 @@
 
 namespace qrl::decoder {
 
-/// The fp32 scales of one policy version, by which keys and values are divided before rounding to e4m3.
+/// Holds one policy version's fp32 scales. Keys and values are divided by them before rounding to e4m3.
 struct KvScales {
   std::int64_t version = -1;
   std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
-  std::vector<float> queries_LK = {};     ///< [layers, kv heads], for a kv head's queries; empty: queries stay bf16
-  double saturated_fraction = 0;          ///< share of calibration keys and values beyond e4m3's range
+  std::vector<float> queries_LK = {};  ///< [layers, kv heads], scales of the heads' queries; empty: queries stay bf16
+  double saturated_fraction = 0;       ///< share of calibration keys and values beyond e4m3's range
 };
 
 struct KvCalibration {
-  double percentile = 99.9;  ///< (0, 100], over |value| of all positions and elements of a head
-  double margin = 2;         ///< above 0: headroom beyond the calibration prompts
-  bool queries = false;      ///< also scales of queries; CPU only
+  double percentile = 99.9;  ///< in (0, 100], of |value| over all positions and elements of a head
+  double margin = 2;         ///< factor above 0: headroom beyond the calibration prompts
+  bool queries = false;      ///< whether queries also have scales; CPU only
 };
 
-/// Returns how many of `count` values exceed their nearest-rank percentile. percentile: (0, 100].
+/// Returns how many of `count` values exceed their nearest-rank percentile, in (0, 100].
 std::int64_t num_above_percentile(std::int64_t count, double percentile);
-/// Returns the scale of a percentile of |values|: percentile · margin / 448, or 1 if that is 0.
+/// Returns the scale for a percentile of |values|: percentile · margin / 448, or 1 if that is 0.
 float kv_scale(float percentile, const KvCalibration& options);
 
 }  // namespace qrl::decoder

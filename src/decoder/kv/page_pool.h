@@ -8,7 +8,7 @@ namespace qrl::decoder {
 
 using PageId = std::int32_t;
 
-/// A copy of the first num_slots slots of a page, in every layer.
+/// Describes a copy of the first num_slots slots of a page, in every layer.
 struct PageCopy {
   PageId from = 0;
   PageId to = 0;
@@ -20,11 +20,11 @@ class PagePool {
  public:
   explicit PagePool(std::int64_t num_pages);
 
-  /// Allocates a free page with count 1; throws an internal error if none is free (num_free()).
+  /// Allocates a free page with count 1. Throws an internal error if none is free.
   PageId allocate();
   /// Adds a reference; throws an internal error for a free page.
   void add_ref(PageId page);
-  /// Drops a reference, which may free the page; throws an internal error for a free page.
+  /// Drops a reference; the page is free after the last. Throws an internal error for a free page.
   void free(PageId page);
 
   std::int64_t num_pages() const { return static_cast<std::int64_t>(num_refs_.size()); }
