@@ -14,7 +14,8 @@
 
 namespace qrl::model {
 
-/// Matches by PEFT's rule: `name` is the whole name ("model.layers.0.mlp.down_proj") or its end ("down_proj").
+/// Returns whether PEFT's rule matches: `name` is the whole name ("model.layers.0.mlp.down_proj") or its end
+/// ("down_proj").
 bool is_named(const std::string& module, const std::string& name);
 
 /// Describes W' = W + scale()·B·A for each targeted module, A [rank, in], B [out, rank].
@@ -22,7 +23,7 @@ struct LoraConfig {
   std::int64_t rank = 0;  ///< 0: no adapters
   double alpha = 32;
   bool rslora = false;
-  /// Names as in is_named; empty: all blocks' linear layers.
+  /// Names as in is_named; empty: all linear layers of the blocks.
   std::vector<std::string> target_modules;
   bool train_norms = false;  ///< also train all norms' gains
 
@@ -32,7 +33,7 @@ struct LoraConfig {
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
-/// Holds words of check_lora's errors; by default a recipe's keys.
+/// Holds the words of check_lora's errors; the default names a recipe's keys.
 struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
   std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
@@ -97,12 +98,12 @@ struct AdapterProducts {
   base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
 };
 
-/// Computes A·x of `rows` on the calling thread. x: rows in the adapter's format. Other rows change no bit.
+/// Computes A·x of `rows`, in the adapter's format, on the calling thread. Other rows do not change.
 void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                    AdapterProducts& products);
 
 /// Adds scale·B·(A·x[row]) to `columns` of y, fp32 [*, out], on the calling thread. B's fp32 sum is added to the old
-/// value. Other elements change no bit.
+/// value. Other elements do not change.
 void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
                  float* y);
 

@@ -13,18 +13,18 @@ namespace qrl::model {
 
 /// Describes a module, whose outputs are rows of one matrix.
 struct BlockModule {
-  std::string_view name;  ///< in a layer, Hugging Face's: "self_attn.q_proj"
+  std::string_view name;  ///< name in a layer, as in Hugging Face's: "self_attn.q_proj"
   std::int64_t rows = 0;
 };
 
 /// Describes a linear layer's matrix: its modules' stacked rows.
 struct BlockMatrix {
   std::string_view name;  ///< in a snapshot's layer: "qkv"
-  std::string_view norm;  ///< of the norm that it reads; may be empty
+  std::string_view norm;  ///< name of the norm before it; may be empty
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
-  bool is_router = false;  ///< its outputs are the experts' logits; never quantized
+  bool is_router = false;  ///< whether its outputs are the experts' logits; never quantized
 
   std::int64_t out() const {
     std::int64_t total = 0;
@@ -33,16 +33,16 @@ struct BlockMatrix {
   }
 };
 
-/// Describes matrices of equal shape, one an expert.
+/// Describes one matrix per expert, all of equal shape.
 struct BlockExperts {
-  BlockMatrix matrix;       ///< one expert's; its modules' names follow the expert's
+  BlockMatrix matrix;       ///< of one expert; its modules' names are appended to the expert's
   std::int64_t count = 0;   ///< M
-  std::string_view tensor;  ///< of all of them, in a layer: "mlp.experts.gate_up_proj"
+  std::string_view tensor;  ///< name in a layer of all experts' tensor: "mlp.experts.gate_up_proj"
 };
 
 struct BlockGain {
   std::string_view name;    ///< in a snapshot's layer: "q_norm"
-  std::string_view module;  ///< in a layer, Hugging Face's: "self_attn.q_norm"
+  std::string_view module;  ///< name in a layer, as in Hugging Face's: "self_attn.q_norm"
   std::int64_t width = 0;
 };
 
@@ -97,8 +97,8 @@ void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain
 }
 
 /// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a dense layer in forward order.
-/// of(block) returns its member of a Block, or of a struct with the same names. One visit can walk several blocks.
-/// Throws an internal error for a sparse layer, and for one that the model lacks.
+/// of(block) returns its member of a Block, or of a struct with the same names, so one visit can walk several blocks.
+/// Throws an internal error for a sparse layer, or one that the model lacks.
 template <class OnGain, class OnMatrix>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
   visit_attention(config, layer, gain, matrix);
@@ -113,8 +113,8 @@ void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& ga
       [](auto& block) -> auto& { return block.down; });
 }
 
-/// Does the same for any layer. A sparse one has its router among the matrices, then calls experts(BlockExperts, of)
-/// for gate and up together, and for down.
+/// Visits any layer like the function above. A sparse layer has its router among the matrices; then calls
+/// experts(BlockExperts, of) for gate and up together, and for down.
 template <class OnGain, class OnMatrix, class OnExperts>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix,
                  const OnExperts& experts) {
@@ -149,7 +149,7 @@ void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatri
       config, layer, [](const BlockGain&, const auto&) {}, matrix, experts);
 }
 
-/// Calls matrix(BlockMatrix) for each kind of a dense layer's matrices, for names alone: sizes are 0.
+/// Calls matrix(BlockMatrix) for each kind of matrix in a dense layer. Only names are set; sizes are 0.
 template <class OnMatrix>
 void visit_known_matrices(const OnMatrix& matrix) {
   ModelConfig any;
@@ -157,7 +157,7 @@ void visit_known_matrices(const OnMatrix& matrix) {
   visit_matrices(any, 0, [&](const BlockMatrix& known, const auto&) { matrix(known); });
 }
 
-/// Returns the gain of the norm that a linear weight reads, empty for other tensors. E.g.
+/// Returns the gain of the norm before a linear weight, empty for other tensors:
 /// "model.layers.3.post_attention_layernorm.weight" for "model.layers.3.mlp.up_proj.weight".
 std::string norm_before(const std::string& weight);
 

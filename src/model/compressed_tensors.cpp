@@ -34,7 +34,7 @@ struct Spelling {
   std::int64_t outputs = 1, inputs = 0;  ///< per scale
 };
 
-/// Returns the largest divisor of `count` that divides 128, or `count` below 128.
+/// Returns `count` if below 128, else its largest divisor that divides 128.
 std::int64_t equal_part(std::int64_t count) { return count < kGroup ? count : std::gcd(count, kGroup); }
 
 Spelling spelling(Format format, std::int64_t out, std::int64_t in, const std::string& module) {
@@ -115,7 +115,7 @@ class Tensors {
   }
 
  private:
-  std::deque<Fill> fills_;  ///< a deque: views point to its elements
+  std::deque<Fill> fills_;  ///< a deque, whose elements keep their address: views point to them
   std::vector<state::NamedView> views_;
 };
 
@@ -133,7 +133,7 @@ void add_wide(Tensors& tensors, const std::string& weight, const ops::PackedLine
       });
 }
 
-/// Packs eight inputs per word, lowest first, each plus 8; a row's last word is padded with zeros.
+/// Packs eight inputs, each plus 8, in a word, lowest first. Pads a row's last word with zeros.
 void pack_words(const ops::PackedLinear& packed, std::int64_t first, std::int64_t rows, std::uint32_t* words) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(packed.in));
   const std::int64_t per_row = (packed.in + 7) / 8;
@@ -223,7 +223,7 @@ void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
       });
 }
 
-/// Refuses a layer whose experts have several formats: engines that read such folders have one for all.
+/// Refuses a layer whose experts have several formats, because engines that read such folders use one for all.
 void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   for (const std::vector<ops::PackedLinear>* experts : {&layer.expert_gate_up, &layer.expert_down}) {
     for (const ops::PackedLinear& expert : *experts) {
@@ -236,7 +236,7 @@ void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   }
 }
 
-/// Returns what names modules of one kind in a target: "down_proj", in a model with experts "mlp.down_proj" or
+/// Returns a target's name for modules of one kind: "down_proj". In a model with experts "mlp.down_proj" or
 /// "experts.*.down_proj", whose groups of inputs may differ.
 std::string target_of(const ModelConfig& config, const std::string& module) {
   const std::string last = module.substr(module.rfind('.') + 1);
@@ -251,7 +251,7 @@ std::string quantization_config(const Snapshot& snapshot) {
   const Format format = snapshot.format();
   QRL_INVARIANT(quant::spec(format).has_weight_scales(), "quantization_config", "a low-bit format",
                 std::string(quant::name(format)));
-  std::map<std::string, std::vector<std::string>> modules;  // by the JSON of their scheme
+  std::map<std::string, std::vector<std::string>> modules;  // keys: the JSON of their scheme
   std::vector<std::string> ignore;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
     const auto add = [&](Format own, const BlockModule& part, std::int64_t in, const std::string& name) {

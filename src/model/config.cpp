@@ -21,7 +21,7 @@ namespace {
 using base::DType;
 using Json = nlohmann::json;
 
-// Keep products of sizes far within 63 bits; well above published models.
+// These limits keep products of sizes below 2^63, and exceed published models by far.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxHeads = 4096;
@@ -220,13 +220,13 @@ DType read_dtype(const Reader& reader) {
   const Json& value =
       dtype != nullptr ? *dtype : reader.get("torch_dtype", "float32, bfloat16 or float16, here or as dtype");
   if (value == "float32") return DType::f32;
-  // Half precision is read exactly, but written as bfloat16, our only 16-bit output.
+  // float16 is read exactly, but written as bfloat16, our only 16-bit output.
   QRL_REQUIRE(value == "bfloat16" || value == "float16", reader.at(dtype != nullptr ? "dtype" : "torch_dtype"),
               "\"float32\", \"bfloat16\" or \"float16\"", shown(value));
   return DType::bf16;
 }
 
-/// Returns a warning of float16 weights, which become bfloat16, or "".
+/// Returns a warning that float16 weights become bfloat16, or "".
 std::string float16_note(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   const Json* dtype = reader.find("dtype");
@@ -247,7 +247,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
                 reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
     return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
   }
-  // Qwen's windows are off by default, Llama's on.
+  // Windows are off by default in Qwen's configs, on in Llama's.
   if (!is_on && (is_switched || config.family != Family::llama || reader.find("sliding_window") == nullptr))
     return false;
   const Json* first = reader.find("max_window_layers");
@@ -281,7 +281,7 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
                 "models that this key changes are not supported");
   }
-  // Absent, they have this value in transformers for all families.
+  // For all families, transformers assumes this value if the key is absent.
   reader.require_only("hidden_act", "silu");
   reader.require_only("mlp_bias", false);
   reader.require_only("attention_dropout", 0);
@@ -309,7 +309,7 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Qwen2 has biases on q, k and v; the others there and on o with attention_bias.
+/// Qwen2 has biases on q, k and v. Other families have them on q, k, v and o if attention_bias is set.
 void read_attention_bias(const Reader& reader, ModelConfig& config) {
   if (config.family == Family::qwen2) {
     reader.require_only("attention_bias", true);

@@ -15,7 +15,7 @@ inline constexpr std::string_view kReadKeys[] = {
     "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window",
     "vocab_size"};
 
-/// Keys of transformers without effect on the forward pass, as are those with a leading underscore.
+/// Keys of transformers without effect on the forward pass. Keys with a leading underscore have none either.
 inline constexpr std::string_view kHarmlessKeys[] = {
     "add_cross_attention", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
     "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
@@ -29,13 +29,13 @@ inline constexpr std::string_view kHarmlessKeys[] = {
     "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
     "transformers_version", "typical_p", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache"};
 
-/// Keys of a mixture of experts, which qwen3_moe alone may have.
+/// Keys of a mixture of experts, allowed for qwen3_moe alone.
 inline constexpr std::string_view kExpertKeys[] = {
     "decoder_sparse_step", "mlp_only_layers", "moe_intermediate_size", "n_shared_experts", "norm_topk_prob", "num_experts",
     "num_experts_per_tok", "num_local_experts", "num_shared_experts", "output_router_logits", "router_aux_loss_coef",
     "shared_expert_intermediate_size"};
 
-/// Keys that change related models' forward pass, so that a model is refused.
+/// Keys that change the forward pass of related models: a model with one is refused.
 inline constexpr std::string_view kForeignKeys[] = {
     "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping",
     "auto_map", "clip_qkv", "embedding_multiplier", "final_logit_softcapping", "layer_norm_eps",

@@ -52,7 +52,7 @@ class ConfigReader {
     return value.get<bool>();
   }
 
-  /// Throws an input error unless the key is absent, null or `only`, numbers compared by value.
+  /// Throws an input error unless the key is absent, null or `only`. Numbers are compared by value.
   void require_only(const std::string& key, const nlohmann::json& only) const {
     const nlohmann::json* value = find(key);
     QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
@@ -64,13 +64,13 @@ class ConfigReader {
   nlohmann::json root_;
 };
 
-/// Returns the shortest decimal of the same float: 1e-06, not 9.99999997e-07.
+/// Returns the shortest decimal of a float: 1e-06, not 9.99999997e-07.
 double shortest_decimal(float value);
 
-/// Reads the keys of a mixture of experts into a config whose other sizes are read; defined in config_experts.cpp.
+/// Reads the keys of a mixture of experts into a config whose other sizes are already read (config_experts.cpp).
 void read_experts(const ConfigReader& reader, ModelConfig& config);
 
-/// Adds these keys, as transformers 4 and 5 and vLLM read them.
+/// Writes the experts' keys, as transformers 4 and 5 and vLLM read them.
 void write_experts(const ModelConfig& config, nlohmann::json& root);
 
 /// Returns ", 128 experts of 768, 8 a token, in 48 layers, 3345600000 parameters act", or "" for a dense model.

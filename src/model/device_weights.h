@@ -1,5 +1,5 @@
-// Owns the interface to a snapshot's weights on a device, where a decoder reads them. Masters there are quantized
-// without a copy through the host.
+// Owns the interface to the weights that a decoder on a device reads. Masters on that device are quantized without a
+// copy through the host.
 #pragma once
 
 #include <cstddef>
@@ -13,35 +13,35 @@ namespace qrl::model {
 
 class Snapshot;
 
-/// Describes a master on the device, and its quantization.
+/// Describes a master on the device, and how it is quantized.
 struct DeviceMaster {
   std::string weight;  ///< its spec's name
-  base::View values;   ///< fp32 on the device, whole and written
-  // From an int8 profile, in CPU memory; null: none.
+  base::View values;   ///< fp32 on the device, whole, already written
+  // From an int8 profile, in CPU memory; null without one.
   const float* factors = nullptr;     ///< a matrix's input factors (FixedScales in ops/linear.h), or a norm's divisors
   const float* row_scales = nullptr;  ///< as in FixedScales
 };
 
-/// Names a dequantized matrix, or the embedding, and its destination.
+/// Names a matrix or embedding to dequantize, and its destination.
 struct DequantizedTensor {
   std::string tensor;  ///< name in Snapshot::tensors
   base::View to;       ///< [out, in] on the device: fp32, or bf16 rounded from it
 };
 
-/// Describes the decoder's embedding or bf16 lm_head: [V, D], rows `stride` elements apart.
+/// Describes the decoder's embedding or bf16 lm_head: [V, D], with `stride` elements between rows.
 struct DeviceTable {
   void* values = nullptr;
   std::int64_t stride = 0;
 };
 
-/// Gives the sizes of the device memory that a product's caller provides.
+/// Gives the sizes of device memory that the caller of a matmul provides.
 struct MatmulWorkspace {
   std::size_t quantized_bytes = 0;  ///< 256-byte aligned
   std::int64_t y_columns = 0;       ///< outputs, padded
   base::DType y_dtype = base::DType::bf16;
 };
 
-/// Describes quantized rows of x for one layer.
+/// Describes a layer's input, quantized row by row.
 struct MatmulInput {
   std::string matrix;  ///< name in Snapshot::tensors: "layers.0.qkv"
   std::int64_t num_rows = 0;
@@ -54,7 +54,7 @@ struct PackedSequences {
   std::span<const std::uint8_t> continues_prefix;           ///< S, or empty
 };
 
-/// Holds tokens to score, each at a row of hidden states.
+/// Holds tokens to score, each with a row of hidden states.
 struct TargetTokens {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;
@@ -67,11 +67,11 @@ class DeviceWeights {
   DeviceWeights& operator=(const DeviceWeights&) = delete;
   virtual ~DeviceWeights() = default;
 
-  /// Returns whether the device received this snapshot's weights in any version, and adapters' current base. Only then
-  /// can weights be rewritten.
+  /// Returns whether the device received some version of this snapshot's weights, and its adapters' current base.
+  /// Otherwise weights cannot be rewritten.
   virtual bool holds(const Snapshot& snapshot) const = 0;
-  /// Quantizes these weights on the device, with the bits of a host publish, and blocks. Returns the name of a weight
-  /// that is not finite, or "".
+  /// Quantizes these weights on the device, and waits for the result. Values equal a host publish bit for bit. Returns
+  /// the name of a weight that is not finite, or "".
   virtual std::string rewrite(std::span<const DeviceMaster> masters) = 0;
   /// Marks all weights as those of `version`.
   virtual void finish(std::int64_t version) = 0;
@@ -80,22 +80,23 @@ class DeviceWeights {
   // outlive this; null: the default stream. Work is enqueued without waiting, unless stated otherwise. The decoder must
   // be idle. Any thread may call, one at a time. cuda/engine has the contracts.
 
-  /// Uploads weights of another version than the snapshot's, which the decoder must read.
+  /// Uploads the snapshot's weights, which the decoder must read, if the device has another version.
   virtual void bring(const Snapshot& snapshot) = 0;
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
   /// Returns "embed_tokens" or "lm_head" without a copy.
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
-  /// Computes the decoder's product without adapter and bias: x fp32 [num_rows, in] dense is quantized into
-  /// input.quantized, y = x̂ · Ŵᵀ as in a tick. y null: quantizes alone.
+  /// Computes the decoder's matmul without adapter and bias. Quantizes x, fp32 [num_rows, in] dense, into
+  /// input.quantized; y = x̂ · Ŵᵀ as in a tick. With null y, only quantizes.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
-  /// Writes x̂, dense [num_rows, in]: fp32, or bf16 rounded from it.
+  /// Writes x̂, dense [num_rows, in], as fp32 or rounded to bf16.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
-  // Runs the decoder's own forward pass over whole sequences, and blocks. With row_only_sums it has sampling's bits.
+  // Runs the decoder's own forward pass over whole sequences, and waits for it. With row_only_sums, results equal
+  // sampling's bit for bit.
 
-  /// Runs all layers. after_layer[i], fp32 [N, D] on the device, gets the residual stream after layer i; all entries
-  /// may be one buffer.
+  /// Runs all layers. Writes the residual stream after layer i to after_layer[i], fp32 [N, D] on the device. All
+  /// entries may be one buffer.
   virtual void forward(const PackedSequences& rows, std::span<float* const> after_layer, void* stream) = 0;
   /// Computes a log-prob and an entropy per target, in host memory. x: the last layer's output.
   virtual void score(const float* x, const TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,

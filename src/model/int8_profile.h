@@ -11,21 +11,21 @@
 
 namespace qrl::model {
 
-/// Largest |input| per channel after a norm: fp32 [D], by its name ("model.layers.0.input_layernorm.weight").
+/// Holds the largest |input| per channel after a norm: fp32 [D], by its name ("model.layers.0.input_layernorm.weight").
 using ChannelRanges = Weights;
 
-/// Holds scales that replace a snapshot's own: values are round(w · smoothing / scale), clamped to −127…127. The norm's
-/// gain is divided by the smoothing, so the product is unchanged. Activations keep a scale per token.
+/// Holds scales that replace a snapshot's own: values are round(w · smoothing / scale), clamped to ±127. The norm's
+/// gain is divided by the smoothing, so that the product is unchanged. Activations keep a scale per token.
 struct Int8Profile {
   Weights tensors;            ///< fp32, as in profile_specs
   std::string model_hash;     ///< weights_hash of its weights
   std::string settings_hash;  ///< hash of its maker's settings
 };
 
-/// Return tensor names: a factor for each input of a norm's layers, a scale for each output of a matrix.
+/// Return names of a profile's tensors: a factor per input of a norm's layers, and a scale per output of a matrix.
 std::string smoothing_name(const std::string& norm);
 std::string scale_name(const std::string& matrix);
-/// Returns all specs: each block's two norms, and its matrices q, k, v, o, gate, up, down.
+/// Returns specs of a profile's tensors, for each block's two norms and its matrices q, k, v, o, gate, up, down.
 std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
 /// Computes smoothing_j = √max|x_j| / √max|W_:j| over the norm's matrices, 1 if either is 0, and scale = max|W_i: ·
@@ -35,14 +35,14 @@ Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& wei
 
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);
 
-/// Returns a profile's factors for a norm's channels; null for other tensors, or without a profile.
+/// Returns a profile's factors for a norm's channels; null without a profile and for other tensors.
 const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
-/// Returns a matrix's fixed scales; empty without a profile and for lm_head; only factors for layers exempt from int8.
+/// Returns a matrix's fixed scales: none without a profile or for lm_head, only factors for layers exempt from int8.
 ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 
-/// Writes or replaces a safetensors file with the hashes in its metadata.
+/// Writes or replaces a safetensors file, whose metadata holds the hashes.
 void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile);
-/// Throws an input error unless the file is a profile of this config.
+/// Reads a profile. Throws an input error unless the file is one of this config.
 Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConfig& config);
 
 }  // namespace qrl::model

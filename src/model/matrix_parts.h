@@ -11,16 +11,16 @@
 
 namespace qrl::model {
 
-/// Holds a packed matrix's rows of one weight, or the matrices of a layer's experts.
+/// Holds the rows of a packed matrix that are one weight, or the matrices of a layer's experts.
 template <class Packed>
 struct MatrixPart {
   std::string weight;  ///< its spec's name
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
-  std::span<Packed> experts = {};  ///< all of a layer, whole, `matrix` first; empty: rows of `matrix`
+  std::span<Packed> experts = {};  ///< of a whole layer, `matrix` first; empty: rows of `matrix`
 };
 
-/// Lists parts, a matrix's adjacent and by row. `layers`: LayerSnapshots.
+/// Lists parts by matrix and row. `layers`: LayerSnapshots.
 template <class Layers, class Packed>
 std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& layers, Packed& lm_head) {
   std::vector<MatrixPart<Packed>> parts;

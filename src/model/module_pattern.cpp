@@ -25,7 +25,8 @@ bool is_read_alike(std::string_view pattern) {
     const char c = pattern[i];
     if (!base::is_letter(c) && !base::is_digit(c) && !is_one_of("_-.,*+?|()[]{}\\^$", i)) return false;
     if (c == '\\' && !is_one_of(".dwb_-", i + 1)) return false;
-    if (c == '{' && !is_one_of("0123456789", i + 1)) return false;  // {,3} is a count in Python, text in older PCRE2
+    if (c == '{' && !is_one_of("0123456789", i + 1))
+      return false;  // {,3} is a count in Python, but text in older PCRE2
     if (c != '(' || !is_one_of("?*", i + 1)) continue;
     if (!is_one_of("?", i + 1) || !is_one_of(":!=", i + 2)) return false;
     i += 2;

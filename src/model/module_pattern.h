@@ -1,4 +1,4 @@
-// Owns PEFT's regular expressions of module names, which are Python's.
+// Owns PEFT's regular expressions of module names, in Python's syntax.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@ namespace qrl::model {
 /// \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
 class ModulePattern {
  public:
-  /// Throws an input error at `where` for other patterns.
+  /// Compiles the pattern. Throws an input error at `where` for others than those above.
   ModulePattern(const std::string& pattern, const std::string& where);
 
-  /// Returns whether the whole name matches. Throws an input error after too many steps: folders are untrusted.
+  /// Returns whether the whole name matches. Throws an input error after too many steps, because folders are untrusted.
   bool fits(const std::string& module) const;
 
  private:

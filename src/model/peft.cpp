@@ -26,7 +26,7 @@ constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kWeightsFile = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
-/// Names keys that must be null or PEFT's neutral value, since others change the result.
+/// Names a key that must be null or PEFT's neutral value, since others change the result.
 struct Neutral {
   const char* key;
   Json value;
@@ -60,7 +60,7 @@ const std::vector<Neutral>& neutrals() {
   return all;
 }
 
-/// Returns whether an initialization changes the base, so that the adapter does not fit the checkpoint it names.
+/// Returns whether this initialization changes the base, so that the adapter does not fit the named checkpoint.
 bool moves_base(const Json& start) {
   static constexpr std::string_view kHarmless[] = {"gaussian", "kaiming", "orthogonal"};
   if (!start.is_string()) return false;
@@ -93,8 +93,8 @@ ModuleRule rule_of_pattern(const ConfigReader& reader, const char* key) {
   };
 }
 
-/// Restricts `lora` to modules that `keeps` accepts; throws an input error unless whole kinds remain, such as all
-/// layers' q_proj.
+/// Restricts `lora` to modules that `keeps` accepts. Throws an input error unless whole kinds remain, such as q_proj of
+/// all layers.
 void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
                 LoraConfig& lora) {
   const std::vector<std::string> targeted = adapted_modules(config, lora);
@@ -145,7 +145,7 @@ void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraCo
       reader, kKey, config, [&](const std::string& module) { return !is_excluded(module); }, lora);
 }
 
-/// Returns ends of names, such as "input_layernorm".
+/// Returns the ends of norms' names, such as "input_layernorm".
 std::set<std::string> norm_names(const ModelConfig& config) {
   std::set<std::string> names;
   for (const WeightSpec& spec : weight_specs(config)) {
@@ -246,7 +246,7 @@ void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig&
     });
   }
   const Json norms = lora.train_norms ? Json(norm_names(config)) : Json();
-  // Keys that PEFT writes; reading needs peft_type and target_modules.
+  // Writes PEFT's keys; reading requires peft_type and target_modules alone.
   const nlohmann::ordered_json json = {{"peft_type", "LORA"},
                                        {"task_type", "CAUSAL_LM"},
                                        {"base_model_name_or_path", base.empty() ? Json() : Json(base)},

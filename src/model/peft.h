@@ -16,8 +16,8 @@ struct PeftAdapter {
 bool is_peft(const std::filesystem::path& dir);
 
 /// Opens a folder of adapters for this model. Throws an input error for all but plain LoRA on linear layers (DoRA,
-/// biases, rank patterns, an initialization that changed the base, …). Also for missing, extra or misshaped tensors,
-/// and on reading for one that is not finite.
+/// biases, rank patterns, an initialization that changed the base, …). Does the same for missing, extra or misshaped
+/// tensors, and on reading, for values that are not finite.
 PeftAdapter open_peft(const std::filesystem::path& dir, const ModelConfig& config);
 
 /// Returns the folder's base_model_name_or_path, or "".

@@ -23,7 +23,7 @@ double llama3_frequency(double plain, const RopeScaling& scaling) {
 
 double yarn_attention(double factor, double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
 
-/// Returns the unrounded dimension pair that makes `rotations` turns over the original positions.
+/// Returns the fractional index of the dimension pair that makes `rotations` turns over the original positions.
 double yarn_dimension(double rotations, const ModelConfig& config) {
   const auto original = static_cast<double>(config.rope_scaling.original_max_position_embeddings);
   return static_cast<double>(config.head_dim) * std::log(original / (rotations * 2 * std::numbers::pi)) /
@@ -39,7 +39,7 @@ void scale_yarn(const ModelConfig& config, RopeFrequencies& rope) {
   }
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(config.head_dim - 1));
-  if (low == high) high += 0.001;  // transformers' guard against division by zero
+  if (low == high) high += 0.001;  // avoids a division by zero, as in transformers
   for (std::size_t i = 0; i < rope.inverse.size(); ++i) {
     const double kept = 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     rope.inverse[i] = rope.inverse[i] / scaling.factor * (1 - kept) + rope.inverse[i] * kept;

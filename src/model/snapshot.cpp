@@ -32,12 +32,12 @@ Format head_format(const SnapshotFormats& formats) {
   return formats.f32_lm_head ? Format::f32 : wide_format(formats.linear);
 }
 
-/// Chooses each matrix's format in order. check_patterns then verifies that every pattern fitted, and some layer is not
-/// exempt.
+/// Chooses the formats of matrices in order. check_patterns then verifies that every pattern matched, and that some
+/// layer is not exempt.
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
-    (void)ignored("model.embed_tokens");  // not a layer, but named in other engines' lists
+    (void)ignored("model.embed_tokens");  // no linear layer, but named in other engines' lists
     (void)ignored("lm_head");
   }
 
@@ -89,7 +89,7 @@ class FormatChooser {
 
   const SnapshotFormats& formats_;
   std::vector<bool> used_;
-  bool any_chosen_ = false;  ///< whether a layer has the requested format
+  bool any_chosen_ = false;  ///< whether some layer has the requested format
 };
 
 base::Buffer make_gain(std::int64_t width) { return base::Buffer(DType::f32, {width}); }
@@ -187,7 +187,7 @@ class Snapshot::Writer {
       matrices_.emplace(part.weight, part);
     add_vector("model.norm.weight", snapshot.final_norm_D_.as<float>());
     for (std::size_t idx = 0; idx < snapshot.layers_.size(); ++idx) add_vectors(idx);
-    snapshot.version_ = -1;  // no policy until all are written
+    snapshot.version_ = -1;  // no version is valid until all weights are written
     snapshot.is_elsewhere_ = false;
   }
 
@@ -206,7 +206,7 @@ class Snapshot::Writer {
     if (const auto found = matrices_.find(name); found != matrices_.end()) {
       const MatrixPart<ops::PackedLinear>& part = found->second;
       if (!part.experts.empty()) return write_experts(team, part, spec, view);
-      // Parts may share a panel: the previous one must be done.
+      // Waits for the previous part, which may share a panel.
       if (part.first_row > 0) team.barrier();
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
                           fixed_scales(snapshot_.profile_.get(), name, part.matrix->format)),
@@ -242,7 +242,7 @@ class Snapshot::Writer {
         },
         [](const BlockExperts&, const auto&) {});
   }
-  /// Packs this member's experts, each alone.
+  /// Packs this member's experts, each by one thread.
   void write_experts(const base::Team& team, const MatrixPart<ops::PackedLinear>& part, const WeightSpec& spec,
                      const base::View& view) {
     base::Team alone = base::Team::solo();
@@ -277,7 +277,7 @@ class Snapshot::Writer {
 
 void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
   const std::vector<WeightSpec> specs = weight_specs(config_);
-  // Checks all views first: wrong masters change nothing.
+  // Checks all views first, so that wrong masters change nothing.
   std::vector<base::View> views;
   views.reserve(specs.size());
   for (const WeightSpec& spec : specs) views.push_back(find_view(masters, spec));

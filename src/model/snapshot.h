@@ -1,4 +1,5 @@
-// Owns the published weights that the decoder reads in place: quantized, in the kernels' form, with the policy version.
+// Owns the published weights that the decoder reads in place: quantized, in the kernels' layout, with the policy
+// version.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +24,24 @@ namespace qrl::model {
 
 struct SnapshotFormats {
   SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: a format alone is the common case
-  quant::Format linear;                                        ///< of q, k, v, o, gate, up and down, of experts too
-  /// Modules that stay bf16: patterns (* and ?) of a whole name or its last part. Examples:
+  quant::Format linear;  ///< format of q, k, v, o, gate, up and down, also in experts
+  /// Modules that stay bf16. A pattern (with * and ?) matches a whole name or its last part:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" are allowed without effect.
   std::vector<std::string> ignore;
-  bool f32_lm_head = false;   ///< else bf16, or fp32 with `linear`
-  bool int8_lm_head = false;  ///< scales per token and output; the learner keeps its own bf16 or fp32 lm_head
+  bool f32_lm_head = false;  ///< fp32 lm_head; otherwise bf16, or fp32 if `linear` is
+  bool int8_lm_head =
+      false;  ///< int8 lm_head with scales per token and output; the learner's own lm_head stays bf16 or fp32
   LoraConfig lora = {};
-  quant::Rotation rotation = {};    ///< of inputs of matrices in `linear`, if it has scales
-  bool rotates_if_it_fits = false;  ///< else an input error if `rotation` does not fit
+  quant::Rotation rotation = {};    ///< of the inputs of matrices in `linear`, if that has scales
+  bool rotates_if_it_fits = false;  ///< whether a `rotation` that does not fit is left out, not an input error
 };
 
-/// Returns formats.rotation, or none if `linear` has no scales. Also returns none if it does not fit all inputs and
-/// rotates_if_it_fits is set. Throws as check_formats does.
+/// Returns formats.rotation. Returns none if `linear` has no scales, or if it does not fit all inputs and
+/// rotates_if_it_fits is set. Throws like check_formats.
 quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormats& formats);
 
-/// One transformer block in the kernels' form: fp32 gains, packed matrices. Gains that the model lacks are empty.
+/// Holds one transformer block in the kernels' layout: fp32 gains, packed matrices. Gains that the model lacks are
+/// empty.
 struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
   Block<std::monostate, MatrixAdapter> adapters;  ///< may be empty
 };
@@ -46,59 +49,59 @@ struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
 /// Describes a tensor for users.
 struct SnapshotTensor {
   std::string name;            ///< "layers.0.qkv"
-  std::string what;            ///< "int8 [80, 24], scales [1, 80] F32"; a layer's experts: "int8 [80, 24] × 5, …"
-  const void* data = nullptr;  ///< equal for readers of the same memory
-  bool is_gain = false;        ///< else embedding, linear layer or lm_head
+  std::string what;            ///< format and shape: "int8 [80, 24], scales [1, 80] F32"; experts: "int8 [80, 24] × 5, …"
+  const void* data = nullptr;  ///< address of the memory, to compare readers
+  bool is_gain = false;        ///< otherwise embedding, linear layer or lm_head
 };
 
 struct WeightError {
-  std::string weight;  ///< a weight_specs name; a tied lm_head has the embedding's
+  std::string weight;  ///< a name of weight_specs; a tied lm_head has the embedding's
   quant::Format format = quant::Format::f32;
   quant::FormatError error;
 };
 
-/// Throws for values not finite: an input error for loaded weights (version 0), else a guard error.
+/// Throws for values that are not finite: an input error for loaded weights (version 0), otherwise a guard error.
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
-/// Throws an input error for an `ignore` pattern without a module, or with only some modules of a matrix (q, k and v;
-/// gate and up). Also if all linear layers are exempt, or inputs are not whole rotation blocks.
+/// Throws an input error for an `ignore` pattern that matches no module, or only some modules of a matrix (q, k and v;
+/// gate and up). Does the same if all linear layers are exempt, or inputs are not whole rotation blocks.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;
 
-/// Holds a published policy, in buffers that `publish` rewrites in place. No forward pass may run meanwhile; readers
-/// check the version.
+/// Holds a published policy, in buffers that `publish` rewrites in place. No forward pass may run during a publish;
+/// readers check the version.
 class Snapshot {
  public:
   /// Throws as check_formats and check_lora do.
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
-  /// From the next publish on, quantizes int8 layers by this profile of the same model, its factors folded into the
-  /// norms. Null: the weights' own scales.
+  /// Quantizes int8 layers by this profile from the next publish on, its factors folded into the norms. Null: the
+  /// weights' own scales.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
 
-  /// Adds noise to all norms' gains from the next publish on, anew for each version, in host memory only.
+  /// Adds noise to all norms' gains from the next publish on, new for each version, in host memory only.
   void use_gain_noise(const GainNoise& noise) { noise_ = noise; }
 
   /// Quantizes and packs `masters` (fp32 views by name) on all threads, as policy version `version`. Throws
   /// (fail_broken) with the name of a weight that is not finite.
   void publish(const WeightViews& masters, std::int64_t version);
-  /// Does the same from a source, one fp32 tensor at a time.
+  /// Publishes like above from a source, one fp32 tensor at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
   /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Keeps the base of
-  /// an earlier publish, on host and device. Throws (fail_broken) for a weight that is not finite.
+  /// an earlier publish on host and device. Throws (fail_broken) for a weight that is not finite.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
-  /// Publishes to a device's memory alone, like publish or, with adapters, publish_adapters. Afterwards reading the
-  /// host's tensors is an internal error until the next host publish.
+  /// Publishes to a device's memory alone, like publish or, with adapters, publish_adapters. Until the next host
+  /// publish, reading the host's tensors is an internal error.
   class DeviceWriter {
    public:
     /// `device` holds this snapshot's weights; both must outlive this.
     DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version);
-    /// Writes some weights (with adapters: of adapter_specs), fp32 by name on the device, and blocks.
+    /// Writes some weights (adapter_specs' with adapters), fp32 by name on the device, and waits.
     void write(const WeightViews& masters);
-    /// Completes `version` after the last weight; throws (fail_broken) if one was not finite.
+    /// Completes `version` after the last weight. Throws (fail_broken) if a weight was not finite.
     void finish();
 
    private:
@@ -122,19 +125,19 @@ class Snapshot {
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
   const base::Buffer& final_norm_D() const { return here(final_norm_D_); }  ///< fp32
   const LayerSnapshot& layer(std::int64_t idx) const { return here(layers_[static_cast<std::size_t>(idx)]); }
-  /// Does not check that the host has the version: for formats and shapes alone.
+  /// Returns a layer for its formats and shapes alone, without checking that the host has the version.
   const LayerSnapshot& layer_form(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
-  /// bf16, fp32 or int8; packed separately even if tied.
+  /// Returns lm_head in bf16, fp32 or int8, packed separately even if tied.
   const ops::PackedLinear& lm_head() const { return here(lm_head_); }
   std::size_t num_bytes() const;
 
   /// In forward order.
   std::vector<SnapshotTensor> tensors() const;
 
-  /// Returns every matrix's error against the published `masters`, in order. Masters are first scaled by a profile's
-  /// factors and rotated. Without a master the name is empty.
+  /// Returns every matrix's error against the published `masters`, in order. Applies a profile's factors and the
+  /// rotation to masters first. Without a master the error has no name.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
-  /// Does the same, reading few masters at a time by one thread. `read` returns an empty buffer for a missing one.
+  /// Computes the same on one thread, reading few masters at a time. `read` returns an empty buffer for a missing one.
   using ReadMaster = std::function<base::Buffer(const std::string& weight)>;
   std::vector<WeightError> format_errors(const ReadMaster& read) const;
 
@@ -143,9 +146,9 @@ class Snapshot {
   /// In forward order.
   template <class Visit>
   void visit_gains(const Visit& visit);
-  /// Adds this version's noise to the gains after a publish: to the new ones if `gains_are_new`, else to gains_.
+  /// Adds this version's noise to the gains after a publish: to the snapshot's if `gains_are_new`, otherwise to gains_.
   void finish_gains(bool gains_are_new, std::int64_t version);
-  /// Throws an internal error if only a device has the version.
+  /// Returns a tensor of the host. Throws an internal error if only a device has the version.
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {
     QRL_INVARIANT(!is_elsewhere_, "snapshot", "weights in host memory",
@@ -158,17 +161,17 @@ class Snapshot {
   quant::Rotation rotation_;
   LoraConfig lora_;
   std::int64_t version_ = -1, base_number_ = 0;
-  bool is_elsewhere_ = false;  ///< only a device has the version
+  bool is_elsewhere_ = false;  ///< whether only a device has the published version
   std::shared_ptr<const Int8Profile> profile_;
   GainNoise noise_;
-  std::vector<float> gains_;  ///< all gains without noise; empty until noise is used
+  std::vector<float> gains_;  ///< all gains before noise; empty until noise is used
   base::Arena matrices_;
   base::Buffer embedding_VD_, final_norm_D_;
   std::vector<LayerSnapshot> layers_;
   ops::PackedLinear lm_head_;
 };
 
-/// Returns the format of A, B and inputs: bf16, or fp32 with fp32 linear layers.
+/// Returns the format of A, B and their inputs: bf16, or fp32 with fp32 linear layers.
 quant::Format adapter_format(const Snapshot& snapshot);
 /// Returns whether `ignore` exempts a linear layer or an expert.
 bool has_exempt_layers(const Snapshot& snapshot);

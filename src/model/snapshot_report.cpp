@@ -51,7 +51,7 @@ SnapshotTensor tensor_of_experts(std::string name, std::span<const ops::PackedLi
   return {std::move(name), std::move(what), experts.front().panels.view().data, false};
 }
 
-/// Dequantizes some rows at a time: a whole lm_head would be an adapter run's largest allocation.
+/// Dequantizes few rows at a time, because a whole lm_head would be an adapter run's largest allocation.
 void add_errors(const ops::PackedLinear& packed, std::int64_t first_row, std::span<const float> original,
                 quant::FormatErrorSums& sums) {
   constexpr std::int64_t kRows = 64;
@@ -65,8 +65,8 @@ void add_errors(const ops::PackedLinear& packed, std::int64_t first_row, std::sp
   }
 }
 
-/// Returns a weight's error beside its master, which is overwritten. Experts of `format` add up; where some are exempt,
-/// the others count.
+/// Returns a weight's error against its master, which is overwritten. Sums over the experts that have `format`, not
+/// exempt ones.
 WeightError error_of(const MatrixPart<const ops::PackedLinear>& part, quant::Format format, const float* factors,
                      std::span<float> original) {
   const std::span<const ops::PackedLinear> whole(part.matrix, 1);

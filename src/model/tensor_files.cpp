@@ -37,7 +37,7 @@ std::string tensor_in(const state::SafetensorsFile& file, const std::string& nam
   return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
 }
 
-/// Refuses a tensor of all experts, as transformers writes on request.
+/// Refuses a tensor that holds all experts, which transformers can write.
 void refuse_fused(const TensorFiles& files, const WeightSpec& spec) {
   if (spec.parts.empty()) return;
   const std::string fused = spec.name.substr(0, spec.name.rfind('.'));
@@ -68,7 +68,7 @@ void read_part(const TensorFiles& files, const StoredPart& part, float* to) {
   });
 }
 
-/// Compares bits as fp32, in chunks.
+/// Compares values as fp32 bits, in chunks.
 bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
                  const std::string& name_b) {
   if (a.entry(name_a).shape != b.entry(name_b).shape) return false;
@@ -83,10 +83,10 @@ bool same_values(const state::SafetensorsFile& a, const std::string& name_a, con
   return true;
 }
 
-/// Older transformers stored this buffer, which config.json determines.
+/// Returns whether older transformers stored this buffer, which config.json determines.
 bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-/// Refuses tensors beyond the specs, except RoPE's buffers and a tied lm_head equal to the embedding.
+/// Refuses tensors that the specs lack, except RoPE's buffers and a tied lm_head equal to the embedding.
 void require_no_extra_tensor(const TensorFiles& files, const ModelConfig& config) {
   const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
   std::set<std::string> wanted;

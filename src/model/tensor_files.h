@@ -20,7 +20,7 @@ inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 /// mapped tensors.
 std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
 
-/// Opens DIR's model.safetensors, or its index's shards. Throws an input error unless exactly one of them is there.
+/// Opens DIR's model.safetensors, or its index's shards. Throws an input error unless exactly one of them exists.
 class TensorFiles {
  public:
   explicit TensorFiles(const std::filesystem::path& dir);
@@ -41,7 +41,7 @@ class TensorFiles {
 /// buffers, and a tied lm_head equal to the embedding.
 void require_tensors_of(const TensorFiles& files, const ModelConfig& config, const std::string& dir);
 
-/// Reads a tensor in fp32 from its parts, each by all threads. Throws an input error for values that are not finite.
+/// Reads a tensor in fp32 from its parts, each on all threads. Throws an input error for values that are not finite.
 void read_tensor(const TensorFiles& files, const WeightSpec& spec, float* to);
 
 }  // namespace qrl::model

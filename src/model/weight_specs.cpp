@@ -5,7 +5,7 @@ namespace qrl::model {
 
 namespace {
 
-/// Returns a sparse layer's tensor of all experts, with each expert's modules as parts.
+/// Returns the tensor of all experts in a sparse layer, with each expert's modules as parts.
 WeightSpec experts_spec(const std::string& prefix, const BlockExperts& experts) {
   const BlockMatrix& matrix = experts.matrix;
   WeightSpec spec{prefix + std::string(experts.tensor) + ".weight", {experts.count, matrix.out(), matrix.in}};

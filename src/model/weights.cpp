@@ -32,13 +32,13 @@ namespace {
 constexpr const char* kStem = "model";
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
 
-/// Returns four normal deviates (Box–Muller in fp64) from one block.
+/// Returns four normal deviates from one block, by Box–Muller in fp64.
 std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tensor_idx, std::uint64_t block) {
   const auto words =
       field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
   std::array<float, 4> out{};
   for (std::size_t pair = 0; pair < 2; ++pair) {
-    // in (0, 1]: the logarithm is finite
+    // in (0, 1], so that the logarithm is finite
     const double uniform = (words[2 * pair] + 1.0) * 0x1p-32;
     const double angle = 2 * std::numbers::pi * words[2 * pair + 1] * 0x1p-32;
     const double radius = std::sqrt(-2 * std::log(uniform));
@@ -80,7 +80,7 @@ void write_index(const fs::path& dir, const std::map<std::string, std::string>& 
   write_text(dir / kIndexFile, index.dump(2) + "\n");
 }
 
-/// Keeps the model's own generation config (temperature, top_p, padding), with the config's end tokens.
+/// Returns the model's own generation config (temperature, top_p, padding) with the config's end tokens.
 Json generation_config_of(const ModelConfig& config) {
   const Json parsed = Json::parse(config_json(config));
   Json generation =
@@ -95,7 +95,7 @@ Json generation_config_of(const ModelConfig& config) {
   return generation;
 }
 
-/// Appends a spec's stored tensors: ranges of its view.
+/// Appends the tensors that store a spec, as ranges of its view.
 void add_stored(const WeightViews& weights, const WeightSpec& spec, base::DType dtype, const state::StagedRead& staged,
                 std::vector<state::NamedView>& tensors) {
   const base::View& whole = find_view(weights, spec, staged != nullptr);
@@ -234,7 +234,7 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& 
 
 void save_hf(const fs::path& dir, const ModelConfig& config, const WeightSource& weights,
              std::uint64_t max_shard_bytes) {
-  /// A stored tensor's place, which the reader below finds through its view's data.
+  /// Describes where a tensor is stored; the reader below finds it by its view's data.
   struct Place {
     const WeightSpec* spec;
     std::int64_t first;

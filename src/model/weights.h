@@ -1,4 +1,4 @@
-// Owns a model's tensors by name, and Hugging Face folders.
+// Owns a model's tensors by name, and reading and writing Hugging Face folders.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace qrl::model {
 
-/// CPU tensors by Hugging Face name, with weight_specs' names and shapes.
+/// CPU tensors by Hugging Face name. weight_specs lists names and shapes.
 using Weights = std::map<std::string, base::Buffer, std::less<>>;
 /// Refers to such tensors.
 using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
 
-/// Returns a spec's view. Throws an internal error if missing, misshaped or not fp32, or unless `anywhere` outside CPU
-/// memory.
+/// Returns a spec's view. Throws an internal error if it is missing, misshaped or not fp32, or, unless `anywhere`,
+/// outside CPU memory.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere = false);
 
 /// Reads a model's weights, each directly to its final place, without a second copy. Cheap to copy. One thread reads at
@@ -54,39 +54,39 @@ struct HfModel {
 };
 
 /// Reads DIR/config.json and opens DIR/model.safetensors, or model.safetensors.index.json's shards. Throws an input
-/// error if both exist, and names a missing, extra or misshaped tensor. Allowed extras: a tied model's lm_head.weight
-/// equal to the embedding, and RoPE's buffers (…rotary_emb.inv_freq), not read.
+/// error if both exist, or for a missing, extra or misshaped tensor. Ignores RoPE's buffers (…rotary_emb.inv_freq), and
+/// a tied model's lm_head.weight if equal to the embedding.
 ///
-/// Weights not finite are refused on reading. A generation_config.json's end tokens replace the config's. save_hf
+/// Reading refuses weights that are not finite. A generation_config.json's end tokens replace the config's; save_hf
 /// writes that file back. Pickled weights (.bin, .pt) are never opened.
 HfModel open_hf(const std::filesystem::path& dir);
 
 /// transformers' default.
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
-/// Creates DIR, and writes config.json, generation_config.json and model.safetensors there. Tensors have `config.dtype`
-/// (f32, or bf16 to nearest even). generation_config.json is the model's own, with the config's special tokens.
+/// Creates DIR, and writes config.json, generation_config.json and model.safetensors. Tensors have `config.dtype` (f32,
+/// or bf16 to nearest even). generation_config.json is the model's own, with the config's special tokens.
 ///
-/// Above max_shard_bytes, tensors are sharded in order with model.safetensors.index.json. The caller adds tokenizer
-/// files. `staged`, if set, reads weights from any memory.
+/// Tensors larger than max_shard_bytes together are sharded in order, with model.safetensors.index.json. The caller
+/// adds tokenizer files. `staged`, if set, reads weights from any memory.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
-/// Does the same from a source, holding one fp32 tensor at a time.
+/// Writes the same from a source, holding one fp32 tensor at a time.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightSource& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes);
 
-/// Writes save_hf's tensor files: one, or shards of at most max_shard_bytes and their index, no tensor divided.
+/// Writes save_hf's tensor files: one, or shards of at most max_shard_bytes and their index. Divides no tensor.
 void write_shards(const std::filesystem::path& dir, const std::vector<state::NamedView>& tensors,
                   std::uint64_t max_shard_bytes, const state::StagedRead& staged);
 
-/// Writes save_hf's other files. `quantization_config`: a JSON object for config.json; "": none.
+/// Writes save_hf's other files. `quantization_config`: a JSON object for config.json, or "".
 void write_config(const std::filesystem::path& dir, const ModelConfig& config,
                   std::string_view quantization_config = {});
 
-/// Write a folder jointly, each process one shard. Its tensors of weight_specs in `config.dtype` become
-/// model-<number>-of-<count>.safetensors, from number 1; no tensors: no file. One process then writes the index and
-/// other files. A tensor without a shard is an internal error.
+/// Write a folder jointly, one shard per process. A process's tensors of weight_specs in `config.dtype` become
+/// model-<number>-of-<count>.safetensors, from number 1; without tensors, no file. One process then writes the index
+/// and other files. A tensor without a shard is an internal error.
 void save_hf_shard(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
                    std::size_t number, std::size_t count, const state::StagedRead& staged = {});
 void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& config);
