@@ -48,7 +48,7 @@ class Learner {
   /// is over the kept tokens.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// With options.lora, sets the adapters of score_reference, with which training began. `start`: adapter_specs'
+  /// With options.lora, sets the adapters of score_reference, those at the start of training. `start`: adapter_specs'
   /// tensors, which must stay readable; none: new adapters, which add nothing.
   void keep_reference(const std::optional<model::WeightSource>& start);
   bool has_reference() const;
@@ -57,8 +57,8 @@ class Learner {
 
   /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
   /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). Ranks need not agree on
-  /// is_last. On a device with memory for a second micro-batch, loss and backward pass wait for the next call, which
-  /// computes the loss on the host during its forward pass. Bits do not change.
+  /// is_last. On a device with memory for a second micro-batch, the next call computes this loss on the host during its
+  /// own forward pass. Results do not change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
@@ -71,7 +71,7 @@ class Learner {
   /// Restarts the optimizer (moments 0, count 0) with new options, between cold start and RL.
   void reset_optimizer(const OptimizerOptions& optim, std::int64_t total_updates);
 
-  /// Returns whether each tensor's masters and moments are on one rank only. All ranks must then make the calls marked
+  /// Returns whether each tensor's masters and moments are on one rank only. Then all ranks must make the calls marked
   /// as collective.
   bool is_sharded() const;
   bool has_adapters() const;
@@ -81,7 +81,7 @@ class Learner {
   const LearnerState& state() const;
 
   /// Quantizes the masters into `snapshot`. With options.lora and adapters in the snapshot, quantizes the base once,
-  /// then only A and B; without adapters in the snapshot, merged weights each time. fake_quant and low_bit read the
+  /// then only A and B. A snapshot without adapters gets merged weights each time. fake_quant and low_bit read the
   /// snapshot from now on. It must outlive the learner, and only the learner may publish into it. Collective when
   /// sharded. `device` (or null) also keeps the snapshot's weights on this learner's device. Once it has them, only its
   /// copy is rewritten, in place from the masters (DeviceWriter), and dequantized there for fake_quant. With low_bit on
@@ -107,10 +107,10 @@ class Learner {
   TokenScores score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
                        const ops::SampleParams& sample_params);
 
-  struct Reference;  // of a KL term with adapters
+  struct Reference;  // for a KL term with adapters
   int num_threads_;
   config::LearnerForward forward_mode_;
-  // Each points to some of its predecessors.
+  // Members may point to earlier ones.
   std::unique_ptr<ForwardEngine> engine_;
   std::unique_ptr<TrainableWeights> weights_;
   std::unique_ptr<Publisher> publisher_;

@@ -30,7 +30,7 @@ class LearnerState {
   model::WeightViews gradients() const;
   state::StagedRead staged_read() const;
 
-  /// Returns this rank's fp32 master, with adapters the base's weight; empty if another rank has it.
+  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank has it.
   base::Buffer master(const std::string& name) const;
   /// Returns a source of all ranks' masters, merged with adapters (merged_weights). All ranks must read it in the same
   /// order. Collective when sharded.

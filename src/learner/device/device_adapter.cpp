@@ -21,7 +21,7 @@ Tensor of_part(const Tensor& products, std::size_t part, std::int64_t rank) {
   return products.narrow(1, static_cast<std::int64_t>(part) * rank, rank);
 }
 
-/// Adds the adapter's gradients and returns its part of dX, fp32 unless `narrow`. d_y, x and products are in the
+/// Adds the adapter's gradients and returns its part of dX, in fp32 unless `narrow`. d_y, x and products have the
 /// matmuls' dtype.
 Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const Tensor& d_y, const Tensor& x,
                      const Tensor& products, bool narrow) {

@@ -8,8 +8,8 @@
 
 namespace qrl::learner {
 
-/// {sum [N, D] fp32, normed [N, D] in `out`}: x plus an optional branch and bias, and RMSNorm of the sum. Keeps sum and
-/// one number per row for the backward pass.
+/// Returns {sum [N, D] fp32, normed [N, D] in `out`}: x plus an optional branch and bias, and RMSNorm of the sum. Keeps
+/// sum and one number per row for the backward pass.
 struct AddedNorm {
   Tensor sum_ND, normed_ND;
 };
@@ -19,8 +19,8 @@ AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_N
 /// Computes silu(gate) · up, [N, F] in `out`, from bf16 or fp32 halves, which it keeps for the backward pass.
 Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& halves_N2F, torch::ScalarType out);
 
-/// Computes {q [N, H, E], k, v [N, K, E]} in `out`: bias, optional norms of q and k, rotation. angles_NE as in
-/// DeviceRows. Keeps angles, and qkv if there are norms.
+/// Computes {q [N, H, E], k, v [N, K, E]} in `out`: adds the bias, applies optional norms of q and k, and rotates.
+/// angles_NE as in DeviceRows. Keeps angles, and qkv if there are norms.
 TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC, const Tensor& angles_NE,
                      const Heads& heads, const QkvWeights& weights, torch::ScalarType out);
 
@@ -28,12 +28,13 @@ TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC,
 /// result starts the graph.
 Tensor fused_embed(const cuda::TrainingKernels& kernels, const TokenLists& tokens, const Weight& table_VD,
                    torch::ScalarType compute);
-/// Gathers each key's rows of k and v, {k [T, K, E], v}. Gradients are fp32 sums over a row's places, rounded once.
+/// Gathers the rows of k and v that the places name, {k [T, K, E], v}. Gradients are fp32 sums over a row's places,
+/// rounded once.
 TensorList fused_gather(const cuda::TrainingKernels& kernels, const RowLists& places, const Tensor& k_NKE,
                         const Tensor& v_NKE);
-/// Gathers x's row for each place, [T, D], without autograd.
+/// Gathers a row of x for each place, [T, D], without autograd.
 Tensor gathered_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_ND);
-/// Sums x_TD's rows over each row's places, [N, D] in x's dtype, without autograd.
+/// Sums the rows of x_TD over each row's places, [N, D] in x's dtype, without autograd.
 Tensor summed_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_TD);
 
 struct ScoredRows {
@@ -48,11 +49,11 @@ struct ScoredRows {
 /// A chunk of logits, fp32 [M, V], and the tokens to score.
 struct LogitRows {
   Tensor logits_MV, targets_M;  ///< targets int64
-  float temperature = 1;        ///< not divided into the logits yet
+  float temperature = 1;        ///< the logits are not divided by it yet
 };
 void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to);
 /// Computes ∂ / ∂ logits in `out` from fused_scores' results. An fp32 gradient overwrites the logits. Gradients passed
-/// in are dense fp32 on the device; undefined d_entropies_M is all 0.
+/// in are dense fp32 on the device; undefined d_entropies_M means all 0.
 Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
                             const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out);
 

@@ -66,8 +66,8 @@ Tensor divided(const Chunk& chunk, float temperature) {
   return logits_MV;
 }
 
-/// Divides the logits by the temperature in place. A `cut` token gets probability 0 and the lowest finite log, so that
-/// it adds 0, not NaN, to the entropy.
+/// Divides the logits by the temperature in place. A token that is cut gets probability 0 and the lowest finite log, so
+/// that it adds 0, not NaN, to the entropy.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -83,8 +83,8 @@ Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
   return gradient.narrow(0, chunk.begin, chunk.size).unsqueeze(1);
 }
 
-/// ∂ log p_t / ∂ z = 1[t] − p; ∂ H / ∂ z = −p (log p + H); both divided by the temperature. An undefined d_entropy_M
-/// (as usual) saves a pass over M × V numbers.
+/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), both divided by the temperature. Undefined
+/// d_entropy_M, the usual case, saves a pass over M × V numbers.
 Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
   const auto temperature = static_cast<double>(targets.temperature);
@@ -93,7 +93,7 @@ Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tens
   if (d_entropy_M.defined()) {
     const Distribution distribution(chunk, targets);
     const Tensor d_entropy_M1 = part_or_zeros(d_entropy_M, chunk) / -temperature;
-    d_logits_MV = distribution.p_MV * d_entropy_M1;  // p first, so that 0 times the lowest number is 0
+    d_logits_MV = distribution.p_MV * d_entropy_M1;  // p first: 0 times the lowest number is 0
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
   } else {
@@ -126,7 +126,7 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Computes in the hidden states' dtype; if the scores were known, first computes the rows' `scored`.
+/// Computes in the hidden states' dtype. If the forward pass did not compute the rows' `scored`, computes them first.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
@@ -149,7 +149,7 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Copies log-probs and entropies to the host. Detached, so that autograd records no views.
+/// Copies log-probs and entropies to the host, detached so that autograd records no views.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };

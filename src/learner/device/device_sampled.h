@@ -12,7 +12,7 @@ struct SampledPass {
   TargetScores scores;     ///< in host memory
 };
 
-/// Runs a bitwise learner's forward pass by `decoder`, which has the snapshot's weights, on `device`. Log-probs are
+/// Runs the forward pass of rollout.bitwise: the decoder's own, on `device` with the snapshot's weights. Log-probs are
 /// bit-identical to its samples' if the decoder sums each row alone. Targets must not be sampled with top-k or top-p.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers);

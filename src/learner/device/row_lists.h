@@ -7,16 +7,16 @@
 
 namespace qrl::learner {
 
-/// N rows gathered into T places; int32, on the device of the gathered values.
+/// Describes N rows gathered into T places; int32, on the device of the gathered values.
 struct RowLists {
-  torch::Tensor rows;    ///< [T]: the row at each place
-  torch::Tensor starts;  ///< [N + 1]: where each row's places begin in `places`
-  torch::Tensor places;  ///< [T]: the places of row 0, of row 1, …, ascending
+  torch::Tensor rows;    ///< [T], the row at each place
+  torch::Tensor starts;  ///< [N + 1], where each row's places begin in `places`
+  torch::Tensor places;  ///< [T], the places of row 0, then row 1, …, ascending
 };
-/// A micro-batch's tokens, and the rows of each distinct token, for a table's gradient; int32.
+/// Lists a micro-batch's tokens, and each distinct token's rows, for a table's gradient; int32.
 struct TokenLists {
   torch::Tensor tokens_N, distinct;  ///< distinct: [U], ascending
-  torch::Tensor starts;              ///< [U + 1]: where each token's rows begin in rows_N
+  torch::Tensor starts;              ///< [U + 1], where each token's rows begin in rows_N
   torch::Tensor rows_N;              ///< ascending within a token
 };
 

@@ -25,7 +25,7 @@ void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
 void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum) {
   if (sum.scalar_type() == torch::kFloat32) return add_exact_matmul(x, y, sum);
   if (!sum.is_cpu()) sum.addmm_(x, y);
-  else sum.add_(exact_matmul(x, y));  // LibTorch computes this sum in fp32
+  else sum.add_(exact_matmul(x, y));  // LibTorch sums this in fp32
 }
 
 Tensor rounded_activations(const Tensor& x, quant::Format format) {

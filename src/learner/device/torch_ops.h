@@ -16,10 +16,10 @@ namespace qrl::learner {
 /// PackedRows on the weights' device.
 struct DeviceRows {
   TokenLists tokens;
-  Tensor angles_NE;           ///< fp32: cosines of a row's position, then sines
+  Tensor angles_NE;           ///< fp32 cosines of a row's position, then sines
   RowLists keys;              ///< rows of each sequence's keys, concatenated; undefined: rows 0 … N−1
-  Tensor starts, key_starts;  ///< int32 [S+1], of queries and keys
-  std::vector<std::int64_t> lengths, key_lengths;  ///< S; queries are the rows of a sequence's last keys
+  Tensor starts, key_starts;  ///< int32 [S+1], where each sequence's queries and keys start
+  std::vector<std::int64_t> lengths, key_lengths;  ///< [S]; the queries are the rows of a sequence's last keys
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
@@ -27,16 +27,16 @@ struct TorchDevice {
   /// Kernels of norms, rotation and SwiGLU, on LibTorch's current stream. Null: LibTorch's operations, which define the
   /// results.
   const cuda::TrainingKernels* kernels = nullptr;
-  model::DeviceWeights* weights = nullptr;  ///< with low_bit: the snapshot's, on the device
+  model::DeviceWeights* weights = nullptr;  ///< with low_bit: the snapshot's weights on the device
 };
 
 /// Implements Ops on a device, with LibTorch and the device's kernels (device_kernels.h), if any. Residual stream,
 /// norms, rotation and SwiGLU are fp32. Matmul operands and intermediate values are in the compute dtype, and k and v
 /// are rounded like the decoder's pages. Attention is FlashAttention (fp32 softmax, weights rounded to bf16) if
 /// available, else one sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. The
-/// backward pass keeps inputs of norms, transforms and matmuls, and recomputes the rest. With fake_quant each matmul's
-/// input is rounded_activations in fp32, its weights the snapshot's (Parameters::read_quantized). With low_bit the
-/// matmul is the decoder's (device_quantized.h). Both have straight-through gradients.
+/// backward pass keeps inputs of norms, transforms and matmuls, and recomputes the rest. With fake_quant, matmuls read
+/// rounded_activations in fp32 and the snapshot's weights (Parameters::read_quantized). With low_bit, the matmul is the
+/// decoder's (device_quantized.h). Both have straight-through gradients.
 class TorchOps final : public Ops {
  public:
   /// The objects that `device` points to must outlive the backward pass.

@@ -13,7 +13,7 @@ ForwardNumerics forward_numerics(const Numerics& numerics) {
   made.bitwise = numerics.bitwise;
   made.kv_format = numerics.kv_format;
   if (made.quantized()) {
-    // Follows the sampler, which rounds queries and softmax weights to bf16, except with fp32 pages.
+    // Follows the sampler, which rounds queries and softmax weights to bf16 except with fp32 pages.
     made.between = torch::kFloat32;
     if (made.kv_format == quant::KvFormat::f32) made.attention = torch::kFloat32;
   }

@@ -17,7 +17,7 @@ namespace qrl::learner {
 /// between the linear layers are fp32; attention's operands are in the compute dtype, or fp32 if `kv_format` is.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
-/// A forward pass's arguments. Referenced objects must outlive the backward pass.
+/// Holds a forward pass's arguments. Referenced objects must outlive the backward pass.
 struct ForwardTask {
   const PackedRows& rows;
   const TargetRows& targets;
@@ -33,10 +33,10 @@ class ForwardEngine {
   virtual ~ForwardEngine() = default;
 
   virtual ParameterOptions parameters() const = 0;
-  /// Reads `snapshot`'s weights from now on; call it after each publish. `device`, unless null, also has these weights;
-  /// `is_on_device`: only the device has them.
+  /// Reads `snapshot`'s weights from now on; call it after each publish. `device`, unless null, has them as well;
+  /// `is_on_device`: the host's are out of date.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
-  /// Prepares the snapshot, as the first `score` would.
+  /// Prepares reading the snapshot before the first `score`, which otherwise does it.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last
   /// read, with the current weights; may be null unless reads_snapshot().
@@ -44,7 +44,7 @@ class ForwardEngine {
 
   /// Returns whether `score` returns before the device has finished (TargetScores::wait).
   virtual bool works_beside_host() const { return false; }
-  /// Returns whether memory suffices for `num_tokens` more while the previous micro-batch is kept.
+  /// Returns whether memory suffices for another `num_tokens` while the previous micro-batch is kept.
   virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
 
   bool reads_snapshot() const { return numerics_.quantized(); }

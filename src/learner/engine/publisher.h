@@ -18,17 +18,17 @@ class Publisher {
 
   /// Implements Learner::publish.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  /// Call it after every change of masters: then no snapshot holds them.
+  /// Records that the masters changed: no snapshot holds them now. Call it after every change.
   void masters_changed() { published_.reset(); }
 
   /// Returns the snapshot that holds the present masters, else null.
   const model::Snapshot* present() const;
-  /// Returns the snapshot for a forward pass; null if the engine reads none. Throws an internal error if it reads one
-  /// and none holds the present masters.
+  /// Returns the snapshot for a forward pass; null if the engine reads none. Throws an internal error if the engine
+  /// reads one and none holds the present masters.
   const model::Snapshot* for_forward_pass() const;
 
  private:
-  /// Write the snapshot, and return whether the weights are on the device alone.
+  /// Write the snapshot; return whether only the device has the weights.
   bool write_masters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   bool write_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   void write_on_device(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights& device);
@@ -39,7 +39,7 @@ class Publisher {
   };
   TrainableWeights& weights_;
   ForwardEngine& engine_;
-  std::optional<Published> published_;         // none: not since the masters last changed
+  std::optional<Published> published_;         // none if the masters changed since the last publish
   const model::Snapshot* has_base_ = nullptr;  // has the base of adapters
 };
 

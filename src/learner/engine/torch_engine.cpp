@@ -55,7 +55,8 @@ class TorchEngine : public ForwardEngine {
 
   bool works_beside_host() const override { return !place_.device.is_cpu(); }
   bool has_room_for(std::int64_t num_tokens) const override {
-    constexpr double kSlack = 1.1, kBytesOfLogit = 6;  // of the backward pass: fp32 logits and a bf16 gradient
+    constexpr double kSlack = 1.1,
+                     kBytesOfLogit = 6;  // bytes per logit in the backward pass: fp32 logits, bf16 gradient
     const double wanted =
         kSlack * bytes_per_token_ * static_cast<double>(num_tokens) + kBytesOfLogit * static_cast<double>(num_logits_);
     return !works_beside_host() || wanted <= static_cast<double>(place_.room.left());
@@ -113,8 +114,8 @@ class TorchEngine : public ForwardEngine {
   std::unique_ptr<const cuda::TrainingKernels> own_kernels_;
   TorchPlace place_;
   model::DeviceWeights* decoder_ = nullptr;   // has the weights of the snapshot last read
-  bool tables_read_ = false;                  // whether its embedding and lm_head were read
-  double bytes_per_token_ = 0;                // most bytes of a token kept for a backward pass
+  bool tables_read_ = false;                  // whether the decoder's embedding and lm_head were read
+  double bytes_per_token_ = 0;                // largest number of bytes kept per token for a backward pass
   std::int64_t num_logits_ = 0;               // of a chunk
   const model::Snapshot* base_of_ = nullptr;  // last read
   std::int64_t base_number_ = 0;

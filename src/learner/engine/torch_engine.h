@@ -25,10 +25,10 @@ struct TorchPlace {
   DeviceRoom room = {};                            ///< empty: measured on the device (cuda_library.h)
 };
 
-/// Throws an input error for what only the CPU implements: experts, and backward int8.
+/// Throws an input error for features that only the CPU has: experts and backward int8.
 void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options);
 
-/// Makes an engine with LibTorch's operations and a device's kernels; with `bitwise`, by the decoder on its device.
+/// Makes an engine of LibTorch's operations and a device's kernels; with `bitwise`, the decoder on its device computes.
 /// Throws as check_torch_engine does.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);

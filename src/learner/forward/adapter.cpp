@@ -69,15 +69,15 @@ struct Dense {
     }
   }
   Tensor a;  ///< [parts · rank, in]
-  Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside of a part's columns
+  Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside a part's columns
 };
 
-/// The dtype of rounding (A, scale·B, x, A·x), and the matmuls' dtype.
+/// Holds the dtype to which A, scale·B, x and A·x are rounded, and the matmuls' dtype.
 struct Types {
   torch::ScalarType format, compute;
 };
 
-/// U = dY·(scale·B); the adapter's part of dX is U·A.
+/// Computes U = dY·(scale·B) and the adapter's part of dX, U·A.
 class InputGradient {
  public:
   InputGradient(const LinearAdapter& adapter, const Types& types, const Tensor& d_y)
@@ -114,7 +114,7 @@ class InputGradient {
       ops::linear(alone, block->u, a_, here, true, d_x);
     };
   }
-  /// [N, parts · rank]; complete after adding()'s function has run for all rows.
+  /// Returns U, [N, parts · rank]; complete after adding()'s function has run for all rows.
   const Tensor& u() const { return u_; }
 
  private:
@@ -161,7 +161,7 @@ void keep_block(const ops::Activations& x, const model::AdapterProducts& product
     keep_rows(products.parts[i], made.products, rows, static_cast<std::int64_t>(i) * rank);
 }
 
-/// Stores for all rows only the backward pass's inputs.
+/// Keeps only the backward pass's inputs.
 Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x,
                             bool is_read) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
@@ -203,8 +203,8 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// Continues each sum over the base's inputs with the products of A·x (backward: U), so that the adapter's term needs
-/// no tensor.
+/// Continues each sum over the base's inputs with the terms of A·x (backward: U), so that the adapter's term needs no
+/// tensor.
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

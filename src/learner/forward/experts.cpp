@@ -10,10 +10,10 @@ namespace qrl::learner {
 
 namespace {
 
-/// Rows of one thread's share in the loops below, which cost some nanoseconds a value.
+/// Least rows of one thread in the loops below, which cost some nanoseconds per value.
 constexpr std::int64_t kRowsAtLeast = 16;
 
-/// The router is multiplied as the sampler does, whatever the other matrices' forward pass is.
+/// Returns how to multiply the router: as the sampler does, whatever the other matrices' forward pass is.
 Quantized router_of(const Linear& router, const ForwardNumerics& numerics) {
   return {router.quantized, true, numerics.compute, config::LearnerBackward::model_dtype};
 }
@@ -21,7 +21,7 @@ Quantized quantized_of(const Linear& linear, const ForwardNumerics& numerics) {
   return {linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};
 }
 
-/// Returns a sparse layer's routes, and writes the router's choices unless an earlier pass has.
+/// Returns a sparse layer's routes. Writes the router's choices unless an earlier pass did.
 std::shared_ptr<const ops::ExpertRows> routes_of(const ops::Router& router, const Tensor& logits_NM, std::int64_t layer,
                                                  RowRoutes& all) {
   const auto routes = std::make_shared<ops::ExpertRows>();
@@ -79,7 +79,7 @@ Tensor router_backward(const Linear& router, const ForwardNumerics& numerics, co
   return times(d_y, router.weight.value, torch::kFloat32);
 }
 
-/// Adds each expert's rows, fp32, to the rows of d_x that they were gathered from.
+/// Adds each expert's rows, fp32, to the rows of d_x from which they were gathered.
 void add_rows(const ops::ExpertRows& routes, const TensorList& by_expert, const Tensor& d_x) {
   const std::int64_t width = d_x.size(1);
   base::parallel_for(d_x.size(0), kRowsAtLeast, [&](base::Range range) {
@@ -154,7 +154,7 @@ void add_weight_gradient(const Second& second, const ForwardNumerics& numerics, 
   else accumulate_weight_gradient(d_y.to(numerics.compute).contiguous(), x, gradient);
 }
 
-/// Scatters a value a sorted place to the routes' pairs [N, k], or the other way.
+/// Moves one value per sorted place to the routes' pairs [N, k], or back.
 Tensor by_pair(const ops::ExpertRows& routes, const Tensor& by_place) {
   const Tensor places = torch::from_blob(const_cast<std::int32_t*>(routes.place_of.data()),
                                          {static_cast<std::int64_t>(routes.place_of.size())}, torch::kInt32);

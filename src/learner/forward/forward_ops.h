@@ -10,13 +10,13 @@
 
 namespace qrl::learner {
 
-/// Dtypes and formats of the passes (Numerics) for the operations.
+/// Holds the dtypes and formats of the passes (Numerics) for the operations.
 struct ForwardNumerics {
-  torch::ScalarType compute = torch::kBFloat16;    ///< of matmuls' operands: bf16 or f32
-  torch::ScalarType lm_head = torch::kBFloat16;    ///< of lm_head and of the hidden states that it multiplies
-  bool own_lm_head = false;                        ///< lm_head is the learner's, not the snapshot's, for any `forward`
-  torch::ScalarType between = torch::kBFloat16;    ///< of values between the linear layers
-  torch::ScalarType attention = torch::kBFloat16;  ///< of the operands of attention's matmuls
+  torch::ScalarType compute = torch::kBFloat16;  ///< dtype of matmuls' operands: bf16 or f32
+  torch::ScalarType lm_head = torch::kBFloat16;  ///< dtype of lm_head and of its hidden states
+  bool own_lm_head = false;  ///< whether lm_head is the learner's, not the snapshot's, for any `forward`
+  torch::ScalarType between = torch::kBFloat16;    ///< dtype of values between the linear layers
+  torch::ScalarType attention = torch::kBFloat16;  ///< dtype of attention's matmul operands
   config::LearnerForward forward = config::LearnerForward::bf16;
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< with low_bit (quantized.h)
   bool bitwise = false;                                                     ///< bit-identical to the decoder, with
@@ -49,7 +49,7 @@ class Ops {
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
   /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. Unless is_read, only gradients
-  /// count, and the product may be left out.
+  /// matter, and the product may be left out.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool is_read = true) const = 0;
   /// Applies bias, norms of q and k and rotation, then causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;

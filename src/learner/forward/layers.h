@@ -12,13 +12,13 @@
 
 namespace qrl::learner {
 
-/// The experts of rows in each sparse layer, [N, S, k], ascending in a row's layer.
+/// Holds the experts of rows in each sparse layer, [N, S, k], ascending in a row's layer.
 struct RowRoutes {
   std::int64_t num_layers = 0;       ///< S
   std::int64_t per_token = 0;        ///< k
-  std::vector<std::uint8_t> given;   ///< what the forward pass uses; empty: the own choice
+  std::vector<std::uint8_t> given;   ///< choices that the forward pass uses; empty: its own
   std::vector<std::uint8_t> own;     ///< the router's choice
-  std::vector<std::uint8_t> chosen;  ///< S: 1 once a pass has set a layer's `own`, which recomputations then use
+  std::vector<std::uint8_t> chosen;  ///< [S], 1 once a pass has set a layer's `own`, which recomputations then use
 
   std::vector<std::uint8_t>& used() { return given.empty() ? own : given; }
   /// Returns the first entry of a row's layer.
@@ -28,11 +28,11 @@ struct RowRoutes {
 /// A micro-batch's tokens and sequences, concatenated.
 struct PackedRows {
   std::vector<std::int32_t> tokens;            ///< N
-  std::vector<std::int32_t> positions;         ///< N, within the sequence, counting its prefix
+  std::vector<std::int32_t> positions;         ///< [N], within the sequence, counting its prefix
   std::vector<std::int32_t> sequence_starts;   ///< S+1
-  std::vector<std::uint8_t> continues_prefix;  ///< S or empty, as in types::MicroBatch
-  const float* rope_table = nullptr;           ///< ops::make_rope_table's, for every position of the batch
-  std::shared_ptr<RowRoutes> routes;           ///< a mixture's; a forward pass writes them
+  std::vector<std::uint8_t> continues_prefix;  ///< [S] or empty, as in types::MicroBatch
+  const float* rope_table = nullptr;           ///< from ops::make_rope_table, for every position of the batch
+  std::shared_ptr<RowRoutes> routes;           ///< of a mixture; a forward pass writes them
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };
@@ -50,9 +50,9 @@ struct Recomputable {
   Recompute recompute;
 };
 
-/// Gathers rows of `values_VD` (the table's own, or a snapshot's, fp32 or bf16), rounded to `compute`, as fp32 [N, D].
-/// The gradient goes to `table_VD`. The result starts the graph: it requires a gradient whenever autograd is on. `rows`
-/// must outlive the backward pass.
+/// Gathers rows of `values_VD` (the table itself, or a snapshot's in fp32 or bf16), rounded to `compute`, as fp32 [N,
+/// D]. The gradient goes to `table_VD`. The result starts the graph: it requires a gradient whenever autograd is on.
+/// `rows` must outlive the backward pass.
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute);
 
 /// Computes x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. Uses ops/matmul.h: exact products of bf16
@@ -66,10 +66,10 @@ struct Normed {
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the compute dtype
   Recompute recompute_normed;
 };
-/// The term that a norm first adds to the residual stream; none if `value_ND` is undefined.
+/// Describes the term that a norm first adds to the residual stream; none if `value_ND` is undefined.
 struct Branch {
   Tensor value_ND;
-  Weight bias{};            ///< of the branch's matmul; undefined: none
+  Weight bias{};            ///< bias of the branch's matmul; undefined: none
   bool bias_is_in = false;  ///< whether value_ND already includes the bias (qkv_transform)
 };
 Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType compute);
@@ -78,9 +78,9 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
-/// Applies bias, norm of q and k, and rotary positions; fp32 [N, C]. bf16 input rounds k and v to bf16, like the
-/// decoder's pages. `bias_is_in`: the matmul has added the bias, and only its gradient is computed. `rows` must outlive
-/// the backward pass.
+/// Applies bias, norm of q and k, and rotary positions; fp32 [N, C]. For bf16 input, rounds k and v to bf16, like the
+/// decoder's pages. With `bias_is_in`, the matmul has added the bias, and only its gradient is computed. `rows` must
+/// outlive the backward pass.
 Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
                            bool bias_is_in);
 
@@ -99,15 +99,15 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
 /// Computes silu(gate) · up of [N, 2F] (gate first), in its dtype. The backward pass overwrites halves_N2F.
 Recomputable swiglu(const Tensor& halves_N2F);
 
-/// A product left [N, r] · right [r, columns], whose terms continue the sums of another product.
+/// Holds a product left [N, r] · right [r, columns], whose terms continue the sums of another product.
 struct LowRankProduct {
-  Tensor left, right;  ///< in the matmul's dtype; undefined: nothing
+  Tensor left, right;  ///< in the matmul's dtype; undefined: no product
 };
 /// Computes x · weightᵀ and d_y · weight like `linear`, rounded to `out` once. x and d_y are in the matmul's dtype;
-/// weight may have any.
+/// weight may have any dtype.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
-/// Adds d_yᵀ · x to the fp32 gradient, unless undefined. d_y is in the matmul's dtype, x may have any.
+/// Adds d_yᵀ · x to the fp32 gradient, unless undefined. d_y is in the matmul's dtype; x may have any dtype.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

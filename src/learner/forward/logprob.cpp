@@ -31,7 +31,7 @@ Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   return logits_MV;
 }
 
-/// uncut(chunk) sees logits before top-k and top-p, body(chunk) after.
+/// Computes chunks: uncut(chunk) sees logits before top-k and top-p, body(chunk) after.
 template <class Uncut, class Body>
 void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
                     const Uncut& uncut, const Body& body) {
@@ -55,7 +55,8 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// Dequantizes lm_head for some tokens at a time: no fp32 copy of the table exists. Products are added in fp32.
+/// Multiplies by lm_head, dequantized for some tokens at a time, so that no fp32 copy of the table exists. Products are
+/// added in fp32.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);

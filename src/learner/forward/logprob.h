@@ -13,9 +13,9 @@ struct TargetRows {
   std::vector<std::int64_t> rows;     ///< M, ascending
   std::vector<std::int32_t> targets;  ///< M
   float temperature = 1.0F;           ///< the sampler's
-  /// M spans into the micro-batch, or none: the tokens from which the sampler drew each target.
+  /// M spans into the micro-batch: the tokens from which the sampler drew each target; empty without top-k and top-p.
   std::vector<std::span<const types::TokenId>> kept = {};
-  std::int64_t chunk_tokens = 1024;  ///< the most rows whose logits exist at once
+  std::int64_t chunk_tokens = 1024;  ///< largest number of rows whose logits exist at once
   bool entropy_is_trained = true;    ///< whether entropies may have a gradient
   std::span<const types::TokenId> kept_of(std::int64_t target) const {
     return kept.empty() ? std::span<const types::TokenId>() : kept[static_cast<std::size_t>(target)];
@@ -25,7 +25,7 @@ struct TargetRows {
 /// Log-probs of the targets and entropies, fp32 [M] each, in host memory.
 struct TargetScores {
   Tensor log_probs_M, entropy_M;
-  std::shared_ptr<const Arrival> arrival = nullptr;  ///< device copy still under way; null: done
+  std::shared_ptr<const Arrival> arrival = nullptr;  ///< the device copy under way; null: done
   void wait() const {
     if (arrival != nullptr) arrival->wait();
   }

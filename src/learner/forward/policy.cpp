@@ -38,8 +38,8 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
   })[0];
 }
 
-/// Takes and returns {residual stream, branch not yet added}; the next norm adds the branch. `checkpoints_parts`: keeps
-/// only the sums. Unless is_read, the branch has no values.
+/// Runs a block. Takes and returns {residual stream, branch not yet added}; the next norm adds the branch. With
+/// `checkpoints_parts`, keeps only the sums. Unless is_read, the branch has no values.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
                  bool is_read, bool checkpoints_parts = false) {
   const torch::ScalarType between = ops->numerics().between;
@@ -73,7 +73,7 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     // The layer's first operation gives both inputs their gradients, and uses the branch's first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.after_layer != nullptr) {
-      const auto sum = [layer](const TensorList& in) {  // the decoder's stream has the branch added
+      const auto sum = [layer](const TensorList& in) {  // the decoder's stream includes the branch
         const TensorList out = layer({in[0], Tensor()}, false);
         return TensorList{out[0] + out[1].to(torch::kFloat32)};
       };
@@ -81,7 +81,7 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     } else if (options.activation_checkpointing && ops->recomputes_norms()) {
       state = block(ops, weights.layers[idx], state, true, true);
     } else if (options.activation_checkpointing) {
-      // Autograd is off in the first run. It is on when the backward pass recomputes the layer, whose branch is then
+      // Runs the layer, first without autograd. When the backward pass recomputes it, autograd is on and the branch is
       // known.
       const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };
       state = checkpointed(first_or_again, state);

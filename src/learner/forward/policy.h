@@ -11,8 +11,8 @@ struct ForwardOptions {
   /// Keeps only each layer's input. If norms can be recomputed, keeps the stream before each norm instead, so that the
   /// last product of attention and mlp is not recomputed.
   bool activation_checkpointing = false;
-  /// If not null, the decoder's residual stream after each layer, [N, D] fp32: the forward pass takes these values, and
-  /// the backward pass recomputes each layer from its input.
+  /// The decoder's residual stream after each layer, [N, D] fp32, or null. The forward pass takes these values, and the
+  /// backward pass recomputes each layer from its input.
   const TensorList* after_layer = nullptr;
   /// Called in the backward pass when a layer's gradients are complete; may be empty.
   std::function<void(std::size_t layer)> layer_done;

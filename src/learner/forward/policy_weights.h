@@ -28,7 +28,7 @@ struct LinearAdapter {
 };
 
 struct Linear {
-  Weight weight, bias;  ///< bias: undefined if the model has none; weight: undefined if not read
+  Weight weight, bias;  ///< name in a snapshot: "layers.0.qkv"
   std::string name;     ///< the name in a snapshot: "layers.0.qkv"
   /// The matrix in the published snapshot: format and shape, and values if in host memory. Null: the forward pass reads
   /// `weight`.
@@ -69,7 +69,7 @@ struct PolicyWeights {
   Weight final_norm;
   Weight lm_head;          ///< the embedding if tied; undefined with adapters, which use `head`
   ops::PackedLinear head;  ///< lm_head packed, in lm_head_dtype; empty unless requested
-  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< of lm_head and of the hidden states that it multiplies
+  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< dtype of lm_head and of its hidden states
 };
 
 }  // namespace qrl::learner

@@ -38,7 +38,7 @@ Tensor dequantized(std::int64_t num_rows, std::int64_t width, torch::ScalarType 
 /// Gathers columns `range` of d_y [rows, columns] contiguously, each element times its row's scale.
 template <class Scale>
 void gather_columns(const Tensor& d_y, base::Range range, float* columns, const Scale& scale) {
-  constexpr std::int64_t kRowsAtOnce = 16;  // a column's cache line is written whole
+  constexpr std::int64_t kRowsAtOnce = 16;  // fills a column's cache lines
   const std::int64_t num_rows = d_y.size(0), stride = d_y.size(1);
   for (std::int64_t first = 0; first < num_rows; first += kRowsAtOnce) {
     const std::int64_t end = std::min(num_rows, first + kRowsAtOnce);
@@ -148,7 +148,7 @@ void rotate_back_and_add(const Tensor& d_x, const quant::Rotation& rotation,
   });
 }
 
-/// Returns the backward format requested if the layer has it, else model_dtype.
+/// Returns the requested backward format if the layer has it, else model_dtype.
 LearnerBackward backward_of(const Quantized& quantized) {
   const quant::Format format = quantized.packed->format;
   const bool has_format = quantized.backward == LearnerBackward::int8 ? format == quant::Format::int8 : format == kFp8;

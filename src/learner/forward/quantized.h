@@ -13,43 +13,43 @@ namespace qrl::learner {
 /// Returns a view of a snapshot's embedding.
 Tensor snapshot_embedding(const model::Snapshot& snapshot);
 
-/// Dequantizes a packed layer's weights, [out, in], and rounds to `type` (bf16 or fp32) once.
+/// Dequantizes a packed layer's weights, [out, in], and rounds once to `type`, bf16 or fp32.
 Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType type);
 
-/// Dequantizes rows, [N, in], and rounds to `type` once; rotated if the rows are.
+/// Dequantizes rows, [N, in], and rounds once to `type`. Rotated rows stay rotated.
 Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType type);
 
 struct Quantized {
   const ops::PackedLinear* packed = nullptr;     ///< the sampler's tensor
   bool multiplies_quantized = false;             ///< low_bit: ops::linear on quantized values; otherwise fake_quant
-  torch::ScalarType compute = torch::kBFloat16;  ///< dtype of matmuls: fake_quant's, and those of every backward pass
-  /// The format whose layers multiply quantized values in the backward pass (int8; fp8_e4m3 for fp8_block128). Other
-  /// layers multiply in `compute`.
+  torch::ScalarType compute = torch::kBFloat16;  ///< dtype of fake_quant's matmuls and of every backward pass
+  /// Format whose layers multiply quantized values in the backward pass (int8; fp8_e4m3 for fp8_block128). Other layers
+  /// multiply in `compute`.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
 };
 
 /// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]. X̂ is x quantized like the sampler's,
 /// Ŵ the packed weights. low_bit multiplies by ops::linear. fake_quant dequantizes X̂ and Ŵ, rounds them to `compute`
-/// and multiplies by LibTorch. Both backward passes use those operands dequantized and rounded to `compute` (QaRL;
-/// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ added to the fp32 masters' gradient. X̂ is kept quantized, Ŵ dequantized
-/// when needed. The op that reads y also computes the bias's gradient. `quantized.packed` must not change before the
-/// backward pass.
+/// and multiplies by LibTorch. Both backward passes use those rounded operands (QaRL; straight-through): dX = dY·Ŵ, and
+/// dYᵀ·X̂ added to the fp32 masters' gradient. X̂ is kept quantized, Ŵ dequantized when needed. The op that reads y
+/// also computes the bias's gradient. `quantized.packed` must not change before the backward pass.
 ///
-/// With a rotation H, all applies to x·H and W·H (quant/rotation.h). dX is rotated back in fp32. dYᵀ·X̂ is added to the
-/// gradient rotated (rotate_gradient).
+/// With a rotation H, multiplies x·H and W·H (quant/rotation.h). Rotates dX back in fp32. dYᵀ·X̂ is added to a gradient
+/// that is rotated (rotate_gradient).
 ///
-/// backward int8: dY is quantized per token (with Ŵ's scales on it) for dX, and per output channel (with X̂'s scales)
-/// for dYᵀ·X̂. Quantization is symmetric, nearest even, with scale amax/127; sums are exact in int32.
+/// With backward int8, dY is quantized per token (after multiplication by Ŵ's scales) for dX, and per output channel
+/// (after X̂'s scales) for dYᵀ·X̂. Quantization is symmetric, nearest even, with scale amax/127; sums are exact in
+/// int32.
 ///
-/// backward fp8_e4m3 (FP8-RL end to end): blocks are DeepSeek-V3's (§3.3); scales may be any fp32. For dX, dY has one
-/// scale (amax/448, fp32) per token and 128 outputs of a tensor. Ŵ's quantized values and block scales are read
+/// With backward fp8_e4m3 (FP8-RL end to end), blocks are DeepSeek-V3's (§3.3); scales may be any fp32. For dX, dY has
+/// one scale (amax/448, fp32) per token and 128 outputs of a tensor. Ŵ's quantized values and block scales are read
 /// transposed. For dYᵀ·X̂, both operands have one scale per column and 128 tokens of the micro-batch. dY is quantized
-/// from fp32. X̂ is quantized from its dequantized values. Products are exact, sums of 128 products fp32. These are
-/// scaled and added to fp32 sums (ops::linear's), which are added to the gradient last. A segment of zeros has scale 0.
-/// A segment with a NaN or infinity has scale NaN.
+/// from fp32, X̂ from its dequantized values. Products are exact, sums of 128 products fp32. These are scaled and added
+/// to fp32 sums (ops::linear's), which are added to the gradient last. A segment of zeros has scale 0. A segment with a
+/// NaN or infinity has scale NaN.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
 
-/// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is X̂ as quantized_output leaves it.
+/// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is the X̂ that quantized_output leaves.
 void add_quantized_weight_gradient(const Tensor& d_y, const ops::Activations& input, const Quantized& quantized,
                                    const Tensor& gradient);
 
@@ -70,7 +70,7 @@ Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 
 /// Computes second(silu(gate) · up) of x, both fp32 [N, D]; first(x) is [N, 2F], gate first. Matmuls, bits and adapters
-/// are low_bit's. Without autograd. Intermediate values exist for one block of rows per thread.
+/// are low_bit's, without autograd. Intermediate values exist for one block of rows per thread.
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second);
 
 }  // namespace qrl::learner

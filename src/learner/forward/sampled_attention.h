@@ -8,7 +8,7 @@
 
 namespace qrl::learner {
 
-/// The page tables of a micro-batch's keys and values, which every layer uses. A continuation reads its prefix's full
+/// Holds the page tables of a micro-batch's keys and values for every layer. A continuation reads its prefix's full
 /// pages and copies the last page, like the decoder.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
@@ -23,7 +23,7 @@ struct PageLayout {
   std::int64_t num_pages = 0;
   std::vector<std::vector<std::int32_t>> tables;    ///< of each sequence
   std::vector<const std::int32_t*> table_of_row_N;  ///< each row's, of its sequence
-  std::vector<Copy> copies;                         ///< to make after rows are stored, before pages are read
+  std::vector<Copy> copies;                         ///< made after rows are stored, before pages are read
 };
 
 /// Computes causal attention as the sampler does (ops/paged_attention.h), fp32 [N, H·E]. qkv_NC: fp32, from

@@ -8,10 +8,10 @@
 
 namespace qrl::learner {
 
-/// The denominators of the whole mini-batch over all ranks: partial sums add up.
+/// Holds the denominators of the whole mini-batch over all ranks. Partial counts add up.
 struct Denominators {
   std::int64_t tokens = 0;               ///< counted response tokens
-  std::int64_t sequences = 0;            ///< those with a counted response token
+  std::int64_t sequences = 0;            ///< sequences with a counted response token
   std::int64_t max_response_length = 0;  ///< data.max_response_length
 };
 

@@ -11,7 +11,7 @@ struct AisSettings {
   double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
 };
 
-/// Sums over response tokens, with w̄ = min(ρ, C). Sums of parts add up to the whole's.
+/// Holds sums over response tokens, with w̄ = min(ρ, C). Partial sums add up.
 struct AisSums {
   double tokens = 0, w = 0, w_squared = 0, a = 0, a_squared = 0, aw = 0, aw_squared = 0, abs_log_rho = 0;
 };
@@ -20,7 +20,7 @@ inline constexpr double AisSums::*kAisSums[] = {&AisSums::tokens,     &AisSums::
                                                 &AisSums::a,          &AisSums::a_squared,  &AisSums::aw,
                                                 &AisSums::aw_squared, &AisSums::abs_log_rho};
 
-/// α and its three signals (AIS §3; names as there).
+/// Holds α and its three signals, named as in AIS §3.
 struct AisSignals {
   double alpha = 0, alpha_ess = 0, alpha_mis = 0, alpha_var = 0;
   double mean_abs_log_rho = 0;  ///< d̄
@@ -32,9 +32,9 @@ struct AisSignals {
 AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
                  std::span<const double> advantages, double cap);
 
-/// Chosen by this project: population variances (paper: sample variances), one α per mini-batch, and β_var = 1.
-/// α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
-/// α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis. No tokens: all 0.
+/// Computes α. α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
+/// α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis. Without tokens, all are 0. Chosen by this
+/// project: population variances (paper: sample variances), one α per mini-batch, and β_var = 1.
 AisSignals ais_signals(const AisSums& sums, const AisSettings& settings);
 
 }  // namespace qrl::learner

@@ -17,13 +17,13 @@ namespace qrl::learner {
 /// A correction's settings, with defaults filled in.
 struct CorrectionSettings {
   double threshold = 0, threshold_low = 0;
-  bool drop = false;  ///< a sequence outside its band gets weight 0 instead of the band's bound
-  bool acr = false;   ///< QuRL's adaptive clipping range: raise the upper clip bound by truncation_factor
+  bool drop = false;  ///< whether a sequence outside its band gets weight 0, not the band's bound
+  bool acr = false;   ///< whether truncation_factor raises the upper clip bound (QuRL's adaptive clipping range)
   double blend = 0;   ///< LossOptions::blend, of the whole mini-batch
 };
 
-/// Weights on the tokens' surrogates, [M]. A rejected token has weight 0 and stays in the denominators (chosen by this
-/// project).
+/// Holds weights of the tokens' surrogates, [M]. A rejected token has weight 0 and stays in the denominators (chosen by
+/// this project).
 struct CorrectionWeights {
   torch::Tensor on_tokens;
   torch::Tensor acted;       ///< bool [M]: capped, clipped or rejected
@@ -40,8 +40,8 @@ struct Correction : config::Option {
   /// Reads the correction's own keys; null: none.
   void (*read_own)(const config::ParamValues&, CorrectionSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
-  /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks (`batches`: this rank's, with old
-  /// log-probs), and returns its metrics. Collective. Null if the whole mini-batch is not needed.
+  /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks, and returns its metrics.
+  /// `batches`: this rank's, with old log-probs. Collective. Null unless the whole mini-batch is needed.
   Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 

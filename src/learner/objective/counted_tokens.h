@@ -10,8 +10,8 @@
 namespace qrl::learner {
 
 std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
-/// Returns each row's position in the caller's order of sequences, which is ascending within a rank's mini-batch for
-/// any packing.
+/// Returns each row's position in the caller's order of sequences, which ascends within a rank's mini-batch for any
+/// packing.
 std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
 /// Returns the entries `rows` of a per-token array as fp64. Throws an invariant error that names an array whose size is

@@ -15,7 +15,7 @@ const config::NumberParam kKlDelta{
     "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
 const config::NumberParam kKlCap{"algorithm.dppo_kl.ratio_cap", config::kAtLeast1, 20, "largest weight of a token"};
 
-/// J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for tokens `outside`, else 1.
+/// Computes J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for tokens `outside`, else 1.
 Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings,
                            const torch::Tensor& outside) {
   const torch::Tensor& advantages = input.tokens.advantages;
@@ -27,15 +27,15 @@ Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings&
   return {weight * advantages * input.tokens.log_probs, side, now};
 }
 
-/// Outside: π_θ − μ > δ where A > 0, π_θ − μ < −δ elsewhere.
+/// Masks tokens with π_θ − μ > δ where A > 0, and π_θ − μ < −δ elsewhere.
 Surrogate total_variation_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor change = input.tokens.log_probs.detach().exp() - input.anchor.exp();
   const torch::Tensor ahead = torch::where(input.tokens.advantages > 0, change, -change);
   return masked_surrogate(input, settings, ahead > settings.divergence);
 }
 
-/// Outside: the token has moved in the advantage's direction, and the KL of two Bernoulli distributions, m·log(m/p) +
-/// (1 − m)·log((1 − m)/(1 − p)) with m = μ and p = π_θ, exceeds δ.
+/// Masks tokens that have moved in the advantage's direction and whose KL of two Bernoulli distributions exceeds δ:
+/// m·log(m/p) + (1 − m)·log((1 − m)/(1 − p)), m = μ, p = π_θ.
 Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor log_p = input.tokens.log_probs.detach(), log_m = input.anchor;
   const torch::Tensor p = log_p.exp(), m = log_m.exp();

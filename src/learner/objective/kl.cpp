@@ -7,7 +7,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Clamps x to ±20 with the gradient of x, or none if x is infinite.
+/// Clamps x to ±20. The gradient is that of x, or none if x is infinite.
 torch::Tensor clamped_value(const torch::Tensor& x) {
   const torch::Tensor now = x.detach();
   return now.clamp(-kMaxLogRatio, kMaxLogRatio) + torch::where(now.isfinite(), x - now, torch::zeros_like(now));
@@ -15,7 +15,7 @@ torch::Tensor clamped_value(const torch::Tensor& x) {
 
 torch::Tensor estimate_k2(const KlLogRatios& ratios) { return ratios.to_reference * ratios.to_reference / 2; }
 
-/// Continues as a tangent above kMaxKl.
+/// Computes k3, continued as a tangent above kMaxKl.
 torch::Tensor estimate_k3(const KlLogRatios& ratios) {
   constexpr double kRatioAtBound = 13.610868638149876;  // e^y for the y > 0 with e^y − y − 1 = kMaxKl
   const torch::Tensor& x = ratios.to_reference;

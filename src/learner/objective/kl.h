@@ -7,7 +7,7 @@ namespace qrl::learner {
 
 inline constexpr double kMaxKl = 10;
 
-/// Log ratios of each token, [M], clamped to ±20; the clamp does not stop gradients.
+/// Holds log ratios of each token, [M], clamped to ±20; the clamp does not stop gradients.
 struct KlLogRatios {
   torch::Tensor to_reference;  ///< x = log π_θ − log π_ref
   torch::Tensor to_sampler;    ///< log π_θ − log μ

@@ -7,7 +7,7 @@
 namespace qrl::learner {
 
 std::vector<std::string> policy_metric_names(const LossOptions& loss) {
-  // The loss of two made-up tokens tells the names, which so cannot become outdated.
+  // Computes the loss of two made-up tokens to learn the names, which so cannot become outdated.
   types::MicroBatch batch;
   batch.tokens = {0, 0};
   batch.sequence_starts = {0, 1, 2};
@@ -15,7 +15,7 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   batch.advantages = {1.0F, -1.0F};
   batch.old_entropy = {1.0F, 1.0F};
   if (loss.algorithm.has_teacher) batch.teacher_logprobs = {-1.0F, -1.0F};
-  LossOptions named = loss;  // with the settings that prepare_mini_batch adds
+  LossOptions named = loss;  // including the settings that prepare_mini_batch adds
   named.selection.is_set = needs_old_entropy(loss);
   named.selection.by_entropy = loss.algorithm.top_entropy_quantile < 1;
   named.selection.by_covariance = loss.algorithm.clip_cov.ratio > 0;

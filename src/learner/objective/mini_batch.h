@@ -12,10 +12,10 @@ namespace qrl::learner {
 
 /// Returns whether an update needs all response tokens and old log-probs before its first micro-batch.
 bool needs_whole_mini_batch(const LossOptions& loss);
-/// Returns whether it also needs all entropies under the old policy (MicroBatch::old_entropy).
+/// Returns whether an update also needs all entropies under the old policy (MicroBatch::old_entropy).
 bool needs_old_entropy(const LossOptions& loss);
 /// Computes statistics of the mini-batch over all ranks (`batches`: this rank's, with old log-probs). Sets loss.blend,
-/// weight_scale and selection, and returns metrics. No-op for losses without them. Collective.
+/// weight_scale and selection, and returns metrics. No-op for losses without statistics. Collective.
 Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
                            dist::Collectives& world);
 

@@ -27,13 +27,13 @@ struct ObjectiveSettings {
 /// Returns the settings of a policy loss; throws an internal error without a loss and a correction.
 ObjectiveSettings objective_settings(const LossOptions& options);
 
-/// A micro-batch's scalar shares of the mini-batch's terms, and token statistics.
+/// Holds a micro-batch's scalar shares of the mini-batch's terms, and token statistics.
 struct Objective {
   torch::Tensor policy, kl;  ///< kl undefined without kl_loss_coef
   torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy
   Surrogate surrogate;
   CorrectionWeights weights;
-  torch::Tensor truncation;  ///< with acr: r_t, [M]; else undefined
+  torch::Tensor truncation;  ///< with acr: r_t, [M]; otherwise undefined
   Kept kept;
   Selected selected;
 };

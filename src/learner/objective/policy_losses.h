@@ -11,10 +11,10 @@
 
 namespace qrl::learner {
 
-/// The bound that stops the gradient of a token's ratio: active for the advantage's sign, and exceeded.
+/// Names the bound that stops the gradient of a token's ratio: active for the advantage's sign, and exceeded.
 enum class ClipSide : std::uint8_t { none, high, low, negative_high, dual };
 
-/// Each token's J, [M], to be maximized; a sequence's J is repeated on its tokens.
+/// Holds each token's J, [M], to be maximized; a sequence's J is repeated on its tokens.
 struct Surrogate {
   torch::Tensor objective;
   torch::Tensor side;   ///< uint8, ClipSide
@@ -27,18 +27,18 @@ struct ClipRange {
 
 struct SurrogateSettings {
   ClipRange clip;
-  ClipRange negative_clip;                       ///< of losses with a separate band where A < 0
+  ClipRange negative_clip;                       ///< for losses with a separate band where A < 0
   std::optional<double> dual_clip;               ///< c
-  bool token_form = false;                       ///< of losses with a sequence ratio: s_it instead of s_i
+  bool token_form = false;                       ///< for losses with a sequence ratio: s_it instead of s_i
   double tau_positive = 1, tau_negative = 1.05;  ///< of a soft gate
   double divergence = 0, ratio_cap = 0;          ///< of dppo_…: δ and c
 };
 
 struct SurrogateInput {
   const ObjectiveTokens& tokens;
-  torch::Tensor anchor;        ///< log-probs [M] of R's denominator: π_old or μ
+  torch::Tensor anchor;        ///< log-probs [M] of the ratio's denominator: π_old or μ
   torch::Tensor log_ratio;     ///< log R_t = log π_θ − anchor, [M], clamped to ±20
-  torch::Tensor upper_relief;  ///< [M] or undefined: a detached factor on 1 + ε_h (ACR's 1/r_t)
+  torch::Tensor upper_relief;  ///< [M] or undefined: detached factor on 1 + ε_h (ACR's 1/r_t)
 };
 
 struct ObjectiveSettings;
@@ -51,10 +51,10 @@ struct PolicyLoss : config::Option {
   /// Reads the loss's own keys; null: none.
   void (*read_own)(const config::ParamValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
-  bool around_sampler = false;  ///< ratio and bound are relative to μ, not π_old
+  bool around_sampler = false;  ///< whether ratio and bound are relative to μ, not π_old
 };
 
-/// Computes the token-ratio surrogate, for losses that differ only in aggregation and settings.
+/// Computes the token-ratio surrogate, shared by losses that differ only in aggregation and settings.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings);
 
 }  // namespace qrl::learner

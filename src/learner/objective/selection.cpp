@@ -12,7 +12,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// A token's values for statistics of the mini-batch, bit-identical to the micro-batch's.
+/// Holds a token's values for the mini-batch's statistics, bit-identical to the micro-batch's.
 struct TokenFacts {
   double log_prob, entropy, advantage;
   std::int64_t position;  // not hashed
@@ -55,8 +55,8 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Sets the limit so that `wanted` candidates of all ranks are within it. Among draws equal to the limit, the first by
-/// rank and position count.
+/// Sets the limit so that `wanted` candidates of all ranks are within it. Draws equal to the limit count in order of
+/// rank and position.
 void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
                  dist::Collectives& world) {
   std::vector<std::uint64_t> mine;

@@ -14,8 +14,8 @@ namespace qrl::learner {
 
 namespace {
 
-// Percentiles of ρ come from integer counts over bins of log ρ: they do not depend on the division of tokens over
-// ranks. A bin is 1 % wide in |log ρ|; below the smallest, ρ counts as 1.
+// Percentiles of ρ are computed from integer counts in bins of log ρ, so that the division of tokens over ranks does
+// not matter. A bin is 1 % wide in |log ρ|; below the smallest, ρ counts as 1.
 constexpr double kSmallestLogRho = 1e-9, kBinRatio = 1.01;
 const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSmallestLogRho) / std::log(kBinRatio)));
 constexpr std::pair<const char*, double> kPercentiles[] = {
@@ -74,7 +74,7 @@ void Statistics::add(const std::string& name, Entry entry) {
   else sum.value += entry.value;
 }
 
-/// Ranks first agree on the names: a rank without learnable tokens has none.
+/// Agrees on the names first: a rank without learnable tokens has none.
 std::map<std::string, double> Statistics::reduce_named(dist::Collectives& world) {
   std::string mine;
   for (const auto& [name, entry] : named_) mine += static_cast<char>(entry.kind) + name + '\n';
@@ -144,7 +144,7 @@ void Statistics::add_percentiles(std::map<std::string, double>& metrics, dist::C
   std::int64_t below = rho_counts_[0];
   for (const auto& [name, share] : kPercentiles) {
     while (static_cast<double>(below) < share * total) below += rho_counts_[++bin];
-    // A bin's middle may exceed all its values.
+    // Limits to the extremes: a bin's middle may exceed all its values.
     metrics[std::string("mismatch/rho_") + name] =
         std::clamp(rho_of(bin), -extremes.negative_min_rho, extremes.max_rho);
   }

@@ -10,7 +10,7 @@
 
 namespace qrl::learner {
 
-/// Per-token values of the M counted tokens.
+/// Holds per-token values of the M counted tokens.
 struct PolicyTokens {
   std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy;
   std::span<const double> weights;  ///< the correction's
@@ -51,7 +51,7 @@ class Statistics {
 
   Sums sums_;
   Extremes extremes_;
-  std::vector<std::int64_t> rho_counts_;  ///< tokens per bin of log ρ
+  std::vector<std::int64_t> rho_counts_;  ///< number of tokens per bin of log ρ
   std::map<std::string, Entry> named_;
 };
 

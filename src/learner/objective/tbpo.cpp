@@ -68,7 +68,7 @@ void add_band_sides(const ObjectiveTokens& tokens, const ObjectiveSettings&, con
 }
 
 /// Computes w_i = exp(mean_t log ρ_t), then clip(w_i, 1/C, C) (QaRL §3.2: "truncate with a two-sided cap"). With
-/// `drop`, w_i inside the band and 0 outside ("drop entire responses"). Chosen: clipping is the default.
+/// `drop`, the weight is w_i inside the band and 0 outside ("drop entire responses"). Chosen: clipping is the default.
 CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequences& sequences,
                                      const CorrectionSettings& settings) {
   const double cap = settings.threshold;

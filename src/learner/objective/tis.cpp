@@ -11,7 +11,7 @@ const config::FlagParam kAcr{
 
 void read_acr(const config::ParamValues& own, CorrectionSettings& settings) { settings.acr = own.of(kAcr); }
 
-/// min(ρ_t, C) (Yao et al. 2025, FlashRL: truncated importance sampling per token).
+/// Weights a token by min(ρ_t, C) (Yao et al. 2025, FlashRL: truncated importance sampling per token).
 CorrectionWeights truncated_importance(const torch::Tensor& log_rho, const Sequences&,
                                        const CorrectionSettings& settings) {
   const torch::Tensor rho = log_rho.exp();

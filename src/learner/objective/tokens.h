@@ -6,7 +6,7 @@
 
 namespace qrl::learner {
 
-/// Limit of log-ratios, clamped before exp; the gradient is 0 where the clamp acts.
+/// Limit to which log-ratios are clamped before exp. The gradient is 0 where the clamp acts.
 inline constexpr double kMaxLogRatio = 20;
 
 /// Computes clamp(log_p − log_q, ±20).
@@ -33,16 +33,17 @@ class Sequences {
   torch::Tensor of_token_M_, lengths_S_;
 };
 
-/// The M counted tokens of a micro-batch; values of the sampled token, float64 [M] each.
+/// Holds the M counted tokens of a micro-batch, with float64 [M] values of the sampled tokens.
 struct ObjectiveTokens {
-  torch::Tensor log_probs, entropy;   ///< under the current policy π_θ; the gradient flows into both
+  torch::Tensor log_probs, entropy;   ///< under the current policy π_θ, differentiable
   torch::Tensor old_log_probs;        ///< π_old: the learner's weights at sampling
   torch::Tensor sampler_log_probs;    ///< μ: the sampler
   torch::Tensor reference_log_probs;  ///< π_ref; read only with kl_loss_coef ≠ 0
   torch::Tensor advantages;
   Sequences sequences;
   torch::Tensor old_entropy = {};  ///< under π_old; read if selects_by_mini_batch
-  torch::Tensor positions = {};    ///< int64, ascending in this rank's mini-batch for any packing; read likewise
+  torch::Tensor positions =
+      {};  ///< int64, ascending in this rank's mini-batch for any packing; read with the same condition
 };
 
 }  // namespace qrl::learner

@@ -11,7 +11,7 @@ using torch::Tensor;
 using TensorList = std::vector<Tensor>;
 
 /// Computes the inputs' gradients from the outputs' (undefined for an unused output). Called at most once, with
-/// autograd off. May also add to gradients outside of autograd (Weight::gradient).
+/// autograd off. May also add to gradients outside autograd (Weight::gradient).
 using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 
 /// Returns `outputs` (computed from `inputs` with autograd off), recorded so that the graph's backward pass calls
@@ -32,7 +32,7 @@ struct Weight {
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
-/// Does the same for `outputs` that are already known but not recorded; returns them recorded.
+/// Records `outputs` that are already known, with the same recomputation; returns them recorded.
 TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                       const TensorList& outputs, const std::vector<Weight>& weights = {});
 

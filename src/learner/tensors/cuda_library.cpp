@@ -58,10 +58,11 @@ int load_cuda_library(int number) {
                 "loaded too late");
   QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
-  constexpr bool kOnlyWarns = false;  // true: FlashAttention's backward pass uses another algorithm
+  constexpr bool kOnlyWarns =
+      false;  // whether only to warn; then FlashAttention's backward pass would use another algorithm
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
   at::globalContext().setAllowBF16ReductionCuBLAS(false);              // keeps split sums in fp32
-  at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs a pass over every new tensor
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // would cost a pass over every new tensor
   const int device = number % static_cast<int>(torch::cuda::device_count());
   at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));
   return device;

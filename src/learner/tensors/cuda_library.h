@@ -31,7 +31,8 @@ double gpu_bytes(int device_number);
 /// Returns the smallest GPU memory of any rank of `world`, in bytes. Ranks on one GPU share it equally. device_number:
 /// this rank's. Collective.
 double smallest_gpu_share(int device_number, dist::Collectives& world);
-/// Does the same for a rank whose GPU has the unique name `gpu` and `gpu_bytes` of memory, without asking a driver.
+/// Returns smallest_gpu_share for a rank whose GPU has the unique name `gpu` and `gpu_bytes` of memory, without asking
+/// a driver.
 double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::Collectives& world);
 
 /// Returns whether ranks share a GPU. device_number: this rank's. Collective.
@@ -39,7 +40,7 @@ bool share_gpus(int device_number, dist::Collectives& world);
 /// Throws an input error if ranks with separate GPUs lack NCCL. Collective.
 void require_nccl(dist::Collectives& world);
 
-/// Returns why GPU `device_number` cannot be used: "expected …, got …; …"; empty if it can.
+/// Returns why GPU `device_number` cannot be used, as "expected …, got …; …"; empty if it can.
 std::string gpu_fault(int device_number);
 
 }  // namespace qrl::learner

@@ -26,15 +26,15 @@ base::LibraryReport libtorch_cuda_report(const std::string& path);
 /// Reports NCCL's version from ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4; 0: another library.
 base::LibraryReport nccl_report(int version, const base::SharedLibrary& library);
 
-/// Finds NCCL: already loaded, next to LibTorch's CUDA part, or by the loader's search.
+/// Finds NCCL: loaded already, next to LibTorch's CUDA part, or by the loader's search.
 base::LibraryReport find_nccl();
 
 /// Translates LibTorch's GPU errors, naming the recipe's key. "CUDA out of memory. Tried to allocate …" becomes an
-/// input error, an operation without deterministic implementation an internal error. Nothing for other texts.
+/// input error, an operation without deterministic implementation an internal error. Returns nothing for other texts.
 std::optional<base::Error> gpu_error(const std::string& what);
 
-/// Reports the libraries that rollouts on this machine's GPU need, and with `learns` a learner's. Missing ones are no
-/// error. Omits NCCL, which ranks on one GPU do not need.
+/// Reports the libraries that this machine's GPU needs for rollouts and, if `learns`, for a learner. Missing libraries
+/// are no error. Omits NCCL, which ranks on one GPU do not need.
 std::vector<base::LibraryReport> gpu_libraries(bool learns);
 
 }  // namespace qrl::learner

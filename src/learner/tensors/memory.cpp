@@ -19,7 +19,7 @@ namespace {
 /// Below this size malloc itself reuses memory.
 constexpr std::size_t kMinBlock_bytes = std::size_t{128} << 10;
 
-/// Eighths of a power of two: similar micro-batches share blocks.
+/// Rounds to eighths of a power of two, so that similar micro-batches share blocks.
 std::size_t rounded_bytes(std::size_t num_bytes) {
   const std::size_t step = std::bit_floor(num_bytes) / 8;
   return (num_bytes + step - 1) / step * step;
@@ -36,7 +36,7 @@ class KeptBlocks {
       free_.erase(found);
       kept_bytes_ -= size;
     } else {
-      // Frees blocks of other sizes, largest first: memory does not grow when shapes change.
+      // Frees blocks of other sizes, largest first, so that memory does not grow when shapes change.
       while (!free_.empty() && used_bytes_ + size + kept_bytes_ > std::max(most_used_bytes_, used_bytes_ + size)) {
         drop(std::prev(free_.end()));
       }

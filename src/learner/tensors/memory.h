@@ -4,8 +4,8 @@
 
 namespace qrl::learner {
 
-/// Makes LibTorch's CPU tensors use kept blocks of similar size, because the system's page faults cost a fifth of a
-/// training step. Any thread may call it, repeatedly.
+/// Makes LibTorch's CPU tensors reuse freed blocks of similar size: the system's page faults cost a fifth of a training
+/// step. Any thread may call it, repeatedly.
 void keep_tensor_memory();
 
 /// Returns unused blocks to the system.

@@ -19,7 +19,7 @@ namespace qrl::learner {
 
 namespace {
 
-// The used part of nccl.h, which not every build has. Its ABI is unchanged since 2.4.
+// Declares the used part of nccl.h, which not every build has. Its ABI is unchanged since 2.4.
 struct UniqueId {
   std::array<char, 128> bytes;
 };
@@ -57,7 +57,7 @@ struct Library {
                   std::string(error_string(result)) + " (NCCL_DEBUG=WARN in the environment makes it say more)");
   }
 
-  void* handle = nullptr;  // never closed: NCCL has threads of its own
+  void* handle = nullptr;  // never closed, because NCCL has its own threads
   int (*get_version)(int*) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm*, int num_ranks, UniqueId, int rank) = nullptr;
@@ -125,7 +125,7 @@ class ByNccl final : public RankTensors {
                          what + "): the job ends here (trainer.collective_timeout_s)"};
   }
 
-  /// Runs on another stream, after the device's work so far.
+  /// Runs `body` on another stream, after the device's work so far.
   template <class Body>
   void begin(const char* what, const Body& body) {
     const dist::Deadline deadline = limit(what);  // the first launch connects the ranks

@@ -9,7 +9,7 @@
 namespace qrl::learner {
 
 /// Exchanges tensors between ranks by dist::Collectives' contract: contiguous tensors on one device, with the same
-/// parts (sums: elements, copies: bytes). Calls begin in the same order on every rank. Ranks with their own GPUs
+/// parts (elements for sums, bytes for copies). Calls begin in the same order on every rank. Ranks with their own GPUs
 /// compute meanwhile.
 class RankTensors {
  public:
@@ -25,7 +25,7 @@ class RankTensors {
   /// Begins an all_gather after the device's work so far. `values` must not be used before end_copies.
   virtual void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
   virtual void end_copies() = 0;
-  /// Returns whether copies run while the device computes; otherwise beginning early saves nothing.
+  /// Returns whether copies run while the device computes. Otherwise beginning early saves nothing.
   virtual bool copies_beside_work() const = 0;
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };

@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Entries are exact in bf16: bf16 on a GPU; fp32 on the CPU, which may lack bf16 matmuls.
+/// Multiplies matrices whose entries are exact in bf16: bf16 on a GPU, fp32 on the CPU, which may lack bf16 matmuls.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
@@ -37,7 +37,7 @@ torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_
   return orthogonal;
 }
 
-/// Sends the updates of a tensor's matrices from their owner, by one broadcast. `first`: the first of them.
+/// Sends the updates of a tensor's matrices from their owner, by one broadcast. `first`: the first of these matrices.
 void exchange(std::span<const MuonMatrix> matrices, std::size_t first, int owner, RankTensors& ranks,
               std::vector<torch::Tensor>& orthogonal) {
   std::size_t end = first;
@@ -90,7 +90,7 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
-  // One thread per matrix: LibTorch's matmuls use no further threads here, so their number does not change sums. A GPU
+  // Uses one thread per matrix: LibTorch's matmuls add no threads here, so their number does not change sums. A GPU
   // takes matrices one at a time.
   if (on_cpu) base::parallel_for(all.end, 1, advance);
   else advance(all);

@@ -27,10 +27,11 @@ struct MuonStep {
   MuonOptions settings;
 };
 
-/// For each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 − lr·weight_decay) −
-/// lr·s·O with s = 0.2·√max(rows, cols) (Liu et al. 2025, "Muon is scalable": the update's RMS then is AdamW's), or 1
-/// without match_adamw_rms; decoupled decay was chosen here. Zeroes gradients. Ranks have equal matrices and gradients;
-/// each orthogonalizes its share and sends it to the other ranks. Bits equal those of one process. Collective.
+/// Updates each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 −
+/// lr·weight_decay) − lr·s·O. s is 0.2·√max(rows, cols), which gives AdamW's RMS (Liu et al. 2025, "Muon is scalable"),
+/// or 1 without match_adamw_rms. Decoupled decay was chosen by this project. Zeroes gradients. Ranks have equal
+/// matrices and gradients; each orthogonalizes its share and sends it to the other ranks. Results equal those of one
+/// process bit for bit. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

@@ -110,7 +110,7 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const Opti
                   on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
 }
 
-/// One launch and one copy; 0 for other ranks' tensors.
+/// Computes squares in one launch and one copy; 0 for other ranks' tensors.
 void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
   const std::vector<Placement>& placements = parameters.layout().placements();
   const torch::Device& device = parameters.options().device;
@@ -176,7 +176,7 @@ void GradientSums::rotate(std::size_t layer) {
 }
 
 void GradientSums::gather() {
-  if (was_rotated_back_) {  // else gradients are zero in either basis
+  if (was_rotated_back_) {  // otherwise gradients are zero in either basis
     for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
   }
   is_rotated_ = true;
@@ -239,7 +239,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
       squares[i] = ops::sum_of_squares(parameters.flat().gradient(placements[i]).data_ptr<float>(), count);
     }
   }
-  if (layout.is_sharded()) world.all_reduce_sum(squares);  // adding other ranks' zeros does not round
+  if (layout.is_sharded()) world.all_reduce_sum(squares);  // other ranks' zeros do not change the sums
   GradientNorm norm;
   for (std::size_t i = 0; i < squares.size(); ++i) {
     norm.squared += squares[i];
@@ -251,7 +251,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
-  // Each rank updates its own Muon matrices.
+  // Updates on each rank its own Muon matrices.
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
   const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};
@@ -261,7 +261,7 @@ void take_step(Parameters& parameters, const OptimizerOptions& optim, const Opti
     for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
   }
-  if (layout.is_sharded()) clear_gradients(parameters);  // its terms of gradients that other ranks own
+  if (layout.is_sharded()) clear_gradients(parameters);  // drops its terms of gradients that other ranks own
   parameters.end_refresh(ranks);
 }
 

@@ -11,7 +11,7 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks in fp32, on every rank or each tensor on its owner, after rotating back gradients gathered
+/// Sums gradients over ranks in fp32, on every rank or each tensor on its owner, after rotating back gradients that are
 /// rotated (quantized.h). A layer's sums may begin when the last backward pass has left the layer. The order is fixed:
 /// layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
 class GradientSums {
@@ -21,9 +21,9 @@ class GradientSums {
   /// Returns a function for ForwardOptions::layer_done; empty if sums wait for `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
-  /// Rotates gradients, so that a backward pass can add to them. Call before each.
+  /// Rotates gradients, so that a backward pass can add to them. Call it before each.
   void gather();
-  /// Rotates gathered gradients back to the weights' basis.
+  /// Rotates gradients back to the weights' basis.
   void rotate_back();
   /// Resets the state. Call after gradients were zeroed.
   void restart() { is_rotated_ = was_rotated_back_ = false; }
@@ -37,14 +37,14 @@ class GradientSums {
 
   const Parameters& parameters_;
   RankTensors& ranks_;
-  std::size_t num_begun_ = 0;  // layers whose sums have begun, from the last
+  std::size_t num_begun_ = 0;  // number of layers whose sums have begun, from the last
   bool is_rotated_ = false,
-       was_rotated_back_ = false;  // of gradients whose sums have not begun: rotated now; gathered rotated
+       was_rotated_back_ = false;  // whether gradients whose sums have not begun are rotated; whether they were
 };
 
-/// ‖gradients‖², equal on every rank, and the first tensor that is not finite, if any. A tensor's square is
-/// ops::sum_of_squares; with torch_ops, an fp64 sum, in one kernel launch for all tensors. Squares are added in fp64.
-/// Collective when sharded.
+/// Holds ‖gradients‖², equal on every rank, and the name of the first tensor that is not finite, if any. A tensor's
+/// square is ops::sum_of_squares; with torch_ops, one kernel launch sums all tensors' squares in fp64. Squares of
+/// tensors are added in fp64. Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;
@@ -72,7 +72,7 @@ class Optimizer {
 
   double lr() const;  ///< of the next update
   std::int64_t num_updates() const { return num_updates_; }
-  /// Clips gradients of that norm and applies them (take_step). Returns when a device is done. Collective.
+  /// Clips gradients that have this norm and applies them (take_step). Returns when a device is done. Collective.
   void step(Parameters& parameters, double gradient_norm, RankTensors& ranks);
 
   /// Restarts with options of the same kind and no updates. Moments stay.

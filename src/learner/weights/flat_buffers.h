@@ -1,4 +1,4 @@
-// One flat fp32 buffer each for masters, gradients and moments, in ParameterLayout's order, on one device.
+// Owns one flat fp32 buffer each for masters, gradients and moments, in ParameterLayout's order, on one device.
 #pragma once
 
 #include <functional>
@@ -23,22 +23,22 @@ struct FlatBuffers {
   Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }
 
   Tensor masters, gradients, exp_avg;
-  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements: Muon has no second moment
+  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements, since Muon has no second moment
 };
 
 /// Returns a view of contiguous fp32 or bf16 values.
 base::View view_of(const Tensor& values, const base::Shape& shape);
 
-/// Names a rank's own tensors and all gradients. Layout and buffers must outlive it.
+/// Names a rank's own tensors and all gradients. Layout and buffers must outlive this object.
 class NamedState {
  public:
-  /// is_staged: host copies pass through a buffer of at most staging_bytes, even from host memory, so that all devices
-  /// use the same path.
+  /// With is_staged, host copies pass through a buffer of at most staging_bytes, even from host memory, so that all
+  /// devices use the same path.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
-  /// Returns views of each tensor in place. If staged, views claim to be on a GPU, so that a reader without staged_read
-  /// fails on every machine. Moments are named "exp_avg.NAME" and "exp_avg_sq.NAME".
+  /// Returns views of each tensor in place. Staged views claim to be on a GPU even on the CPU, so that a reader without
+  /// staged_read always fails. Moments are named "exp_avg.NAME" and "exp_avg_sq.NAME".
   model::WeightViews masters() const;
   model::WeightViews moments() const;
   model::WeightViews gradients() const;

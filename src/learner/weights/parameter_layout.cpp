@@ -25,7 +25,7 @@ bool is_matrix(const model::WeightSpec& spec) {
 
 namespace {
 
-/// Orders layers' matrices, other matrices, the rest.
+/// Orders layers' matrices, then other matrices, then the rest.
 int rank_of_kind(const model::WeightSpec& spec) { return !is_matrix(spec) ? 2 : (is_layer_matrix(spec.kind) ? 0 : 1); }
 
 /// Orders a layer's tensors so that those of one matmul are adjacent.

@@ -22,7 +22,7 @@ struct Placement {
   std::int64_t owned_offset = 0;  ///< first element in the owner's masters and moments
 };
 
-/// Adjacent elements that one AdamW step updates.
+/// Describes adjacent elements that one AdamW step updates.
 struct AdamwSegment {
   std::int64_t offset = 0, owned_offset = 0, count = 0;
   bool decays = false;
@@ -60,7 +60,7 @@ class ParameterLayout {
   bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
   bool is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
   std::int64_t num_mine() const { return num_mine_; }    ///< elements of this rank's masters
-  std::int64_t num_muons() const { return num_muons_; }  ///< the first of these, without second moment
+  std::int64_t num_muons() const { return num_muons_; }  ///< number of leading elements without second moment
 
   /// Return ranges of gradients: a layer's matrices, embedding and lm_head, gains and biases, all but layers' matrices,
   /// everything.

@@ -31,7 +31,7 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
   bind_policy(initial);
   if (!options_.lora.enabled() || options.torch_ops) return;
   if (options.packs_head) pack_head();
-  policy_.lm_head = {};  // only the packed head is read
+  policy_.lm_head = {};  // the forward pass reads only the packed head
 }
 
 bool Parameters::has_copies() const {
@@ -220,10 +220,10 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
-    // Converts first: few bytes go to the device.
+    // Converts first, so that fewer bytes go to the device.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
-  // The sampler's table is bf16 even with an fp32 compute dtype; a tied head is the embedding.
+  // Uses the sampler's table, bf16 even with an fp32 compute dtype. A tied head is the embedding.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));
   const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
   if (!is_tied && !options_.own_lm_head) read(snapshot.lm_head(), policy_.lm_head.value);
@@ -264,7 +264,7 @@ void Parameters::read_tables(model::DeviceWeights& weights) {
 void Parameters::wait_for_device() const { wait_for(options_.device); }
 
 void Parameters::pack_head() {
-  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // of a bf16 copy that are fp32 at once
+  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // rows of a bf16 copy that are fp32 at once
   for (std::int64_t first = 0; first < policy_.head.out; first += kRows) {
     const std::int64_t count = std::min(kRows, policy_.head.out - first);
     const Tensor rows = policy_.lm_head.value.narrow(0, first, count).to(torch::kFloat32);

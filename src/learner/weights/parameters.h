@@ -21,12 +21,12 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// With shards, the forward pass reads copies of all weights, matrices in their matmuls' dtype. With adapters, it reads
-/// frozen weights once in that dtype, except a snapshot's. Otherwise it reads the masters.
+/// Selects what the forward pass reads. With shards: copies of all weights, matrices in their matmuls' dtype. With
+/// adapters: frozen weights, read once in that dtype, except a snapshot's. Otherwise: the masters.
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
   bool trainable = true;     ///< else no gradients and moments
-  bool f32_lm_head = false;  ///< lm_head multiplies in fp32, for any `compute`
+  bool f32_lm_head = false;  ///< whether lm_head multiplies in fp32, for any `compute`
   bool packs_head = true;    ///< logits use PolicyWeights::head
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, without copies here
   torch::Device device = torch::kCPU;
@@ -35,7 +35,7 @@ struct ParameterOptions : LayoutOptions {
   bool torch_ops = false;
   const cuda::TrainingKernels* kernels = nullptr;  ///< null: LibTorch's operations update
   bool fake_quant = false;   ///< with torch_ops: matrices' copies are the snapshot's, dequantized (read_quantized)
-  bool own_lm_head = false;  ///< lm_head is the masters', never a snapshot's or a device's
+  bool own_lm_head = false;  ///< whether lm_head is the masters', never a snapshot's or a device's
   bool reads_tables = true;  ///< false: embedding and lm_head are a device's (read_tables), without copies here
   std::size_t staging_bytes = std::size_t{256} << 20;  ///< limit of NamedState::staged_read
 };
@@ -58,11 +58,11 @@ class Parameters {
   /// Updates what the forward pass reads, after every change of masters. Collective when sharded.
   void refresh(RankTensors& ranks);
   /// Refresh tensors while masters are updated, in the same order on every rank. begin_refresh takes whole tensors and
-  /// starts copies between ranks; all have arrived after end_refresh. are_written: copies of this rank's masters
+  /// starts copies between ranks; all have arrived after end_refresh. With are_written, copies of this rank's masters
   /// (copies_of) are up to date, except Muon's. Collective when sharded.
   void begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written = false);
   void end_refresh(RankTensors& ranks);
-  /// The forward pass's copy of a part of the flat order; undefined if it reads the masters or nothing.
+  /// Describes the forward pass's copy of a part of the flat order; undefined if it reads the masters or nothing.
   struct Copy {
     GradientRange range;
     Tensor values;
@@ -76,7 +76,7 @@ class Parameters {
   void read_quantized(const model::Snapshot& snapshot);
   /// Sets the matrices from the weights on this device.
   void read_quantized(model::DeviceWeights& weights);
-  /// Without reads_tables: reads the device's embedding and lm_head in place. Call again if they move. lm_head is a
+  /// Without reads_tables, reads the device's embedding and lm_head in place. Call it again if they move. lm_head is a
   /// copy if lm_head_dtype is fp32.
   void read_tables(model::DeviceWeights& weights);
   /// Writes a tensor's master to `to` on every rank. Collective when sharded.
@@ -94,7 +94,7 @@ class Parameters {
   bool has_copies() const;  ///< the forward pass reads copies, not masters
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
-  /// Returns an untrained weight; nothing if it is not read. is_kept: a table read from these copies, not from a
+  /// Returns an untrained weight; nothing if it is not read. is_kept: the table is read from these copies, not from a
   /// snapshot.
   Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const;
   void bind_policy(const model::WeightSource& base);

@@ -11,8 +11,8 @@ namespace qrl::learner {
 
 class ReferencePolicy {
  public:
-  /// The reference policy of a KL term with adapters. `start`: adapter_specs' tensors, with which training began; none:
-  /// no adapters, and the gains of `base`. `parameters` must outlive it.
+  /// Makes the reference policy of a KL term with adapters. `start`: adapter_specs' tensors at the start of training;
+  /// none: no adapters, and the gains of `base`. `parameters` must outlive it.
   ReferencePolicy(const model::ModelConfig& config, const model::LoraConfig& lora, const Parameters& parameters,
                   const model::WeightSource& base, const std::optional<model::WeightSource>& start);
   ReferencePolicy(const ReferencePolicy&) = delete;

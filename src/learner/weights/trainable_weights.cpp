@@ -20,7 +20,7 @@ ParameterOptions with_options(ParameterOptions how, const LearnerOptions& option
   return how;
 }
 
-/// Uses NCCL (nccl.h) if every rank has its own GPU, else host memory, with a warning. Collective.
+/// Returns ranks over NCCL (nccl.h) if every rank has its own GPU, else over host memory, with a warning. Collective.
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
   if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
   if (share_gpus(device.index(), world)) {

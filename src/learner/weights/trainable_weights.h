@@ -16,8 +16,8 @@ namespace qrl::learner {
 
 class TrainableWeights {
  public:
-  /// Has `initial` written into the masters. With options.lora it is the base, which must stay readable, and the
-  /// masters are the adapters'. `how`: the engine's parameters(). Collective.
+  /// Writes `initial` into the masters. With options.lora it is the base, which must stay readable, and the masters are
+  /// the adapters'. `how`: the engine's parameters(). Collective.
   TrainableWeights(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
                    ParameterOptions how, dist::Collectives& world);
   TrainableWeights(const TrainableWeights&) = delete;
@@ -36,12 +36,12 @@ class TrainableWeights {
   /// Updates what the forward pass reads after every change of masters. Collective when sharded.
   void refresh() { parameters_.refresh(*ranks_); }
 
-  /// Returns this rank's fp32 master, with adapters the base's weight; empty if another rank's.
+  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank has it.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters, with adapters theirs alone. Every rank reads it in the same order.
-  /// Collective when sharded.
+  /// Returns a source of all ranks' masters, with adapters only those of the adapters. Every rank reads it in the same
+  /// order. Collective when sharded.
   model::WeightSource trained_masters();
-  /// Returns the same, with adapters merged into the base. Collective when sharded.
+  /// Returns that source with adapters merged into the base. Collective when sharded.
   model::WeightSource all_masters();
 
  private:
