@@ -1,5 +1,5 @@
-// Owns the plan of a run: all that a recipe means for one model, data and machine, decided before the run changes a
-// file.
+// Owns the plan of a run: all consequences of a recipe for one model, data and machine, decided before the run changes
+// a file.
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@
 namespace qrl::train {
 
 struct PlanRequest {
-  int num_ranks = 1, num_here = 1;  ///< processes of the run, and on this machine
-  bool is_run = true;               ///< false: --dry-run, which lists what this machine lacks instead of throwing
+  int num_ranks = 1, num_here = 1;  ///< processes of the run, and those on this machine
+  bool is_run = true;  ///< otherwise --dry-run, which lists missing parts of this machine instead of throwing
 };
 
-/// The consequences of the recipe, the model's config and the machine, without weights and data.
+/// Holds the consequences of the recipe, the model's config and the machine, without weights and data.
 struct RunOutline {
-  config::LoadedRecipe loaded;  ///< automatic values chosen; trainer.total_training_steps 0 with epochs
+  config::LoadedRecipe loaded;  ///< with automatic values chosen; trainer.total_training_steps 0 with epochs
   model::ModelConfig model;
   std::vector<MemoryPart> memory;   ///< of one process
   std::string memory_fault;         ///< why the machine's memory is too small, or ""
@@ -42,10 +42,10 @@ struct RunOutline {
 };
 
 /// Checks the recipe against the model's config and the machine. Collective. A run also loads LibTorch's CUDA part, if
-/// the recipe uses it. Throws an input error for what does not fit, and for what a run lacks.
+/// the recipe uses it. Throws an input error for parts that do not fit or, in a run, are missing.
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
 
-/// All that a run reads before its first step. Its recipe has the steps of RL and cold start.
+/// Holds all that a run reads before its first step. Its recipe has the steps of RL and cold start.
 struct RunPlan : RunOutline {
   Policy policy;  ///< before adapters
   learner::LearnerOptions learner;
@@ -55,18 +55,18 @@ struct RunPlan : RunOutline {
   PromptSet prompts;
   std::vector<PromptSet> held_out;
   SftRows sft_rows;  ///< empty without sft.train_files
-  Inputs inputs;     ///< of a run; empty in a --dry-run
+  Inputs inputs;     ///< for a run; empty in a --dry-run
 };
 
 /// Reads weights' shapes, tokenizer, prompts and rows, and checks them against the outline. A run also hashes its
 /// inputs. Collective. Throws input errors.
 RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world);
 
-/// A run under way: its plan, its ranks, and what the plan cannot hold.
+/// Holds a run under way: its plan, its ranks, and what the plan cannot hold.
 struct RunContext {
   const RunPlan& plan;
   dist::Collectives& world;
-  const RunFolder* folder;              ///< null except on the first rank
+  const RunFolder* folder;              ///< null on all ranks but the first
   learner::Learner* teacher = nullptr;  ///< algorithm.teacher, or null
   const AdapterBase* base = nullptr;    ///< the adapters', or null
 

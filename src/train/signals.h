@@ -12,9 +12,9 @@ bool stop_requested();
 /// Returns the reason of the stop request: "a signal" or "trainer.max_time".
 const char* stop_reason();
 
-/// Thrown out of generation after a stop request.
+/// Exception thrown out of generation after a stop request.
 struct Cancelled {};
-void cancel_if_stopping();  ///< throws it unless a FinishFirst is alive
+void cancel_if_stopping();  ///< throws Cancelled unless a FinishFirst is alive
 
 /// Lets generation finish despite a stop request, during its lifetime, for a probe's few tokens within a step.
 class FinishFirst {

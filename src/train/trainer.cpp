@@ -72,7 +72,7 @@ bool Trainer::evaluate() {
 
 void Trainer::finish_step() {
   if (state_.evaluation_due) {
-    if (!evaluate()) save_and_stop();  // the checkpoint keeps the unfinished row: files get whole rows only
+    if (!evaluate()) save_and_stop();  // files get only complete rows; the checkpoint keeps the unfinished one
     state_.evaluation_due = false;
   }
   parts_.recorder.write();

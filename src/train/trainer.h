@@ -12,7 +12,7 @@
 
 namespace qrl::train {
 
-/// The loop's parts, which must outlive the trainer.
+/// Holds the loop's parts, which must outlive the trainer.
 struct TrainerParts {
   RolloutSource& rollouts;
   BatchBuilder& batches;
@@ -29,7 +29,7 @@ class Trainer {
   Trainer(const RunContext& run, RunState& state, learner::Learner& learner, const TrainerParts& parts)
       : run_(run), state_(state), learner_(learner), parts_(parts) {}
 
-  /// Runs all remaining steps, evaluates and commits when due. On a stop request, drops unfinished samples, commits the
+  /// Runs all remaining steps; evaluates and commits when due. On a stop request, drops unfinished samples, commits the
   /// state before them, and throws (exit 75).
   void train();
 

@@ -198,7 +198,7 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   }
   s.evaluation_due = json.contains(kUnfinishedRow);
   if (s.evaluation_due) {
-    // null: a value that was not finite
+    // null: the value was not finite
     for (const auto& [name, value] : json.at(kUnfinishedRow).items())
       loaded.unfinished_row[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   }

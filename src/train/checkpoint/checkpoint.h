@@ -15,7 +15,7 @@
 
 namespace qrl::train {
 
-/// The state that the next step depends on, besides weights and moments.
+/// Holds the state that the next step depends on, besides weights and moments.
 struct RunState {
   bool cold_start = false;       ///< during the supervised cold start
   std::int64_t sft_step = 0;     ///< cold-start updates done
@@ -24,23 +24,23 @@ struct RunState {
   std::int64_t policy_version = 0;
   std::int64_t prompts_drawn = 0;  ///< so far, over all ranks
   std::int64_t non_finite_streak = 0;
-  double uaq_scale = 1;                                   ///< applied to the weights so far
+  double uaq_scale = 1;                                   ///< update-aware scale applied to the weights so far
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< sizes of the metric files at this state
-  std::int64_t best_step = -1;                            ///< trainer.keep_best: the best evaluation's; −1: none
+  std::int64_t best_step = -1;                            ///< best evaluation's step (trainer.keep_best); −1: none
   double best_score = 0;                                  ///< with best_step
-  bool evaluation_due = false;  ///< the run stopped before the evaluation of `step`, whose row is unfinished
+  bool evaluation_due = false;  ///< the run stopped before evaluating `step`, whose row is unfinished
 };
 
 struct AdapterBase;  // train/policy/adapters.h
 
 /// A run's constants, stored in every checkpoint.
 struct CheckpointContext {
-  const model::ModelConfig& config;  ///< its dtype is that of exports
+  const model::ModelConfig& config;  ///< with the dtype of exports
   const data::Tokenizer& tokenizer;
   const std::string& resolved_recipe;
   const Inputs& inputs;
   dist::Collectives& world;
-  const learner::Metrics& unfinished_row;  ///< the row of state.step, if state.evaluation_due
+  const learner::Metrics& unfinished_row;  ///< metrics of state.step, if state.evaluation_due
   const QuantizerState& quantizer;
   const AdapterBase* base = nullptr;  ///< null without adapters
 };
@@ -58,9 +58,9 @@ struct LoadedState {
   RunState state;
   std::string resolved_recipe;
   Inputs inputs;
-  model::ModelConfig config;        ///< its dtype is that of exports
+  model::ModelConfig config;        ///< with the dtype of exports
   learner::Metrics unfinished_row;  ///< if state.evaluation_due
-  int world_size = 1;               ///< of the run that wrote it
+  int world_size = 1;               ///< ranks of the run that wrote it
 };
 /// Reads state.json, recipe.yaml and config, after verifying every byte. Throws an input error that names the damage.
 LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);

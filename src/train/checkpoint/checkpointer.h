@@ -14,7 +14,7 @@ bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, Run
 
 class Checkpointer {
  public:
-  /// Arguments must outlive the object. A checkpoint records the sizes of `metrics` and `sft_metrics`.
+  /// Arguments must outlive the object. Checkpoints record the sizes of `metrics` and `sft_metrics`.
   Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
                const QuantizerState& quantizer);
 
@@ -32,7 +32,7 @@ class Checkpointer {
   MetricsFile& metrics_;
   MetricsFile& sft_metrics_;
   const QuantizerState& quantizer_;
-  std::int64_t saved_step_;  ///< the last step with a checkpoint, or that needs none
+  std::int64_t saved_step_;  ///< last step that has a checkpoint or needs none
 };
 
 }  // namespace qrl::train

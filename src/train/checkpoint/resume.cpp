@@ -78,7 +78,7 @@ config::KeyChange content_change(const std::string& key, const config::Recipe& b
   return {key, shown(before, hash_before), shown(after, hash_after), may_be_allowed};
 }
 
-/// Drops sft.steps if it follows from sft.epochs and the rows: both are compared themselves.
+/// Drops sft.steps if it follows from sft.epochs and the rows, which are compared themselves.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
@@ -89,7 +89,7 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
   changes.push_back(content_change("sft.train_files", before, recipe, saved.inputs.sft_rows, inputs.sft_rows, false));
 }
 
-/// Omits keys that may change freely.
+/// Returns the changed keys, without those that may change freely.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
   // Files of these keys are compared by contents (train/policy/inputs.h), because folders may have moved.
@@ -106,7 +106,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// Returns allowed changes that affect scores. The run then records the step from which scores are not comparable.
+/// Returns allowed changes that affect scores. The run records the step from which scores are not comparable.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
@@ -208,7 +208,7 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
   return home;
 }
 
-/// Warns if the number of ranks changed, because RL steps sum over ranks. One rank makes a cold start.
+/// Warns if the number of ranks changed, because RL steps sum over ranks; one rank makes a cold start.
 void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, int num_ranks) {
   if (saved.state.cold_start || saved.world_size == num_ranks) return;
   base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
@@ -292,7 +292,7 @@ ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const Run
                        (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
   if (!goes_on_here || is_shared_cold_start) {
-    if (!goes_on_here) folder.set_aside_earlier_rows();  // after the last check that may refuse the run
+    if (!goes_on_here) folder.set_aside_earlier_rows();  // last, because earlier checks may refuse the run
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   }
   base::log_info("resuming from " + point.checkpoint->string());
@@ -330,7 +330,7 @@ ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(recipe, inputs, *folder, allow_change, world.size());
-  // Ranks may have other working folders: shares an absolute path.
+  // Shares an absolute path, because ranks may have other working folders.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();

@@ -15,7 +15,7 @@ struct ResumePoint {
   std::optional<std::filesystem::path> checkpoint;  ///< none: a fresh run
   RunState state;
   Metrics unfinished_row;  ///< if state.evaluation_due; first rank only
-  /// Keys and data that differ from the checkpoint's run. With allow_change, on the first rank only.
+  /// Keys and data that differ from the checkpoint's run. With allow_change, only the first rank has them.
   std::vector<config::KeyChange> changes;
 };
 

@@ -113,7 +113,7 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
   } catch (const Cancelled&) {
     cancelled = true;
   }
-  // Stops on every rank, even after it has finished sampling.
+  // Stops on every rank, even if this one has finished sampling.
   if (world.any(cancelled)) throw Cancelled{};
   return rollouts;
 }
@@ -134,7 +134,7 @@ void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const
 
 namespace {
 
-/// Counts a set's samples over all ranks, in integers: scores do not depend on the number of ranks.
+/// Counts a set's samples over all ranks, in integers, so that scores do not depend on the number of ranks.
 class SetCounts {
  public:
   SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
@@ -193,7 +193,7 @@ class SetCounts {
 
   std::int32_t n_;
   double num_prompts_;
-  std::vector<std::int64_t> prompts_;  ///< judged and correct samples per prompt of this rank
+  std::vector<std::int64_t> prompts_;  ///< judged and correct samples of each prompt of this rank
   std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
 };
 

@@ -20,16 +20,15 @@ namespace qrl::train {
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
-/// correct samples count as one answer. Wrong samples are grouped by extracted answer (Verifier::same_answer for the
-/// first 64 different answers, as text beyond). Samples without an answer do not vote. In a tie the earliest answer
-/// wins, so that sums stay integers.
+/// correct samples count as one answer. Wrong samples are grouped by extracted answer: the first 64 different answers
+/// by Verifier::same_answer, others as text. Samples without an answer do not vote. In a tie the earliest answer wins.
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
 /// same on every rank. If the verifier may drop samples, adds error_fraction; the first three then cover judged
-/// samples. Prompts are divided over ranks, samples keyed by (seed, prompt, sample) alone. Throws Cancelled like
-/// collect_or_cancel. `responses`, on all ranks or none, receives on the first rank the responses with verdicts as JSON
-/// rows (rollout_rows). Rows are in prompt order, from the first `max_prompts` prompts of each set.
+/// samples. Divides prompts over ranks; samples are keyed by (seed, prompt, sample) alone. Throws Cancelled like
+/// collect_or_cancel. `responses`, given on all ranks or none, gets on the first rank JSON rows with verdicts
+/// (rollout_rows). Rows are in prompt order, of the first `max_prompts` prompts of each set.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,
@@ -47,7 +46,7 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
                                                 const types::SamplingParams& params, types::SampleKey key,
                                                 dist::Collectives& world);
 
-/// Calls rollout::judge. A stop request ends its wait for the verifier with Cancelled on every rank. Collective.
+/// Calls rollout::judge. A stop request ends the wait for the verifier and throws Cancelled on every rank. Collective.
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
                      dist::Collectives& world);

@@ -75,7 +75,7 @@ nlohmann::ordered_json measure(const RunContext& run, std::int64_t step, const l
 
 std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t step, const learner::Learner& learner) {
   const std::vector<PromptSet>& held_out = run.plan.held_out;
-  // Adapters were scored as exported already; a full model in fp32 may exceed the memory.
+  // Skips adapters, which were scored as exported already; a full model in fp32 may exceed the memory.
   if (learner.has_adapters()) return {};
   if (held_out.empty() || run.recipe().eval.freq == 0 || step == 0) return {};
   nlohmann::ordered_json json;

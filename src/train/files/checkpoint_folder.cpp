@@ -33,7 +33,7 @@ std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Returns the name in a folder's sound manifest if it is not the folder's, as in a copy.
+/// Returns the name in a folder's sound manifest if the folder has another, as a copy does.
 std::optional<std::string> other_name(const fs::path& path) try {
   const auto facts = state::parse_json(state::folder_facts(path), path.string());
   const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();
@@ -104,7 +104,7 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
     base::log_warning(all.front().string() + ": " + *damage + "; older checkpoints are kept");
     return;
   }
-  // Removes the manifest first: what an interruption leaves does not look like a checkpoint.
+  // Removes the manifest first, so that an interrupted removal leaves nothing like a checkpoint.
   for (const fs::path& path : surplus) {
     fs::remove(path / kManifestFile);
     fs::remove_all(path);

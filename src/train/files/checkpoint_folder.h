@@ -8,7 +8,7 @@
 
 namespace qrl::train {
 
-/// The most bytes of a checkpoint's text file.
+/// Size limit of a checkpoint's text file.
 inline constexpr std::uint64_t kMaxCheckpointText_bytes = std::uint64_t{64} << 20;
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kRecipeFile = "recipe.yaml";
@@ -28,7 +28,7 @@ std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path&
 /// Links DIR/best to DIR/step_N atomically.
 void name_best(const std::filesystem::path& dir, std::int64_t step);
 
-/// Removes the oldest checkpoints beyond `keep` of each kind, after verifying the newest; if that is damaged, warns and
+/// Removes the oldest checkpoints beyond `keep` of each kind, after verifying the newest. If that is damaged, warns and
 /// removes nothing. Always keeps sft_<final_sft_step> and step_<best_step>.
 void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
                        std::int64_t best_step = -1);
@@ -37,8 +37,8 @@ void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std:
 /// copies under another name. Changes nothing. Throws an internal error if the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Renames damaged checkpoints newer than `sound` (all without one) to NAME.damaged, NAME.damaged_2, …. Copies under
-/// another name stay.
+/// Renames damaged checkpoints newer than `sound` (without one, all damaged) to NAME.damaged, NAME.damaged_2, …. Copies
+/// under another name stay.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
@@ -47,7 +47,7 @@ void require_sound_checkpoint(const std::filesystem::path& path, const std::stri
 /// Commits a copy of `from` as `to`, and verifies every byte.
 void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Returns whether both are committed with equal files, by their manifests.
+/// Returns whether the manifests of two committed checkpoints list equal files.
 bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Returns the base's weights hash in a checkpoint of adapters, else "".

@@ -133,7 +133,7 @@ void RunFolder::set_aside_earlier_rows() const {
   const auto place = [&] { return path_ / ("earlier_" + std::to_string(number)); };
   while (std::filesystem::exists(place())) ++number;
   made(place());
-  // Moves the rows last: while they remain, a start after a crash moves the rest.
+  // Moves the rows last, so that a start after a crash finds them and moves the rest.
   for (const char* name : {"rollouts", "validation", "tensorboard", "sessions.jsonl", "config.yaml", "quant_audit.txt",
                            "sft_metrics.jsonl", "metrics.jsonl"}) {
     if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);
@@ -149,7 +149,7 @@ void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) cons
 
 void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
   std::error_code error;
-  std::filesystem::create_directory(path_ / "validation", error);  // the path may have moved since the lock
+  std::filesystem::create_directory(path_ / "validation", error);  // the path may have moved since it was locked
   write_step(path_ / "validation", step, jsonl);
 }
 

@@ -15,7 +15,7 @@ namespace qrl::train {
 /// One step's metrics, in name order.
 using Metrics = report::Metrics;
 
-/// Appends metric rows to a JSONL file; on the first rank only.
+/// Appends metric rows to a JSONL file, on the first rank only.
 class MetricsFile {
  public:
   MetricsFile() = default;

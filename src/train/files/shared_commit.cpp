@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the first failing rank's error and number, or "". Collective.
+/// Returns the number and error of the first rank that failed, or "". Collective.
 std::string first_failure(const std::string& mine, dist::Collectives& world) {
   const std::vector<std::string> all = world.all_gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -45,7 +45,7 @@ void commit_together(const fs::path& path, const Fill& fill_share, const Fill& f
   }
   const auto share = [&](const fs::path& dir) { return first_failure(text_of_failure(dir, fill_share), world); };
   if (!world.is_first()) {
-    const std::string dir = world.all_gather(std::string()).front();  // empty: the first rank could not make the folder
+    const std::string dir = world.all_gather(std::string()).front();  // empty: the first rank could not make it
     const std::string failure = dir.empty() ? std::string() : share(dir);
     const std::string end = first_failure({}, world);
     require_none(failure.empty() ? end : failure, path);
@@ -84,7 +84,7 @@ void require_shared_folder(const fs::path& dir, const std::string& what_to_do, d
   const fs::path mine = marks + std::to_string(world.rank());
   const std::vector<std::string> failures =
       world.all_gather(text_of_failure(mine, [](const fs::path& mark) { state::replace_file(mark, ""); }));
-  // Another host's folder of that path lacks the first rank's mark.
+  // The first rank's mark is missing in another host's folder of that path.
   std::error_code error;
   const std::vector<std::string> seen = world.all_gather(fs::exists(marks + "0", error) ? "yes" : "");
   fs::remove(mine, error);

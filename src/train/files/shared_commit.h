@@ -17,7 +17,7 @@ void commit_together(const std::filesystem::path& path, const Fill& fill_share, 
                      const std::string& facts_json, dist::Collectives& world);
 
 /// Throws an input error on every rank, with `what_to_do`, unless all ranks can write to the first rank's folder `dir`.
-/// Other ranks' `dir` is ignored. Collective.
+/// Collective.
 void require_shared_folder(const std::filesystem::path& dir, const std::string& what_to_do, dist::Collectives& world);
 
 }  // namespace qrl::train

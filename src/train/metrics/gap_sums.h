@@ -4,7 +4,7 @@
 
 namespace qrl::train {
 
-/// Sums over tokens, in fp64; d = learner's − sampler's log-prob, ρ = exp(d). NaN propagates.
+/// Sums over tokens in fp64: d = learner's − sampler's log-prob, ρ = exp(d). NaN propagates.
 class GapSums {
  public:
   void add(double learner_logprob, double sampler_logprob);
@@ -14,8 +14,8 @@ class GapSums {
   double k3() const;        ///< mean of ρ − 1 − d
   double mean_abs() const;  ///< of d
   double max_abs() const { return max_abs_; }
-  double ess() const;             ///< (Σρ)² / (count · Σρ²): effective sample size, as a share
-  double share_beyond_2() const;  ///< of tokens with ρ above 2, the bound of truncated importance sampling
+  double ess() const;             ///< effective sample size as a share: (Σρ)² / (count · Σρ²)
+  double share_beyond_2() const;  ///< share of tokens with ρ above 2, the bound of truncated importance sampling
 
  private:
   std::int64_t count_ = 0, beyond_2_ = 0;

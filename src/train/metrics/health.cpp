@@ -11,9 +11,9 @@ namespace qrl::train {
 
 namespace {
 
-// Chosen by this project; report/rules has the bounds that reports share.
+// Chosen by this project. report/rules has the bounds that reports share.
 constexpr double kNoAnswers = 0.95;  // share of responses
-constexpr double kByChance = 0.01;   // probability below which steps without a correct response count as a fall
+constexpr double kByChance = 0.01;   // share below which steps without a correct response count as a fall
 constexpr double kMeanOver = 5;      // steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps
@@ -51,8 +51,8 @@ std::string Health::look_at_groups(const Metrics& row) const {
   return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
 }
 
-/// With a usual share p of correct responses, all n independent prompts fail in k steps with probability at most (1 −
-/// p)^(n·k).
+/// Warns if a policy that was often right fails. With a usual share p of correct responses, all n independent prompts
+/// fail in k steps with probability at most (1 − p)^(n·k).
 std::string Health::look_at_fall(const Metrics& row) const {
   if (value(row, kCorrect) != 0) return {};
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
@@ -116,7 +116,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
                  kK3, k3, report::rule("sampler and learner are far apart").bound) +
              what_closes_the_gap();
     case not_finite:
-      // No KL and no gradient: the step had no tokens to learn from.
+      // Without KL and gradient, the step had no tokens to learn from.
       if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
       return base::format(
           "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
@@ -137,7 +137,7 @@ std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) 
     if (text.empty()) continue;
     Course& course = courses_[i];
     if (course.num_steps++ == 0) course.first = step;
-    // A collapsed policy also explains flat groups; only the collapse is reported.
+    // Reports only the collapse, which also explains flat groups.
     const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && value(row, kCorrect) == 0;
     if (explained || (course.last_told > 0 && step - course.last_told < kTellEvery)) continue;
     course.last_told = step;

@@ -38,8 +38,8 @@ class Health {
   std::string look_at_fall(const Metrics& row) const;
 
   std::int64_t num_steps_ = 0;
-  std::int64_t num_wrong_steps_ = 0;  ///< in succession, without a right response
-  double usual_correct_ = 0;          ///< share of correct responses, moving mean over steps with one
+  std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
+  double usual_correct_ = 0;          ///< share of correct responses, a moving average over steps with any
   double least_cut_ = 1;              ///< smallest share of truncated responses
 };
 

@@ -18,7 +18,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Returns whether standard output is a terminal; false under mpirun, which gives each rank a pseudo-terminal.
+/// Returns whether standard output is a terminal; false under mpirun, whose pseudo-terminals are not the user's.
 bool on_terminal() {
   for (const char* launched : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(launched) != nullptr) return false;
@@ -62,7 +62,7 @@ std::string step_facts(const Metrics& metrics) {
 }
 
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns) {
-  constexpr int kOtherColumns = 84, kMostColumns = 20;  // to keep the text on one line
+  constexpr int kOtherColumns = 84, kMostColumns = 20;  // limits that keep the text on one line
   const int width = std::clamp(columns - kOtherColumns, 0, kMostColumns);
   const std::string course = report::sparkline(rewards, static_cast<std::size_t>(width));
   return base::format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) +

@@ -35,7 +35,7 @@ class Progress {
 
 /// Returns "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s", for example.
 std::string step_facts(const Metrics& metrics);
-/// Returns facts for a terminal: also the reward's sparkline and, unless NaN, the held-out score.
+/// Returns a terminal's facts: adds the reward's sparkline and, unless NaN, the held-out score.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
 /// Returns "3m05s", for example.
 std::string duration_text(double seconds);

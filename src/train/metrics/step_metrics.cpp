@@ -201,7 +201,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 }
 
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world) {
-  std::int64_t sums[] = {0, 0, 0};  // tokens, kept ids, tokens with a limited set
+  std::int64_t sums[] = {0, 0, 0};  // tokens, kept ids, tokens whose set was limited
   double most = 0;
   for (const rollout::Rollout& r : rollouts) {
     const types::KeptTokens& kept = r.completion.kept;

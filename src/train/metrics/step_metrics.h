@@ -24,7 +24,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
 /// Returns rollout/kept_tokens/{mean,max}: the tokens that top-k and top-p keep per sampled token.
-/// rollout/kept_tokens/limited_fraction is the share of sampled tokens for which config::kMaxKeptTokens excluded some.
+/// rollout/kept_tokens/limited_fraction is the share of sampled tokens whose kept set config::kMaxKeptTokens limited.
 /// Collective.
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
 
@@ -34,12 +34,12 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
                          const config::RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);
 
-/// Returns, over all ranks, perf/reward_rows_per_s, perf/reward_row_ms/{p50,p99}, perf/reward_worker_restarts and
-/// reward/{timeout,crash,protocol, error}_fraction of the judged rows. Collective.
+/// Returns all ranks' perf/reward_rows_per_s, perf/reward_row_ms/{p50,p99}, perf/reward_worker_restarts and
+/// reward/{timeout,crash,protocol,error}_fraction of the judged rows. Collective.
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
-/// Combines the metrics of a step's updates: largest of …max, smallest of …min, last of actor/lr, else means. A mean
-/// covers only updates that have the metric; a mini-batch of flat groups has none.
+/// Combines the metrics of a step's updates: the largest of …max, the smallest of …min, the last of actor/lr, otherwise
+/// means. A mean covers only updates that have the metric; mini-batches of groups with equal scores have none.
 Metrics combine_updates(std::span<const Metrics> updates);
 
 /// Returns this process's peak resident memory in GiB since reset_peak_memory.

@@ -13,12 +13,13 @@ namespace qrl::train {
 /// Returns the formats of quant.rollout.*, with auto resolved. Throws an internal error for formats that the recipe's
 /// rules refuse.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
-/// Returns quant.rollout.kv_cache; auto: int8 with int8 activations, fp32 with fp32 weights, else bf16.
+/// Returns quant.rollout.kv_cache. auto is int8 with int8 activations, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
-/// Returns "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
+/// Returns a text such as "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
 std::string rotation_text(const quant::Rotation& rotation);
 
-/// Returns the sampler's name: "int8 weights with int8 keys and values", "adapters beside int8 weights with …".
+/// Returns the sampler's name, such as "int8 weights with int8 keys and values" or "adapters beside int8 weights with
+/// …".
 std::string policy_text(const config::Recipe& recipe);
 /// Returns whether export --quantized can write the sampler's weights: low-bit, with the learner's lm_head, without
 /// adapters.

@@ -22,7 +22,7 @@ constexpr double kGiB = 1 << 30;
 constexpr std::int64_t kFewestSequences = 256, kMostSequences = 1024, kSequenceStep = 64;
 constexpr std::int64_t kMostTokens = 32'768, kFewTokens = 2048, kTokenStep = 256;
 constexpr std::int64_t kMostChunk = 4096, kLeastChunk = 1024;
-constexpr double kLogitsShare = 0.1;  // limit of logits, of the GPU's memory
+constexpr double kLogitsShare = 0.1;  // share of the GPU's memory that logits may use
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
@@ -74,7 +74,7 @@ void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, doubl
   recipe.actor.logprob_chunk_tokens.value = chunk;
 }
 
-/// Chooses the largest micro-batch that fits, from `most` down to `fewest` tokens. Returns whether one fits.
+/// Chooses the largest micro-batch that fits, between `fewest` and `most` tokens. Returns whether one fits.
 bool choose_tokens(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                    std::int64_t fewest, std::int64_t most) {
   if (!recipe.actor.max_tokens_per_micro_batch.is_auto) return fits(recipe, model, num_ranks, gpu_bytes);

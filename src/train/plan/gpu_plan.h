@@ -12,7 +12,7 @@
 
 namespace qrl::train {
 
-/// Keys whose `auto` is replaced at the run's start with trainer.device cuda.
+/// Keys whose `auto` a run replaces at its start with trainer.device cuda.
 inline constexpr std::array<std::string_view, 4> kAutoKeys = {
     "rollout.max_num_seqs", "actor.max_tokens_per_micro_batch", "actor.logprob_chunk_tokens",
     "actor.activation_checkpointing"};
@@ -25,32 +25,32 @@ struct AutoSettings {
 
 struct PlannedGpu {
   double bytes = 0;
-  bool is_here = false;  ///< false: an example with 80 GiB
+  bool is_here = false;  ///< false: an example GPU with 80 GiB
 };
 PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
 
 bool has_auto(const config::Recipe& recipe);
 AutoSettings auto_settings_of(const config::Recipe& recipe);
 void set_auto(const AutoSettings& settings, config::Recipe& recipe);
-/// Sets the values and reprints the recipe; `origin` says where they come from.
+/// Sets the values and reprints the recipe; `origin` tells their source.
 void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded);
 
 /// Chooses the keys at `auto` for one of num_ranks with gpu_bytes. Micro-batches are the largest that fit: at least the
 /// longest sequence or row, at most 32,768 tokens or an update's. Activations are recomputed only if 2,048 tokens do
-/// not fit otherwise. More than 256 sequences need room in the KV cache for as many of the longest.
+/// not fit otherwise. Allows more than 256 sequences only if the KV cache holds that number of the longest.
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
 /// Returns the values of kAutoKeys in a run's checkpoint; all 0 without one. The first rank reads. Collective.
 AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world);
 
-/// Sets the keys at `auto` at a run's start: to `taken`, the checkpoint's values, or if these are 0 to choose_settings.
+/// Sets the keys at `auto` at a run's start: to `taken`, the checkpoint's values, or if these are 0 by choose_settings.
 /// Returns a line that describes the plan, or "".
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded);
 
-/// Returns the bytes of a second micro-batch's activations, if the plan has room for it: the GPU runs its forward pass
-/// while the host computes the first one's loss. 0: no room, a single micro-batch, or a learner that waits for its
+/// Returns the bytes of a second micro-batch's activations, for whose forward pass the plan has room while the host
+/// computes the first one's loss. Returns 0 without room, for a single micro-batch, or for a learner that waits for its
 /// sampler's scores (rollout.bitwise).
 double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                                double gpu_bytes);
@@ -63,7 +63,7 @@ double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& mo
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes);
 
-/// Warns if the estimate exceeds the GPU's memory. Throws an input error if the parts known exactly exceed it. For a
+/// Warns if the estimate exceeds the GPU's memory. Throws an input error if the exactly known parts exceed it. For a
 /// resumed run, the warning names only keys that may change.
 void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         bool is_resumed = false);

@@ -11,24 +11,24 @@
 
 namespace qrl::train {
 
-/// When a part is allocated. With rollout.free_cache_engine, each phase frees its memory for the other.
+/// States when a part is allocated. With rollout.free_cache_engine, each phase frees its memory for the other.
 enum class MemoryPhase : std::uint8_t { always, sampling, learning };
 
 struct MemoryPart {
   std::string name;
   double bytes = 0;
-  bool is_exact = true;  ///< false: an estimate within about ten percent
+  bool is_exact = true;  ///< otherwise an estimate within about ten percent
   bool on_gpu = false;   ///< else in host memory
   MemoryPhase phase = MemoryPhase::always;
 };
 
 /// Returns the sum of a phase's parts, on the GPU or in host memory.
 double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhase phase);
-/// Returns the sum of exact, permanent parts: weights, gradients and moments.
+/// Returns the sum of parts that are exact and permanent: weights, gradients and moments.
 double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
 
-/// Returns the peak: the largest sum of parts that coexist, on the GPU or in host memory. With phases_take_turns
-/// (rollout.free_cache_engine), permanent parts plus the larger phase; otherwise all parts.
+/// Returns the largest sum of parts that coexist, on the GPU or in host memory. With phases_take_turns
+/// (rollout.free_cache_engine) these are the permanent parts and the larger phase, otherwise all parts.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
 /// Formats "12.50 GiB", or MiB below a GiB.
@@ -47,8 +47,8 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 /// Estimates the bytes that a micro-batch keeps per token for its backward pass.
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Estimates the memory of one of num_ranks. Each rank has the whole model, except what trainer.zero_stage 1 shards
-/// (the largest shard counts). Lists:
+/// Estimates the memory of one of num_ranks. Each rank has the whole model, except parts sharded by trainer.zero_stage
+/// 1, of which the largest shard counts. Lists:
 /// - the learner: fp32 masters and gradients, moments, packed lm_head, a KL term's reference; with sharded masters also
 ///   the copies that the forward pass reads;
 /// - activations and logits of a micro-batch;

@@ -11,8 +11,8 @@ namespace qrl::train {
 std::optional<config::Recipe> read_recorded_recipe(const config::Recipe& recipe,
                                                    const std::filesystem::path& checkpoint);
 
-/// Returns the recipe of the newest checkpoint that the run may resume; nothing without one. Skips a cold start of
-/// another run (sft.from), whose recipe is that run's.
+/// Returns the recipe of the newest checkpoint that the run may resume; nothing without one. Skips a cold start from
+/// another run (sft.from), which has that run's recipe.
 std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe);
 
 }  // namespace qrl::train

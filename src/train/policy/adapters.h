@@ -16,7 +16,7 @@ struct AdapterBase {
   std::optional<model::WeightSource> weights;
 };
 
-/// Returns a run's base; after a cold start, the one in the folder `cold_start`. Reads all its weights once.
+/// Returns a run's base; after a cold start, the base in the folder `cold_start`. Reads all its weights once.
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
 
 /// Throws an input error if a checkpoint's adapters were trained on other weights than those of `folder`, whose
@@ -26,11 +26,11 @@ void require_same_base(const std::filesystem::path& checkpoint, const std::files
 
 /// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Returns whether a start of the run reads lora.path: a fresh run, or a resumed run whose KL reference it is. Verifies
-/// the run's newest checkpoint.
+/// Returns whether the run's start reads lora.path, as a fresh run does, or a resumed one whose KL reference it is.
+/// Verifies the run's newest checkpoint.
 bool reads_given_adapters(const config::Recipe& recipe);
 
-/// Returns the policy before training: make_policy's, with the adapters of lora.path.
+/// Returns make_policy's policy with the adapters of lora.path, as before training.
 Policy initial_policy(const config::Recipe& recipe);
 
 }  // namespace qrl::train

@@ -14,7 +14,7 @@ namespace {
 
 void add_number(state::Hash& hash, std::uint64_t number) { hash.add(&number, sizeof number); }
 
-/// Hashes the length first, so that different sequences of texts never hash the same bytes.
+/// Hashes the length first, so that different lists of texts never hash the same bytes.
 void add_text(state::Hash& hash, std::string_view text) {
   add_number(hash, text.size());
   hash.add(text);
@@ -68,7 +68,7 @@ std::string different_keys(const std::string& a, const std::string& b) {
 std::string values_of(const config::Recipe& recipe) {
   nlohmann::json values;
   for (const auto& [name, value] : config::resolved_values(recipe)) {
-    // Hosts may differ in these keys (folders, cores).
+    // Hosts may differ in these keys (folders, processors).
     const bool is_local =
         name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(*recipe.keys, name);
     if (!is_local) values[name] = value;
@@ -107,7 +107,7 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
-  // Hashes weights only if the run reads them again: checkpoints hold later weights and a cold start's reference.
+  // Hashes weights only if the run reads them again. Checkpoints hold later weights and a cold start's reference.
   const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
   const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
   const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));

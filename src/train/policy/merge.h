@@ -8,8 +8,8 @@
 
 namespace qrl::train {
 
-/// Relative loss of an update by rounding to the dtype, ‖rounded − trained‖ / ‖trained − base‖ over a linear layer's
-/// weights. Skips layers without an update. Sums are fp64.
+/// Holds the relative loss of an update by rounding to the dtype, ‖rounded − trained‖ / ‖trained − base‖ over a linear
+/// layer's weights. Skips layers without an update. Sums are fp64.
 struct UpdateErrors {
   std::int64_t num_layers = 0;
   double sum = 0, worst = 0;
@@ -17,13 +17,13 @@ struct UpdateErrors {
   double mean() const { return num_layers > 0 ? sum / static_cast<double>(num_layers) : 0; }
 };
 
-/// Returns a sampler's weights in fp32: linear layers of `base` quantized and dequantized, all at once, the others
+/// Returns a sampler's weights in fp32: linear layers of `base` quantized and dequantized, all at once, others
 /// unchanged.
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 
-/// Returns the errors if the merged model is quantized to `formats` again, as when sampling the exported folder.
-/// Quantizes all at once; sums are fp64.
+/// Returns the errors of the merged model quantized to `formats` again, as when sampling the exported folder. Quantizes
+/// all at once; sums are fp64.
 UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
                                  const model::SnapshotFormats& formats);
 

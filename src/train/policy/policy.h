@@ -20,7 +20,7 @@ struct PolicyAdapter {
 
 struct Policy {
   model::ModelConfig config;
-  model::WeightSource weights;  ///< merged in fp32, if there are adapters
+  model::WeightSource weights;  ///< in fp32, with any adapters merged
   data::Tokenizer tokenizer;
   std::optional<PolicyAdapter> adapter = {};
 };
@@ -30,7 +30,7 @@ model::ModelConfig model_config(const config::Recipe& recipe);
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// Makes the policy of model.path (an HF folder with tokenizer.json), or a new model from model.init's config and seed.
-/// A new model's tokenizer is the tokenizer.json next to the config, or the byte-level one. Throws an input error if
+/// A new model's tokenizer is the tokenizer.json next to its config, or the byte-level one. Throws an input error if
 /// vocabularies do not fit.
 Policy make_policy(const config::Recipe& recipe);
 /// Loads a policy from a checkpoint (verified), an HF folder or a PEFT folder.

@@ -27,7 +27,7 @@ constexpr const char* kKvScalesFile = "kv_scales.safetensors";
 constexpr const char* kResponsesFile = "kv_responses.json";
 constexpr std::uint64_t kMaxResponsesBytes = std::uint64_t{1} << 20;
 
-/// Hashes a profile's inputs other than weights.
+/// Hashes the inputs of a profile, except weights.
 std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   state::Hash hash;
   hash.add(&seed, sizeof seed);
@@ -39,8 +39,8 @@ std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   return hash.hex();
 }
 
-/// Takes enough calibration prompts for fp8 scales (kKvPrompts, kKvTokens): their forward pass is most of a publish's
-/// cost.
+/// Takes as many calibration prompts as fp8 scales need (kKvPrompts, kKvTokens), because their forward pass is most of
+/// a publish's cost.
 std::span<const std::vector<types::TokenId>> enough_for_kv(std::span<const std::vector<types::TokenId>> prompts) {
   std::size_t count = 0, num_tokens = 0;
   while (count < prompts.size() && (count < kKvPrompts || num_tokens < kKvTokens))
@@ -160,7 +160,7 @@ void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
 
 namespace {
 
-/// Reads on the first rank; returns nothing without the file.
+/// Reads the scales on the first rank; returns nothing without the file.
 std::optional<decoder::KvScales> load_kv_scales(const fs::path& path, const model::ModelConfig& config,
                                                 dist::Collectives& world) {
   std::optional<state::SafetensorsFile> file;

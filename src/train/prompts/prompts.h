@@ -27,7 +27,7 @@ struct PromptSet {
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                              const tasks::Verifier& verifier);
 
-/// Loads data.val_generator, then data.val_files, one set per data source in order of appearance. Ids differ from
+/// Loads data.val_generator, then data.val_files, as one set per data source in order of appearance. Ids differ from
 /// training prompts'.
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const tasks::Verifier& verifier);
@@ -35,15 +35,16 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
 /// Returns a held-out prompt's index: its id minus the first held-out id.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
-/// Warns if held-out prompts are also training prompts: their score would overestimate others.
+/// Warns if held-out prompts are also training prompts, whose score overestimates that of others.
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
-/// Encodes a prompt's text as the model sees it: data.prompt_template around the text, then the chat template.
-/// Templates may contain added tokens; the text only with data.parse_special_tokens.
+/// Encodes a prompt's text for the model: data.prompt_template around the text, then the chat template. Templates may
+/// contain added tokens; the text only with data.parse_special_tokens.
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
-  /// `system`: the row's system message, instead of data.system_prompt; "": none. Input errors name `where`.
+  /// Encodes a text. `system`: the row's system message, instead of data.system_prompt, or "". Input errors name
+  /// `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
                                      const std::string& where = "a prompt") const;
   /// Encodes a conversation to continue; prepends data.system_prompt if it has no system message. A single question,
@@ -63,7 +64,8 @@ class PromptEncoder {
 };
 
 /// Orders training prompts by epochs, each a permutation keyed by (seed, epoch). With weights, takes the next prompt
-/// from the source furthest behind its share; each source has its own epochs. The state is the number of prompts drawn.
+/// from the source that is furthest below its share; each source has its own epochs. The state is the number of prompts
+/// drawn.
 class PromptOrder {
  public:
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);

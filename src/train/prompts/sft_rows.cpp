@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A row's tokens, each with the index of the message from which it is learned; −1: not learned.
+/// Holds a row's tokens, each with the index of the message from which it is learned, or −1.
 using Labeled = data::LabeledTokens;
 
 std::string one_of(const Json& row, std::initializer_list<std::string> names, const std::string& where,
@@ -95,7 +95,7 @@ class SftReader {
     return row;
   }
 
-  /// `first`: the first message to learn from.
+  /// Appends messages, learned from the `first`-th on.
   Labeled of_messages(data::Conversation conversation, std::int64_t first, const std::string& where) {
     auto& messages = conversation.messages;
     if (encoder_.chat().is_plain()) {
@@ -133,7 +133,7 @@ std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokeniz
   return num_bytes;
 }
 
-/// Selects the tokens of sft.loss_on and cuts the row after the last; nothing if none is learned.
+/// Selects the tokens of sft.loss_on and cuts the row after the last one. Returns nothing if none is learned.
 std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
   if (tokens.empty()) return std::nullopt;

@@ -14,9 +14,9 @@
 namespace qrl::train {
 
 struct SftRow {
-  std::vector<types::TokenId> context;  ///< one token or more, before all learned ones
-  std::vector<types::TokenId> rest;     ///< from there to the last learned token
-  std::vector<std::uint8_t> learned;    ///< per token of `rest`: 1 if learned; the first and last are
+  std::vector<types::TokenId> context;  ///< tokens before all learned ones, at least one
+  std::vector<types::TokenId> rest;     ///< tokens from there to the last learned one
+  std::vector<std::uint8_t> learned;    ///< 1 for each learned token of `rest`, such as its first and last
 };
 
 /// Rows of sft.train_files and sft.val_files in order; both empty without files.
@@ -27,7 +27,7 @@ struct SftRows {
 
 /// Reads the files. A row holds one of:
 /// - `messages`, a conversation (data/messages.h) with optional `tools`, written by the chat template in its training
-///   form. With the template plain: only one question and its answer.
+///   form. The plain template allows only one question and its answer.
 /// - a prompt (data.prompt_key, or `prompt` or `question`), a text or a conversation, with `response`, `completion` or
 ///   `answer`. A text follows the prompt as in RL, then the end token. Messages continue the conversation.
 ///
@@ -35,10 +35,10 @@ struct SftRows {
 /// the template shortened. Input errors name file:line. sft.overlong decides on rows above sft.max_length.
 SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer);
 
-/// Returns sft.steps, or the updates of sft.epochs passes, the last of which may have fewer rows.
+/// Returns sft.steps, or the updates of sft.epochs passes, each of whose last may have fewer rows.
 std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows);
 
-/// Returns the row indices of update `step` (from 0), epoch by epoch: in file order, or with sft.shuffle in an order
+/// Returns the row indices of update `step` (from 0), epoch by epoch: in file order, or, with sft.shuffle, in an order
 /// keyed by trainer.seed and epoch.
 std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 

@@ -14,7 +14,7 @@ namespace qrl::train {
 
 class Reference {
  public:
-  /// Reads the cold start's weights from its checkpoint; without a cold start, uses the policy's. `profile`: the
+  /// Reads the cold start's weights from its checkpoint, or without a cold start the policy's. `profile`: the
   /// sampler's, or null. Collective.
   Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
             std::shared_ptr<const model::Int8Profile> profile);

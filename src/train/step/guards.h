@@ -6,7 +6,7 @@
 
 namespace qrl::train {
 
-/// Counts consecutive updates that are not finite, and so skipped, in `state`. After too many, ends the run (exit 3).
+/// Counts in `state` consecutive updates that are not finite and so were skipped. Ends the run after too many (exit 3).
 void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
 
 }  // namespace qrl::train

@@ -9,8 +9,8 @@
 
 namespace qrl::train {
 
-/// Returns a line each for embedding, every block's linear layers, and lm_head: the sampler's format and scales, the
-/// learner's tensors, and whether both share memory.
+/// Returns a line each for the embedding, linear layers of every block, and lm_head: the sampler's format and scales,
+/// the learner's tensors, and whether both share memory.
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler);
 /// Summarizes the audit: linear layers per format, and how many tensors share memory.
 std::string audit_summary(const std::vector<std::string>& audit);

@@ -63,7 +63,7 @@ class GroupSampler {
   }
 
  private:
-  /// Returns this rank's prompts of the next num_prompts: rank r takes the r-th and every size-th from it.
+  /// Returns this rank's share of the next num_prompts prompts: the r-th on rank r, and every size-th after it.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
     const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
@@ -99,7 +99,7 @@ class GroupSampler {
     counts_.verifier_errors += sums[1];
   }
 
-  /// Counts scores of all groups, because kept groups alone do not show the policy's success.
+  /// Counts scores of all groups, because kept groups alone would not show the policy's success.
   void count_scores(std::span<const rollout::Rollout> batch) {
     double sum = 0, best = std::numeric_limits<double>::lowest();
     std::int64_t num_judged = 0;

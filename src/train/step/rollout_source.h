@@ -12,18 +12,18 @@
 
 namespace qrl::train {
 
-/// This rank's samples of a step, rollout.n per group, judged, shaped, with advantages.
+/// Holds this rank's samples of a step, rollout.n per group, judged, shaped, with advantages.
 struct StepGroups {
   std::vector<rollout::Rollout> rollouts;
-  std::vector<std::int64_t> places;  ///< global position of each group, as in one process; ascending
+  std::vector<std::int64_t> places;  ///< global position of each group, ascending, as in one process
   std::int64_t num_groups = 0;       ///< over all ranks
 };
 
-/// Sums over all samples of a step, kept or not, over all ranks.
+/// Holds sums over all samples of a step, kept or not, on all ranks.
 struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
   std::int64_t num_judged = 0;   ///< samples that no verifier dropped
-  std::int64_t kept_groups = 0;  ///< with groups beyond those that the step trains on
+  std::int64_t kept_groups = 0;  ///< all usable groups, more than the step trains on
   double score_sum = 0;          ///< of the samples
   double best_group_score = 0;   ///< a group's highest mean score
 };
@@ -33,7 +33,7 @@ struct RolloutBatch {
   GenerationCounts counts;
   decoder::DecoderStats stats;  ///< this rank's
   PhaseSeconds seconds;
-  std::int64_t policy_version = 0;  ///< sampled the first token; equal on every rank
+  std::int64_t policy_version = 0;  ///< of the sampled tokens; equal on every rank
   std::int64_t prompts_drawn = 0;   ///< data cursor for the step's checkpoint
 };
 
@@ -50,8 +50,8 @@ class RolloutSource {
 
 /// Generates a step's groups on request from data.train_batch_size prompts, with the weights last published. With
 /// algorithm.filter_groups (DAPO's dynamic sampling), samples data.gen_batch_size prompts at a time until enough groups
-/// have different scores, and drops the surplus. Neither the number of ranks nor earlier resumes change the kept
-/// groups. Samples are keyed by (seed, step, prompt, sample); a prompt sampled twice in a step gets different samples.
+/// have different scores, and drops the surplus. The kept groups depend neither on the number of ranks nor on earlier
+/// resumes. Samples are keyed by (seed, step, prompt, sample); a prompt sampled twice in a step gets different samples.
 /// Throws a guard error if dynamic sampling finds too few groups (on_exhausted) or none, or the verifier failed too
 /// often.
 class SamplingSource final : public RolloutSource {

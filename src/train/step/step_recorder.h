@@ -28,7 +28,7 @@ class StepRecorder {
   /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU):
   /// NaN in a step without tokens to learn from. Collective.
   void add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches, const PhaseSeconds& seconds);
-  /// `save_s`: the previous step's checkpoint time, because a row is written before its checkpoint.
+  /// Ends the step. `save_s`: time of the previous step's checkpoint, because a row is written before its checkpoint.
   void end_step(double save_s);
 
   const Metrics& row() const { return row_; }
@@ -52,7 +52,7 @@ class StepRecorder {
   Health health_;  ///< sees the first rank's rows
   report::Watcher watcher_;
   std::vector<double> rewards_;  ///< since this start
-  double held_out_;              ///< newest one of the first held-out set, or NaN
+  double held_out_;              ///< newest score of the first held-out set, or NaN
   std::vector<std::string> update_names_;
   double learner_ceiling_ = 0;  ///< operations per second, measured after the first update
   double start_s_ = 0;
