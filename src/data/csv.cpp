@@ -90,12 +90,11 @@ void read_csv(std::istream& in, const std::string& name,
   QRL_REQUIRE(reader.next(columns), name, "a header with the names of the columns", "an empty file");
   if (columns[0].starts_with(kByteOrderMark)) columns[0].erase(0, kByteOrderMark.size());
   std::set<std::string_view> names;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
+  for (auto& column : columns) {
     const std::string where = reader.where(reader.record_line());
-    QRL_REQUIRE(base::is_utf8(columns[i]), where, "UTF-8 text", "bytes that are not UTF-8");
-    QRL_REQUIRE(!columns[i].empty(), where, "a header with a name for each column", "an empty one");
-    QRL_REQUIRE(names.insert(columns[i]).second, where, "a header with each column once",
-                base::quoted(columns[i]) + " twice");
+    QRL_REQUIRE(base::is_utf8(column), where, "UTF-8 text", "bytes that are not UTF-8");
+    QRL_REQUIRE(!column.empty(), where, "a header with a name for each column", "an empty one");
+    QRL_REQUIRE(names.insert(column).second, where, "a header with each column once", base::quoted(column) + " twice");
   }
   while (reader.next(fields)) {
     const std::string where = reader.where(reader.record_line());

@@ -48,8 +48,8 @@ struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
 
 /// Describes a tensor for users.
 struct SnapshotTensor {
-  std::string name;            ///< "layers.0.qkv"
-  std::string what;            ///< format and shape: "int8 [80, 24], scales [1, 80] F32"; experts: "int8 [80, 24] × 5, …"
+  std::string name;  ///< "layers.0.qkv"
+  std::string what;  ///< format and shape: "int8 [80, 24], scales [1, 80] F32"; experts: "int8 [80, 24] × 5, …"
   const void* data = nullptr;  ///< address of the memory, to compare readers
   bool is_gain = false;        ///< otherwise embedding, linear layer or lm_head
 };

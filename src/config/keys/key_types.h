@@ -81,6 +81,7 @@ std::string nearest_advice(const std::string& word, const std::vector<std::strin
 template <class T>
 Type<T> one_of(std::vector<std::pair<std::string, T>> values) {
   std::vector<std::string> names;
+  names.reserve(values.size());
   for (const auto& [name, value] : values) names.push_back(name);
   return {base::joined(names, " | "),
           [values, names](const YamlNode& node) -> T {
@@ -144,6 +145,7 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
           },
           [item](const std::vector<T>& values) {
             std::vector<std::string> texts;
+            texts.reserve(values.size());
             for (const T& value : values) texts.push_back(item.print(value));
             return "[" + base::joined(texts, ", ") + "]";
           },
@@ -177,6 +179,7 @@ Type<std::map<std::string, T>> map_of(const MapNames& names, Type<T> item) {
           },
           [item](const std::map<std::string, T>& values) {
             std::vector<std::string> texts;
+            texts.reserve(values.size());
             for (const auto& [name, value] : values) texts.push_back(write_text(name) + ": " + item.print(value));
             return "{" + base::joined(texts, ", ") + "}";
           }};

@@ -31,9 +31,11 @@ Option mode_of(const base::EmbeddedFile& file) {
     if (part.name == "what") mode.what = part.value->text;
     else if (part.name == "paper") mode.paper = part.value->text;
     else if (part.name == "defaults") add_defaults(*part.value, "", mode);
-    else if (part.name == "with")
+    else if (part.name == "with") {
       for (const YamlMember& key : part.value->members) add_defaults(*key.value, key.name, mode);
-    else base::fail_internal(name, "what, paper, defaults or with", part.name);
+    } else {
+      base::fail_internal(name, "what, paper, defaults or with", part.name);
+    }
   }
   return mode;
 }
