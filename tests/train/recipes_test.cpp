@@ -70,7 +70,8 @@ TEST_CASE("a dry run refuses shapes, batches and names of scores that do not fit
 }
 
 TEST_CASE("the estimate of memory is what sampler and learner take") {
-  const std::string mixture = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json";
+  const std::vector<std::string> mixture{"model.init.config=" QRL_SOURCE_DIR
+                                         "/recipes/models/quickstart-moe/config.json"};
   for (const auto& [settings, model] : {std::pair<std::string, std::string>{"quant.rollout.weights=int8", ""},
                                         {"quant.rollout.weights=bf16", ""},
                                         {"quant.rollout.weights=fp8_e4m3", ""},
@@ -101,14 +102,15 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
 }
 
 TEST_CASE("routes of a step count twice in the estimate of memory: a byte for each token, sparse layer and expert") {
-  const std::string mixture = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json";
-  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {mixture}, true).recipe;
+  const std::vector<std::string> mixture{"model.init.config=" QRL_SOURCE_DIR
+                                         "/recipes/models/quickstart-moe/config.json"};
+  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, mixture, true).recipe;
   const model::ModelConfig config = train::model_config(recipe);
   constexpr double kBytes = 2 * 4 * 4 * (24 + 24) * 3 * 2;  // 4 prompts with 4 samples, 3 layers with 2 experts
-  CHECK(bytes_of(train::estimate_memory(recipe, config, 1), "routes of a step's tokens, at most") == kBytes);
-  CHECK(bytes_of(train::estimate_memory(recipe, config, 2), "routes of a step's tokens, at most") == kBytes / 2);
+  CHECK(bytes_of(train::estimate_memory(recipe, config, 1), "routes of a step, at most") == kBytes);
+  CHECK(bytes_of(train::estimate_memory(recipe, config, 2), "routes of a step, at most") == kBytes / 2);
   const model::ModelConfig large = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3-30b-a3b/config.json");
-  CHECK(bytes_of(train::estimate_memory(recipe, large, 1), "routes of a step's tokens, at most") ==
+  CHECK(bytes_of(train::estimate_memory(recipe, large, 1), "routes of a step, at most") ==
         2.0 * 4 * 4 * (24 + 24) * 384);
 }
 

@@ -20,7 +20,7 @@ class RoutePages {
 
   void allocate();
   void release() { experts_ = base::Buffer(); }
-  std::int64_t num_bytes() const { return static_cast<std::int64_t>(experts_.num_bytes()); }
+  std::int64_t num_bytes() const { return experts_.empty() ? 0 : static_cast<std::int64_t>(experts_.num_bytes()); }
 
   /// Stores the k experts of a position's layer, which must be sparse. Threads may store different positions at once.
   void store(const PageId* page_table, std::int64_t position, std::int64_t layer_idx,

@@ -425,7 +425,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   if (const double bytes = kept_tokens_bytes(recipe, config, num_ranks); bytes > 0)
     parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
   if (config.has_experts())
-    parts.push_back({"routes of a step's tokens, at most", route_bytes(recipe, config, num_ranks), false});
+    parts.push_back({"routes of a step, at most", route_bytes(recipe, config, num_ranks), false});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
   // The base is quantized before activations and pages exist, so it adds nothing to the peak.
