@@ -345,6 +345,24 @@ TEST_CASE("a mixture's learner goes on with the same bits after a restore") {
   CHECK((test::moments_of(run.learner) == test::moments_of(other.learner)));
 }
 
+TEST_CASE("update-aware scaling reaches the router and the experts, and leaves a mixture's log-probs as they are") {
+  const model::ModelConfig config = test::tiny_moe_config(false);
+  MixtureRun run(mixture_ways().front(), config);
+  const types::MicroBatch batch = test::pack(mixture_sequences());
+  const std::vector<float> before = run.learner.score(batch, {1.0F}).logprobs;
+  const test::Named masters = test::masters_of(run.learner);
+  run.learner.apply_uaq(2.0F);  // a power of two: no product rounds differently
+  CHECK((run.learner.score(batch, {1.0F}).logprobs == before));
+  const test::Named scaled = test::masters_of(run.learner);
+  for (const auto& [name, factor] : {std::pair{std::string(kGateUp), 0.5F},
+                                     {std::string(kDown), 1.0F},
+                                     {std::string("model.layers.0.mlp.gate.weight"), 0.5F},
+                                     {std::string("model.layers.0.post_attention_layernorm.weight"), 2.0F}}) {
+    CAPTURE(name);
+    CHECK(scaled.at(name).back() == factor * masters.at(name).back());
+  }
+}
+
 TEST_CASE("LibTorch's operations refuse a mixture of experts in one error") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_moe_config();
