@@ -9,7 +9,7 @@
 // Keys and values go from device memory to registers, not through shared memory, which holds only the queries. Each
 // lane's 16-byte loads give, dequantized, an mma fragment; this fixes the order of sums.
 //
-// int8 values are multiplied unconverted, by queries and weights of two terms each: as many mma instructions as bf16,
+// int8 values are multiplied unconverted by queries and weights of two terms each: as many mma instructions as bf16,
 // each of twice the depth.
 #include "cuda/attention/attention.h"
 #include "cuda/attention/attention_join.cuh"
@@ -182,7 +182,7 @@ void attention_kernel(AttentionTask task) {
   constexpr bool kIsSmall = kTiles == kSmallQueries / 8;
   const std::int64_t first = kIsSmall ? 0 : counts.num_small;
   const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
-  // A tile ends with a barrier, so the next may overwrite shared memory.
+  // Needs no barrier here: a tile ends with one, so the next may overwrite shared memory.
   for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
     attend(task, tile_idx, shared);
 }

@@ -1,5 +1,5 @@
-// Owns how chunk results become a row's context: chunks of a segment in order, then segments in order, in fp32. One
-// block or a second kernel give the same bits.
+// Joins chunk results into a row's context: chunks of a segment in order, then segments in order, in fp32. One block or
+// a second kernel give the same bits.
 #pragma once
 
 #include "cuda/attention/attention_task.h"
@@ -25,11 +25,11 @@ struct ChunkOf {
   int query;
   std::int64_t row, head;
   int chunk;
-  bool sees, is_last;  // sees: the query attends to part of the chunk; is_last: the row ends with it
+  bool sees, is_last;  // sees: the query attends to part of the chunk; is_last: it is the row's last
 };
 
-/// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins the segment with the
-/// earlier ones, whose sum is in the row's context memory. Runs in one warp; a lane has its own elements.
+/// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins it with the earlier
+/// segments, whose sum is in the row's context memory. Runs in one warp; each lane has its own elements.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {

@@ -40,7 +40,7 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns how many chunk results get memory: those of num_rows rows, up to 64 MiB. Further rows are not split.
+/// Returns how many chunk results get memory: those of num_rows rows, at most 64 MiB. Further rows are not split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
@@ -53,14 +53,15 @@ struct AttentionTile {
 
 /// A tick's tiles. One tile joins all chunks of an unsplit row, whose partials_N is −1. A split row's chunk results go
 /// to partials partials_N[row] + chunk, which a second kernel joins. Neither splitting nor a tile's other rows change
-/// bits.
+/// results.
 struct AttentionPlan {
-  std::vector<AttentionTile> tiles;  ///< tiles of at most kSmallQueries first, each kind longest first
+  std::vector<AttentionTile> tiles;  ///< small tiles (kSmallQueries) first, each kind longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// Whether split rows are few and long: a warp then joins one segment of a row's head, otherwise all of them.
+  /// Whether one warp joins each segment of a split row's head, if such rows are few and long; otherwise one warp joins
+  /// all segments.
   bool joins_segments = false;
 };
 
@@ -74,8 +75,8 @@ inline AttentionCounts counts_of(const AttentionPlan& plan) {
           static_cast<std::int32_t>(plan.split_rows.size())};
 }
 
-/// The memory for any plan of num_rows rows. tile_blocks: blocks that keep the device busy and loop over tiles, or one
-/// per tile if the rows are too many to split.
+/// The memory for any plan of num_rows rows. tile_blocks: the blocks that keep the device busy and loop over tiles, or
+/// one per tile if the rows are too many to split.
 struct AttentionRoom {
   std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
 };
@@ -91,10 +92,10 @@ struct AttentionRows {
 /// Plans the attention of ticks; reuses its memory.
 ///
 /// Consecutive rows of one sequence (a prompt's chunk) form tiles of tile_rows() rows. Single rows of sequences whose
-/// first chunks lie in the same pages (samples of a prompt) read those chunks in common tiles.
+/// first chunks are in the same pages (samples of a prompt) read those chunks in common tiles.
 class AttentionPlanner {
  public:
-  /// max_partials: chunk results that get memory. Further rows are neither split nor shared.
+  /// max_partials: number of chunk results with memory. Further rows are neither split nor shared.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
   /// Plans a tick. The result is valid until the next call. The caller checks that all positions have pages.
@@ -116,8 +117,8 @@ class AttentionPlanner {
   AttentionShape shape_;
   std::int64_t max_partials_, num_partials_ = 0;
   AttentionPlan plan_;
-  std::vector<RowRange> prompts_;      // ranges of more than one row
-  std::vector<std::int32_t> singles_;  // single rows, samples of a group next to each other
+  std::vector<RowRange> prompts_;      // ranges of several consecutive rows
+  std::vector<std::int32_t> singles_;  // single rows, ordered so that samples of a group are adjacent
   struct Group {
     std::int32_t first = 0, count = 0, num_shared = 0;  // ranges of singles_
   };

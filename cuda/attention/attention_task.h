@@ -8,8 +8,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A plan of attention_plan.h for the rows of `where`, and the number of blocks per launch. Blocks loop over further
-/// tiles. A kind with tiles needs at least one block; this is not checked.
+/// Holds a plan of attention_plan.h for the rows of `where`, and the number of blocks per launch, which loop over
+/// further tiles. A kind with tiles needs at least one block; this is not checked.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
@@ -28,7 +28,7 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Contexts [*, H·E]: fp32, or bf16 rows for a GEMM, zero-padded up to the stride. bf16 leaves undefined values in the
+  // Contexts [*, H·E]: fp32, or bf16 rows for a GEMM, zero-padded to the stride. bf16 leaves undefined values in the
   // fp32 memory.
   float* context;
   std::uint16_t* context_bf16 = nullptr;

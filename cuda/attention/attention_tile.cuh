@@ -39,7 +39,7 @@ struct Share {
 struct Stats {
   float largest = -INFINITY, sum = 0;
 };
-/// The factors by which join() scales the two contexts that it combines: earlier positions' and the added ones'.
+/// Factors by which join() scales the two contexts that it combines: the earlier positions', then the added ones'.
 struct Factors {
   float before, added;
 };
@@ -54,18 +54,18 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
-  // mma fragments of the queries, for each term.
+  // The queries as mma fragments, one set per 8- or 16-bit term.
   std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
   std::int64_t bytes_at[kAttentionChunk];                            // of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
-  float context[2][kQueries][kDim + 2];                              // of the chunk's contexts, per pair of warps
-  float joined[kQueries][kDim + 2];                                  // of the segment's chunks so far
+  float context[2][kQueries][kDim + 2];                              // contexts of the chunk, per pair of warps
+  float joined[kQueries][kDim + 2];                                  // contexts of the segment's chunks so far
   Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats alternates between chunks
   Stats total_stats[2][kQueries];                                    // of earlier segments; alternates likewise
   float weight_units[kWarps][kQueries];                              // int8 only
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];
-  std::int32_t last_position[kQueries];  // the query attends up to it; −1: no query
+  std::int32_t last_position[kQueries];  // last position that the query attends to; −1: no query
 };
 
 template <quant::KvFormat format, int kDim, int kTiles>
@@ -75,7 +75,7 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Vectors of keys or values that a lane has in flight, in registers.
+  // Number of vectors of keys or values that a lane has in flight, in registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
@@ -350,7 +350,7 @@ struct TileOfQueries {
   }
 
   /// Sums the warps' contexts of a chunk into shared memory in fp32: warps 0 and 1 into context[0], 2 and 3 into
-  /// context[1]. Readers add both. Each warp of a pair writes one half and adds to the other.
+  /// context[1], which readers add. Each warp of a pair writes one half and adds to the other.
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

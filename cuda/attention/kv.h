@@ -15,7 +15,8 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8 only
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
-  /// Returns the index of a position's slot, by its sequence's page_ids. Divides in 32 bits; 64 take twice as long.
+  /// Returns the index of a position's slot, by its sequence's page_ids. Divides in 32 bits, because 64 take twice as
+  /// long.
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
     const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
     return at.slot(page_ids[from / page_size], kv_head, from % page_size);
@@ -29,7 +30,7 @@ struct RowPlaces {
 };
 
 /// Adds the bias to q, k and v heads, applies RMSNorm over E to q and k heads if there are gains, and rotates q and k.
-/// Writes q (fp32 [*, H·E]) to `q`, and k and v to the row's slot; skips padding rows.
+/// Writes q (fp32 [*, H·E]) to `q`, and k and v to the row's slot. Skips padding rows.
 struct RopeTask {
   GemmRows heads;
   std::int64_t num_heads;
@@ -54,7 +55,7 @@ struct KvPercentileTask {
 };
 void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
 
-/// Copies the first slots of pages. Three int32 per copy: from, to, number of slots.
+/// Copies the first slots of pages. A copy is three int32: from, to, number of slots.
 struct CopyTask {
   const std::int32_t* copies;
   KvPages pages;

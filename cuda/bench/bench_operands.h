@@ -1,4 +1,4 @@
-// Owns the operands of benchmarks: quantized normal random values. Uniform random bits would make the device look
+// Makes the operands of benchmarks: quantized normal random values. Uniform random bits would make the device look
 // faster: their infinities and NaN in bf16 take less power.
 #pragma once
 
@@ -28,7 +28,7 @@ void fill_floats(float value, std::int64_t count, float* to, const Stream& strea
 void fill_pages(const KvPages& pages, std::int64_t num_pages, const Stream& stream);
 quant::Element element_of(quant::KvFormat format);
 
-/// Returns shuffled page ids first … first + count − 1.
+/// Returns page ids first … first + count − 1, shuffled.
 std::vector<std::int32_t> shuffled_pages(std::int64_t first, std::int64_t count);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,4 +1,4 @@
-// Each benchmark throws an input error.
+// Throws an input error from each benchmark.
 #include "base/error.h"
 #include "cuda/bench/speed.h"
 

@@ -12,7 +12,7 @@
 
 namespace qrl::cuda {
 
-/// Device memory whose operands are read in sequence; larger than all caches.
+/// Bytes of device memory whose operands are read in sequence; more than all caches.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
 /// A layer's matrix [out, in], and the batch sizes to multiply by it.
@@ -23,7 +23,7 @@ struct GemmSpeedTask {
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< filled with copies of the matrix
 };
 struct GemmSpeeds {
-  double read_bytes_per_s = 0;  ///< a kernel's that reads memory once: the limit
+  double read_bytes_per_s = 0;  ///< rate of a kernel that reads memory once: the limit
   std::vector<double> gemm_s;   ///< one per entry of num_rows
 };
 
@@ -32,7 +32,7 @@ struct AttentionSpeedTask {
   quant::KvFormat format = quant::KvFormat::bf16;  ///< all but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
-  std::int64_t shared_positions = 0;          ///< leading ones that all sequences share, in whole pages
+  std::int64_t shared_positions = 0;          ///< leading positions that all sequences share, in whole pages
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least the sequences' pages
 };
 struct AttentionSpeed {
@@ -43,9 +43,10 @@ struct AttentionSpeed {
 /// Decode ticks of a model with random weights.
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
-  quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;  ///< of the layers, and of lm_head
+  quant::Format format = quant::Format::bf16,
+                head_format = quant::Format::bf16;  ///< formats of the layers, and of lm_head
   std::vector<std::int64_t> batches, contexts;
-  std::int64_t matmul_size = 8192;            ///< of the square bf16 GEMM that times the tensor cores
+  std::int64_t matmul_size = 8192;            ///< size of the square bf16 GEMM that times the tensor cores
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< same as in GemmSpeedTask
 };
 struct TickSpeed {
@@ -56,22 +57,22 @@ struct TickSpeed {
 struct TickSpeeds {
   double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
   double matmul_flops = 0;      ///< per second, bf16
-  double rewrite_s = 0;         ///< all weights, from fp32 masters on the device
+  double rewrite_s = 0;         ///< time to rewrite all weights from fp32 masters on the device
   std::vector<TickSpeed> ticks;
 };
 
 namespace QRL_CUDA_TARGET {
 
-/// Times the engine's GEMMs with bf16 results on normal random values, as a CUDA graph: the best of five rounds by the
-/// host's clock. Throws the errors of make_engine.
+/// Times the engine's GEMMs with bf16 results on normal random values, as a CUDA graph. Returns the best of five rounds
+/// by the host's clock. Throws like make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
-/// Times attention with the engine's plan, like measure_gemms. Throws the errors of make_engine and allocate_kv.
+/// Times attention with the engine's plan, like measure_gemms. Throws like make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
 /// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages. Keys and values
-/// are copies of one sequence's. Copies sampled tokens to the host. Returns the best of three rounds. Throws the errors
-/// of make_engine and allocate_kv.
+/// are copies of one sequence's. Copies sampled tokens to the host. Returns the best of three rounds. Throws like
+/// make_engine and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

@@ -44,7 +44,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   engine.weights().upload(weights);
 
   const Stream stream;
-  // Norm gains of 1 keep logits within a few units.
+  // Uses norm gains of 1, which keep logits within a few units.
   const Memory values = normal_memory(quant::Element::f32, kMasterSigma, kMasterSeed,
                                       largest * static_cast<std::int64_t>(sizeof(float)), stream);
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},

@@ -17,7 +17,7 @@ double best_s(std::int64_t count, const Stream& stream, Call call) {
   const auto call_all = [&] {
     for (std::int64_t i = 0; i < count; ++i) call(i);
   };
-  call_all();  // first calls choose kernels and allocate; a graph cannot
+  call_all();  // first, because calls choose kernels and allocate, which a graph cannot
   stream.wait();
   const Graph graph(stream, call_all);
   double best = 0;

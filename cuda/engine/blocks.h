@@ -13,7 +13,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Describes rows of this width, quantized as a matrix of this format needs them.
+/// Describes rows of this width, quantized for a matrix of this format.
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
 /// Memory for rows of one width and their scales, in any format.
@@ -45,7 +45,7 @@ class Blocks {
 
   // Begin a tick with embed or resume, then call store and attend for each block in order.
   void embed(const TickArrays& arrays, const std::int32_t* sampled,
-             const Stream& stream);  ///< sampled: tokens of the previous tick
+             const Stream& stream);  ///< sampled: the previous tick's tokens
   /// Begins a tick from the residual stream after some block, fp32 [rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
@@ -74,7 +74,7 @@ class Blocks {
   QuantizedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // of attention
   std::int64_t max_rows_;
-  Memory wide_rows_;                                       // a matrix's rows in bf16, for its adapter
+  Memory wide_rows_;                                       // rows in bf16 for a matrix's adapter
   model::Block<std::monostate, Memory> adapter_products_;  // zero-padded, because GEMMs read the padding
   GemmRows branch_{};
 };

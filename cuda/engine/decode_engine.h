@@ -1,5 +1,5 @@
-// The entry to a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. cuda/no_cuda.cpp implements it without
-// CUDA.
+// The interface of a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. cuda/no_cuda.cpp implements it
+// without CUDA.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,10 @@ class SequenceScorer;
 /// Returns the kernels' targets, "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
 std::string version();
 
-/// Selects any layer of a model whose layers have equal matrices, as an engine's do.
+/// Selects any layer of a model. An engine's layers have equal matrices.
 inline constexpr std::int64_t kAnyLayer = 0;
 
-/// Returns the bytes that GEMMs of up to num_rows rows keep for dequantized operands: the largest matrix and, for
+/// Returns the bytes that GEMMs of at most num_rows rows keep for dequantized operands: the largest matrix and, for
 /// fp8_block128, rows of the widest matrix.
 inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
                                       bool row_only_sums) {
@@ -65,17 +65,17 @@ struct EngineOptions {
   std::int64_t max_sequences = 0;  ///< per tick
   std::int64_t max_positions = 0;  ///< per sequence
   std::int64_t num_pages = 0;
-  /// 0: allocate num_pages or fail. Otherwise: allocate at most num_pages, so that all processes together use at most
+  /// 0: allocates num_pages or fails. Otherwise allocates at most num_pages, so that all processes together use at most
   /// this share of device memory.
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Whether GEMM results stay fp32, as on the CPU (slower), instead of bf16.
   bool f32_gemms = false;
-  /// Whether a row's bits depend on no other row of the tick. No library then computes fp32 sums (gemm_plan.h,
+  /// Whether a row's results depend on no other row of the tick. No library then computes fp32 sums (gemm_plan.h,
   /// choose_gemm), which is slower for many rows.
   bool row_only_sums = false;
-  /// Whether ticks that sample for every row become CUDA graphs, from a shape's second tick on. Bits do not change.
+  /// Whether ticks that sample for every row become CUDA graphs, from a shape's second tick on. Results do not change.
   bool graphs = true;
 };
 
@@ -87,22 +87,22 @@ struct SlotCopy {
 /// Returns the token value that refers to the output_idx-th sample of the previous tick, which may still be running.
 constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// A tick's rows, concatenated. A row sees positions 0 … its own, in pages page_ids[first_page_N[row]] …. A token is an
-/// id or pending_token().
+/// A tick's rows, concatenated. A row attends to positions 0 … its own, in pages page_ids[first_page_N[row]] …. A token
+/// is an id or pending_token().
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
-  std::span<const SlotCopy> copies;  ///< made before any row's forward pass; targets are distinct
+  std::span<const SlotCopy> copies;  ///< made before all rows' forward pass, to distinct targets
 };
 
-/// The samples of a tick, by ops/sample.h's inverse CDF without top-k and top-p.
+/// Selects the rows to sample, by ops/sample.h's inverse CDF without top-k and top-p.
 struct SampleRows {
   std::span<const std::int32_t> rows;   ///< rows of the tick, ascending
   std::span<const double> uniforms;     ///< one per row, in [0, 1)
   std::span<const float> temperatures;  ///< one per row; 0: greedy
 };
 struct SampledToken {
-  std::int32_t token = 0;  ///< −1: the row's logits are not finite, or all −inf
+  std::int32_t token = 0;  ///< −1: the row's logits cannot be sampled: not finite, or all −inf
   float logprob = 0;
 };
 
@@ -129,7 +129,7 @@ class DecodeEngine {
   /// Sets the scales of fp8_e4m3 keys and values, fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
   /// Allocates the pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input error
-  /// if memory is too small for num_pages, or, if fewer are allowed, for one sequence of max_positions.
+  /// if memory is too small for num_pages, or, with memory_utilization, for one sequence of max_positions.
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
@@ -138,12 +138,12 @@ class DecodeEngine {
   virtual void start(const Tick& tick, const SampleRows& samples) = 0;
   /// Blocks until the oldest unfinished tick, if any, has sampled. `sampled` has one element per sample.
   virtual void finish(std::span<SampledToken> sampled) = 0;
-  /// Starts and finishes a tick while no other runs; `logits` then accepts its rows.
+  /// Starts and finishes a tick while no other runs; `logits` can then read its rows.
   void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {
     start(tick, samples);
     finish(sampled);
   }
-  /// Computes logits of up to max_logit_rows() rows of the last tick, fp32 [rows, V], and blocks until done.
+  /// Computes logits of at most max_logit_rows() rows of the last tick, fp32 [rows, V], and blocks until done.
   virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits_RV) = 0;
   virtual std::int64_t max_logit_rows() const = 0;
   virtual const EngineStats& stats() const = 0;

@@ -47,7 +47,8 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// Loops over layers, then over ticks: only one layer's keys and values exist at a time, and one tick's activations.
+/// Loops over layers, then over ticks, so that only one layer's keys and values and one tick's activations exist at a
+/// time.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(
@@ -58,7 +59,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   for (const Tick& tick : ticks) engine_.check(tick, num_pages);
   enter_device(engine_.device);
   engine_.drain();
-  Stream(stream.handle).wait();  // its work may still use memory that this call writes
+  Stream(stream.handle).wait();  // the stream may still use memory that this call writes
   with_memory({"rollout.bitwise", "a layer's keys and values of a micro-batch",
                "lower rollout.gpu_memory_utilization or actor.max_tokens_per_micro_batch"},
               [&] {

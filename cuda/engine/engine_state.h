@@ -42,7 +42,7 @@ struct EngineState {
   void synchronize_callers_stream();
   /// Drops recorded ticks, whose addresses or kernels are out of date.
   void forget_graphs();
-  /// Waits for all work in flight. `logits` cannot read the last tick's rows afterwards.
+  /// Waits for all work in flight. Afterwards `logits` cannot read the last tick's rows.
   void drain();
 
   EngineOptions options;
@@ -54,14 +54,14 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;  ///< empty: launched once, not recorded yet
+  std::map<TickShape, Graph> graphs;  ///< an empty graph: launched once, not recorded yet
   std::int64_t num_rows = 0;          ///< of the last tick
   bool in_flight = false;
-  std::optional<CallersStream> callers_stream;  ///< its work may still be running
+  std::optional<CallersStream> callers_stream;  ///< whose work may still be running
   EngineStats stats;
 };
 
-/// The recipe key that bounds memory outside of ticks, and what to do if it is too small.
+/// The recipe key that limits memory outside ticks, and what to do if it is too small.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or end what else uses the device";
 

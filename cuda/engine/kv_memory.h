@@ -10,8 +10,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Keys and values of some layers, initialized to zero: attention weighs slots past a sequence's end by 0, which NaN
-/// would survive, and percentiles need empty slots to be smallest. One allocation per array serves all layers, because
+/// Holds keys and values of some layers, initialized to zero. Attention weighs slots past a sequence's end by 0, which
+/// NaN would survive; percentiles need empty slots to be smallest. One allocation per array serves all layers, because
 /// the device rounds each up.
 struct PageMemory {
   PageMemory() = default;

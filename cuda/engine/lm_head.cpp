@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Rows and logits computed at once: at most 16 MiB, which stay in L2.
+/// Rows whose logits are computed at once: at most 16 MiB, which stay in L2.
 constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
 /// Columns of a tile with row_only_sums. Fixed, because a GEMM's number of outputs determines its splits, and so a
@@ -48,7 +48,7 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
                 num_rows, stream);
 }
 
-/// Returns the most columns that fit a tile of num_rows rows, because each tile costs two launches.
+/// Returns the most columns that fit a tile of num_rows rows; each tile costs two launches.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(config_.vocab_size, kOutputTile), fit);
@@ -75,8 +75,8 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
-  // Whether later kernels read the tile's logits or recompute them depends on the vocabulary alone: scores get the bits
-  // of sampling.
+  // Decides by the vocabulary alone whether later kernels read the tile's logits or recompute them, so that scores
+  // equal sampling's bit for bit.
   const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),

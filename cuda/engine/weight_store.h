@@ -38,24 +38,24 @@ inline constexpr std::string_view kEmbedding = "embed_tokens", kFinalNorm = "nor
 
 /// Names a matrix (fused as in model::Block), its bias, or a norm's gain.
 struct WeightId {
-  std::string_view name;   ///< a constant above or a literal of model/block.h such as "qkv"; not copied
+  std::string_view name;   ///< a constant above, or a literal of model/block.h such as "qkv" (not copied)
   std::int64_t layer = 0;  ///< for a block's weight
   bool is_bias = false;    ///< that matrix's bias
 };
 
-/// A trained tensor: fp32, row-major, on the engine's device. It corresponds to some rows of an engine's matrix, or
-/// elements of a vector.
+/// Describes a trained tensor: fp32, row-major, on the engine's device. It corresponds to some rows of an engine's
+/// matrix, or elements of a vector.
 struct Master {
   const float* values = nullptr;
   WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
-  // Calibrated figures instead of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
+  // From a profile, used instead of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
   const float* factors = nullptr;     ///< a matrix's factors of its inputs; a norm's divisors
   const float* row_scales = nullptr;  ///< [count], int8 matrices only
 };
 
-/// A or B of a module's adapter in a block's matrix (model/adapter.h): fp32, row-major, [rank, in] or [module's
-/// outputs, rank]. The engine stores bf16.
+/// Describes A or B of a module's adapter in a block's matrix (model/adapter.h): fp32, row-major, [rank, in] or
+/// [module's outputs, rank]. The engine stores bf16.
 struct AdapterMaster {
   const float* values = nullptr;  ///< on the engine's device or the host
   bool on_host = false;
@@ -66,7 +66,7 @@ struct AdapterMaster {
   float scale = 1;        ///< multiplied into every value first
 };
 
-/// A matrix of the engine, or the embedding, to dequantize: dense, row-major, on the engine's device.
+/// Names a matrix of the engine, or the embedding, to dequantize: dense, row-major, on the engine's device.
 struct DequantizedMatrix {
   WeightId matrix;
   void* to = nullptr;   ///< memory for the whole matrix
@@ -103,22 +103,23 @@ class WeightStore {
 
   /// Replaces all weights, in place after the first time. Blocks until they are on the device. Formats must not change.
   virtual void upload(const HostWeights& weights) = 0;
-  /// Rewrites some weights in place from complete masters, with the bits of an upload quantized on the CPU. Blocks
-  /// until done. Weights must be uploaded first. Returns the index of a master with NaN or infinity, or −1.
+  /// Rewrites some weights in place from complete masters; the result equals a CPU publish and upload bit for bit.
+  /// Blocks until done. Weights must be uploaded first. Returns the index of a master with NaN or infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
   /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. A matrix's first call allocates
-  /// memory and drops recorded ticks, so it must precede allocate_kv.
+  /// memory and drops recorded ticks, so call it before allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
-  // For a learner on the same device, after an upload. Each call returns at once. Its work is ordered after the
-  // caller's stream, and between the engine's earlier and later work. Any thread may call, one at a time.
+  // The functions below serve a learner on the same device, after an upload. Each call returns at once. Its work is
+  // ordered after the caller's stream, and between the engine's earlier and later work. Any thread may call, one at a
+  // time.
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
   virtual Table table(std::string_view name) const = 0;  ///< kEmbedding, or a bf16 kLmHead
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
-  /// Runs the GEMM of a tick of num_rows rows on x, fp32 [num_rows, in] dense, in a tick's precision. Writes
-  /// input.quantized = quantize(x), and y = x̂ · Ŵᵀ without bias or adapter. With null y, only quantizes.
+  /// Runs a tick's GEMM of num_rows rows on x, fp32 [num_rows, in] dense, with the same formats. Writes input.quantized
+  /// = quantize(x), and y = x̂ · Ŵᵀ without bias or adapter. With null y, only quantizes.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
   /// Dequantizes rows that `matmul` quantized: value · scale in fp32, bf16 unless to_f32, dense [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;

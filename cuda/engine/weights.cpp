@@ -45,7 +45,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
               "set quant.rollout.weights to another format, and quant.rollout.lm_head to auto");
   const MatrixLayout at = matrix_layout(host.format, out, in);
   if (matrix.quantized.empty()) {
-    // GEMMs read the padding and nothing writes it: it must be zero.
+    // Zeroes the padding, which GEMMs read and nothing writes.
     Memory quantized = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
     matrix.quantized = std::move(quantized);  // after both allocations succeeded

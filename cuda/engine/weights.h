@@ -13,7 +13,7 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// The adapters of a matrix's modules as two bf16 matrices. A is [modules · rank, in], the modules' rows concatenated.
-/// B is [out, modules · rank], zero outside of each module's own outputs.
+/// B is [out, modules · rank], zero outside each module's own outputs.
 struct AdapterMemory {
   Memory a_values, b_values;
   DeviceMatrix a, b;
@@ -27,7 +27,7 @@ struct MatrixMemory {
   AdapterMemory adapter;
 };
 
-/// A block's matrices and fp32 gains; empty if the model lacks one.
+/// A block's matrices and fp32 gains; empty where the model lacks one.
 using LayerMemory = model::Block<Memory, MatrixMemory>;
 
 class Weights {

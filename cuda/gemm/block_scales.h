@@ -14,7 +14,7 @@ struct BlockScaledTask {
   const float* x_scales;  ///< [width / 128, num_rows]
   const float* w_scales;  ///< [rows / 128, width / 128 padded to 4]
 };
-/// cuBLASLt reads the scales of 128 inputs in units of 16 bytes.
+/// Multiple to which cuBLASLt's scales are padded: it reads units of 16 bytes.
 inline constexpr std::int64_t kBlockScaledMultiple = 4;
 
 /// Writes the scales of x and W in cuBLASLt's order, padded with 0.
@@ -36,7 +36,7 @@ class BlockScaledGemms {
 
   /// Allocates the memory of a tick's GEMMs with such a matrix, unless it exists.
   void reserve(const DeviceMatrix& w);
-  /// Forbids reserved memory to move (growing_memory.h), or allows it again.
+  /// Sets whether reserved memory must not move (growing_memory.h).
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
   /// Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last num_rows % 4 rows.

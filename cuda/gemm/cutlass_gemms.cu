@@ -26,7 +26,7 @@ struct CutlassGemm {
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
 
-  // CUTLASS calls a vector along the rows a column broadcast.
+  // Names CUTLASS's broadcast of a vector along the rows, a column broadcast.
   using TokenScale = cutlass::epilogue::fusion::Sm90ColBroadcast<0, Tile, float>;
   using ChannelScale = cutlass::epilogue::fusion::Sm90RowBroadcast<0, Tile, float>;
   using Scale = cutlass::epilogue::fusion::Sm90EVT<
@@ -73,8 +73,8 @@ struct CutlassGemm {
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS GEMM: initialize");
-    // The kernel may begin early, as in `launch`: its producer warp waits for the previous kernel before its first
-    // load.
+    // Allows the kernel to begin early, as in `launch`: its producer warp waits for the previous kernel before its
+    // first load.
     check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS GEMM: run");
   }
 };

@@ -14,12 +14,12 @@ class DequantizedGemms {
  public:
   using Bf16Gemm = std::function<void(const GemmTask&)>;
 
-  /// rows_at_once: the most rows of quantized activations to dequantize at once.
+  /// rows_at_once: limit on rows of quantized activations that are dequantized at once.
   explicit DequantizedGemms(std::int64_t rows_at_once = kDequantizedRowsAtOnce) : rows_at_once_(rows_at_once) {}
 
   /// Allocates the memory of a tick's GEMMs with `w`, unless it is large enough.
   void reserve(const DeviceMatrix& w);
-  /// Forbids reserved memory to move (growing_memory.h), or allows it again.
+  /// Sets whether reserved memory must not move (growing_memory.h).
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
   std::int64_t num_bytes() const { return static_cast<std::int64_t>(weights_.num_bytes() + rows_.num_bytes()); }
 

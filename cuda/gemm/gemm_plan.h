@@ -61,7 +61,7 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
 /// How streamed_gemm tiles a GEMM. All plans give the same bits.
 struct StreamPlan {
   StreamTile tile{};
-  bool splits_apart = false;  ///< true: a block per split, sums added in memory; false: a block sums all
+  bool splits_apart = false;  ///< true: one block per split, sums added in memory; false: a block sums all splits
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
@@ -108,25 +108,25 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 inline std::int64_t dequantized_rows(quant::Format format) {
   return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
 }
-/// Rows of quantized activations dequantized at once, to bound their memory.
+/// Rows of quantized activations that are dequantized at once, to limit their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 
 /// A GEMM's kernels, chosen by choose_gemm:
 ///
 /// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and token run on CUTLASS for more than 16 rows
 /// (fewer leave its tiles mostly empty), fp8 with a bf16 result only. Everything else is streamed. The two kernels'
-/// e4m3 sums differ in the last bits: a row has other bits in a batch of more than kStreamedFp8Rows rows.
+/// e4m3 sums differ in the last bits, so batches of more than kStreamedFp8Rows rows give other bits.
 ///
-/// With row_only_sums a row's bits must not depend on other rows. No library guarantees that for fp32 sums, so CUTLASS
-/// runs only int8, with exact int32 sums. Both kernels convert a sum alike: the sum and the product of the two scales
-/// are each rounded to fp32 once, and multiplied in fp32 without fusing.
+/// With row_only_sums, a row's result must not depend on other rows. No library guarantees that for fp32 sums, so
+/// CUTLASS runs only int8, with exact int32 sums. Both kernels convert a sum alike: the sum and the product of the two
+/// scales are each rounded to fp32 once, and multiplied in fp32 without fusing.
 ///
-/// int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 for cuBLASLt from dequantized_rows(format)
-/// rows on; the streamed kernel dequantizes once per 64 rows.
+/// From dequantized_rows(format) rows on, int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 for
+/// cuBLASLt; the streamed kernel would dequantize once per 64 rows.
 ///
-/// With block_scales cuBLASLt multiplies fp8_block128 directly, for more than kStreamedFp8Rows rows and a bf16 result;
-/// its scales per row and output multiply the other e4m3 formats for more than kCutlassFp8Rows rows. On an H100 ticks
-/// of 8B took 4 % less time at 256 rows, 8 % at 512.
+/// With block_scales cuBLASLt multiplies fp8_block128 directly, for more than kStreamedFp8Rows rows and a bf16 result.
+/// With its scales per row and output it multiplies the other e4m3 formats for more than kCutlassFp8Rows rows. On an
+/// H100 ticks of 8B took 4 % less time at 256 rows, 8 % at 512.
 enum class GemmKernel : std::uint8_t {
   cublaslt,
   block_scaled,
@@ -153,8 +153,8 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
   return GemmKernel::streamed;
 }
 
-/// Returns the rows of CUTLASS's tile of 128 outputs: 64 while tiles of 128 rows would leave multiprocessors idle.
-/// Timing does not choose, because the two tiles' fp32 sums may differ.
+/// Returns the rows of CUTLASS's tile of 128 outputs: 64 if tiles of 128 rows would leave multiprocessors idle. Not
+/// chosen by timing, because the two tiles' fp32 sums may differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
@@ -171,7 +171,7 @@ struct GemmChoice {
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// GEMMs of more rows are not timed; the rule suffices.
+/// Limit of rows to time. For GEMMs of more rows the rule suffices.
 inline constexpr std::int64_t kSweptRows = 128;
 
 /// Returns the ways to compute a GEMM, all with the same bits. The first is the rule's (choose_gemm, plan_stream); then

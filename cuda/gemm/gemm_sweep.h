@@ -20,8 +20,8 @@ class GemmSweep {
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// Returns the way to compute this GEMM. If none is picked yet, times make(choice) in stream order, which a graph
-  /// capture forbids.
+  /// Returns the fastest way to compute this GEMM. At the first call for a shape, times make(choice) in stream order,
+  /// which a graph capture forbids.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -36,7 +36,7 @@ inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool 
   return {runs_hopper_code(device), row_only_sums, block_scales};
 }
 
-/// Makes a device's GEMMs (row_only_sums: see choose_gemm). Throws an input error if a library is missing.
+/// Makes a device's GEMMs; row_only_sums as in choose_gemm. Throws an input error if a library is missing.
 std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -63,8 +63,8 @@ struct Operands {
   /// Vectors of a row's chunk that each of four lanes has; x's vectors have the same inputs as W's.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
-  /// A lane multiplies its chunk in parts of two vectors of x and kPartWords words per output. Larger parts would spill
-  /// registers.
+  /// Number of x's vectors in a part of a lane's chunk, multiplied at once with kPartWords words per output. Larger
+  /// parts would spill registers.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
@@ -196,13 +196,13 @@ struct Streamed {
   /// adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns the byte offset in a stage of vector j of an output, which only this lane accesses.
+  /// Returns a byte offset within a stage: that of an output's vector j, which only this lane accesses.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, up to `end`. Address constants come
-  /// first: with few rows, addresses are a third of all instructions.
+  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, at most to `end`. Address constants
+  /// come first: with few rows, addresses are a third of all instructions.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -340,7 +340,7 @@ struct Streamed {
     int stage_idx = 0, free_idx = kStages - 1;
     for (std::int64_t step = 0; step < num_steps; ++step) {
       wait_copies<kStages - 2>();
-      sync_block();  // now all threads see the step's copies and have read the previous stage
+      sync_block();  // afterwards all threads see the step's copies, and have read the previous stage
       const std::int64_t ahead = step + kStages - 1;
       if (ahead < num_steps) {
         load_weights(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
@@ -373,7 +373,7 @@ struct Streamed {
     if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
   }
 
-  /// Adds a tile's splits through device memory, in order. Returns true in the last block, whose `totals` then have the
+  /// Adds a tile's splits through device memory, in order. Returns true in the last block, whose `totals` then hold the
   /// sum.
   QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
     const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
@@ -490,7 +490,7 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
                                 const Stream& stream) {
   const std::int64_t splits = num_splits(task.w.at);
   const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
-  // The grid's x counts tiles of rows: consecutive blocks share weights.
+  // Counts tiles of rows in the grid's x, so that consecutive blocks share weights.
   const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
   QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
                                        grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),

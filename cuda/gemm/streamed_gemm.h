@@ -15,7 +15,7 @@ struct StreamPlace {
 };
 /// Computes a GEMM of any format on sm_80 or newer; reads the weights once per 64 rows. Each split (gemm_plan.h) sums
 /// its even and odd chunks of 128 inputs separately in order, then adds both. Splits are added in order, in fp32 (int8:
-/// int32). A row's bits depend on neither the plan nor other rows.
+/// int32). A row's result depends on neither the plan nor other rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
 class StreamedGemms {

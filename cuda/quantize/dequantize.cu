@@ -1,4 +1,4 @@
-// Limited by memory: an int4 matrix reads half a byte per number and writes two.
+// Dequantizes. Memory is the limit: an int4 matrix reads half a byte per number and writes two.
 #include "base/error.h"
 #include "cuda/quantize/dequantize.h"
 #include "cuda/runtime/target.h"

@@ -1,4 +1,4 @@
-// A block quantizes a row, after a first pass for the largest magnitude if rows share a scale. The second read of the
+// Quantizes a row per block, after a first pass for the largest magnitude if rows share a scale. The second read of the
 // weights comes mostly from L2.
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/runtime/row_block.cuh"
@@ -28,7 +28,7 @@ QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
 
 QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
   if (element == Element::bf16) return bf16_of(value);
-  // Returns 0 under a scale that is not finite; such weights are rejected.
+  // Returns 0 under a scale that is not finite, whose weights are rejected.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
   if (element == Element::fp8_e4m3) return fp8_of(value / scale);
   const bool is_int4 = element == Element::int4;
@@ -123,7 +123,7 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
   }
 }
 
-/// Elements per block, for tensors without rows.
+/// Number of elements per block, for tensors without rows.
 constexpr std::int64_t kSegment = 8 * kThreads;
 
 QRL_KERNEL void round_table_kernel(StoreTask task) {

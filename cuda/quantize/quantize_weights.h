@@ -8,16 +8,16 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Quantizes rows of W, fp32 [num_rows, at.in], into rows first_row … of a device matrix, with the scales and bits of
-/// ops/linear.h's pack_rows. Does not write the padding after at.in and at.num_words.
+/// Quantizes rows of W, fp32 [num_rows, at.in], into rows first_row … of a device matrix; results equal pack_rows of
+/// ops/linear.h. Does not write the padding after at.in and at.num_words.
 struct QuantizeWeightsTask {
   const float* weights;
   std::int64_t num_rows;
-  const float* input_factors;  ///< [in], multiplied into every weight first; null: all 1
+  const float* input_factors;  ///< [in], multiplied into every weight first; null: none
   const float* row_scales;     ///< [num_rows], int8 only; null: computed
   quant::Element element;
   quant::ScaleScope scope;
-  std::int64_t scale_group;  ///< inputs under one scale; at.in: all
+  std::int64_t scale_group;  ///< number of inputs that share a scale; at.in: all
   WordOrder order;
   MatrixLayout at;
   std::int64_t first_row;

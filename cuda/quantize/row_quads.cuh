@@ -24,7 +24,8 @@ inline bool are_whole(const GemmRows& rows) {
   return !rows.is_f32 && are_whole(static_cast<const std::uint16_t*>(rows.values), rows.stride);
 }
 
-/// A quad as stored: fp32, or bf16 in the first two words. Conversion comes later, so that several loads are in flight.
+/// Holds a quad as stored: fp32, or bf16 in the first two words. It is converted later, so that several loads are in
+/// flight.
 struct alignas(16) Raw {
   std::uint32_t word[4];
 };

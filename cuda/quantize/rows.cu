@@ -54,7 +54,7 @@ QRL_DEVICE std::uint32_t quantized_word(quant::Element element, const Quad& valu
 #pragma unroll
   for (int e = 0; e < 4; ++e) quotients[e] = scale.quotient(values.at[e]);
   if (element == quant::Element::fp8_e4m3) return fp8x4_of(quotients);
-  // Adding 1.5 · 2^23 rounds to nearest even in the last bits. No value exceeds ±127.
+  // Rounds to nearest even by adding 1.5 · 2^23. No value exceeds ±127.
   std::uint32_t integers[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e) integers[e] = bits_of(quotients[e] + 0x1.8p23F);
@@ -178,8 +178,7 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-/// Applies RMSNorm to a row. Squares are summed in the order of kSumThreads threads; one thread may sum for several of
-/// these.
+/// Applies RMSNorm to a row. Sums squares in the order of kSumThreads threads; one thread may sum for several of these.
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
@@ -218,7 +217,7 @@ void norm_quantize_kernel(NormTask task) {
   }
   const float mean = block_sum<kThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  // The norm reads the whole row, so one block writes it.
+  // Writes by one block, because the norm reads the whole row.
   RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw gains[Own::kCount];

@@ -33,7 +33,7 @@ struct NormTask {
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes sums[row] = x[row] + added[row], fp32 [*, width], with norm_quantize's bits.
+/// Computes sums[row] = x[row] + added[row], fp32 [*, width]; the bits equal norm_quantize's.
 struct AddTask {
   const float* x;
   GemmRows added;
@@ -46,7 +46,7 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< also gets the values in bf16, rows of out.stride; null: none
+  std::uint16_t* wide = nullptr;  ///< also receives the values in bf16, rows of out.stride; null: none
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 

@@ -7,8 +7,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Whether growing memory may move. Graphs contain addresses of reserved memory only. Unreserved memory, used only by a
-/// learner's GEMMs, may always move.
+/// States whether growing memory may move. Graphs contain addresses of reserved memory only. Unreserved memory, which
+/// only a learner's GEMMs use, may always move.
 struct MayMove {
   bool is_reserved = false, is_recorded = false;
   explicit operator bool() const { return !is_reserved || !is_recorded; }

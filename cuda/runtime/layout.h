@@ -18,10 +18,10 @@ QRL_HD constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple
   return ceil_div(count, multiple) * multiple;
 }
 
-/// A matrix's inputs are zero-padded to whole chunks: this gives 16-byte alignment in every format, as TMA and cuBLASLt
+/// Multiple to which a matrix's inputs are zero-padded. It gives 16-byte alignment in every format, as TMA and cuBLASLt
 /// require, and whole kernel steps.
 inline constexpr std::int64_t kInputChunk = 128;
-/// Outputs, the columns of a GEMM's result, are padded to whole tiles.
+/// Multiple to which outputs, the columns of a GEMM's result, are padded.
 inline constexpr std::int64_t kOutputTile = 64;
 
 /// Columns per panel in ops/linear.h.
@@ -59,8 +59,8 @@ inline WordOrder word_order(quant::Format format) {
   if (what.weights != quant::Element::int4) return WordOrder::plain;
   return what.activations == quant::Element::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
-/// Converts a host word to the device's order, with the first input lowest. int4 words stay: a mask and a shift give
-/// the tensor cores' operands.
+/// Converts a host word to the device's order, with the first input lowest. int4 words do not change: a mask and a
+/// shift give the tensor cores' operands.
 QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);

@@ -18,7 +18,7 @@ struct QuantizedRows {
   float* scales = nullptr;
   std::int64_t stride = 0;       ///< elements
   std::int64_t width = 0;        ///< elements with values
-  std::int64_t scale_group = 0;  ///< elements under one scale: width or 128
+  std::int64_t scale_group = 0;  ///< number of elements that share a scale: width or 128
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };
 

@@ -30,8 +30,8 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   sync_block();
   return sum_of_warps<kBlockWarps>(exchange);
 }
-/// Returns the sum over kCount blocks of kBlockWarps warps (values[i] belong to block i), with the bits of a single
-/// block of all their threads.
+/// Returns the sum over kCount blocks of kBlockWarps warps (values[i] belong to block i). The result equals that of a
+/// single block of all their threads bit for bit.
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
   float sums[kCount];

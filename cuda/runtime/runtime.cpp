@@ -101,7 +101,7 @@ void Event::wait() const { QRL_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaE
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   cudaGraph_t graph = nullptr;
-  // Thread-local: other threads' calls (a library's own) do not disturb the capture.
+  // Captures in this thread only, so that other threads' calls (a library's own) do not disturb it.
   QRL_CUDA_CHECK(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
   try {
     record();
@@ -134,7 +134,7 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   }
   QRL_CUDA_CHECK(result);
   try {
-    // Waits: memory is filled on the default stream, for which other streams do not wait.
+    // Waits, because memory is filled on the default stream, for which other streams do not wait.
     if (place == Place::device) {
       QRL_CUDA_CHECK(cudaMemset(data_, byte, num_bytes));
       QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));

@@ -87,7 +87,7 @@ class Event {
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  /// Moves the event after all work of the stream; not during a graph capture.
+  /// Moves the event after all work of the stream. Not allowed during a graph capture.
   void record(const Stream& stream);
   /// Blocks until the stream has reached the event, if recorded; throws errors of earlier work.
   void wait() const;
@@ -97,12 +97,12 @@ class Event {
 };
 
 /// A CUDA graph of the work that `record` enqueues: kernel launches, and copies between device and pinned memory. A
-/// launch reuses the arguments but reads memory anew, so whatever varies must be in memory at a fixed address. `record`
+/// launch reuses the arguments but reads memory anew, so varying values must be in memory at a fixed address. `record`
 /// may neither allocate nor wait. Run it once before, to load kernels and plan libraries' GEMMs.
 class Graph {
  public:
   Graph() = default;
-  /// Records without running. Rethrows an exception of `record` and then restores the stream.
+  /// Records without running. If `record` throws, restores the stream and rethrows.
   Graph(const Stream& stream, const std::function<void()>& record);
   ~Graph();
   Graph(Graph&& other) noexcept { std::swap(handle_, other.handle_); }
@@ -123,7 +123,7 @@ class Memory {
  public:
   enum class Place : std::uint8_t { device, host };
   Memory() = default;
-  /// Throws OutOfMemory if too little is free.
+  /// Allocates. Throws OutOfMemory if too little is free.
   explicit Memory(std::size_t num_bytes, Place place = Place::device) : Memory(num_bytes, place, new_memory_byte()) {}
   static Memory zeroed(std::size_t num_bytes) { return Memory(num_bytes, Place::device, 0); }
   ~Memory();
@@ -154,7 +154,7 @@ class Memory {
   Place place_ = Place::device;
 };
 
-// Copies are ordered in the stream and return at once. Host memory must not change until the copy has finished.
+// Copy in the stream's order, and return at once. Host memory must not change until the copy has finished.
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);

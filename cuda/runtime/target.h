@@ -46,9 +46,9 @@ QRL_DEVICE T shuffle_xor(T value, int mask) {
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
 /// Waits for the previous kernel; all threads of every kernel must call it first.
 ///
-/// Until then the previous kernel may run, and only memory that it does not write may be read. Afterwards its results
-/// are visible, and the next kernel may begin, which hides the launch time on Hopper and newer. Elsewhere kernels run
-/// in sequence.
+/// Before this call the previous kernel may run, and only memory that it does not write may be read. Afterwards its
+/// results are visible, and the next kernel may begin, which hides the launch time on Hopper and newer. Elsewhere
+/// kernels run in sequence.
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -99,7 +99,7 @@ QRL_DEVICE void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// Same as the int8 mma, with b of uint8.
+/// Computes the int8 mma with b of uint8.
 QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -107,7 +107,7 @@ QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4]
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// Same as the bf16 mma, with fp16 operands.
+/// Computes the bf16 mma with fp16 operands.
 QRL_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -213,8 +213,8 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   limits.require(
       function, shared_bytes,
       [&] {
-        // All kernels split a multiprocessor's memory alike: a kernel with another split must wait until earlier ones
-        // end.
+        // Splits a multiprocessor's memory alike for all kernels: a kernel with another split must wait until earlier
+        // ones end.
         QRL_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                             cudaSharedmemCarveoutMaxShared));
       },

@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Returns the warp's sums of parts, that of part l / 4 in lane l; each lane has one number of every part.
+/// Returns the warp's sums of parts: lane l has that of part l / 4. Each lane passes one number of every part.
 QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
@@ -47,7 +47,7 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) {
     const float z = (logit[p] - largest) * inverse_temperature;
-    // Without a largest logit, keeps NaN (fmaxf ignores it) and gives −inf weight 0.
+    // Keeps NaN (fmaxf ignores it) and gives −inf weight 0, also without a largest logit.
     weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
     if (weight[p] > 0) weighted += weight[p] * z;  // excluded tokens have z = −inf
   }
@@ -77,7 +77,7 @@ struct Choice {
   double sums[32];  // sums of 32 groups of blocks
   double total;
   Largest largest[kWarps];
-  std::int32_t block[kWarps];  // the first with the largest logit, per warp
+  std::int32_t block[kWarps];  // per warp, the first block with the largest logit
 };
 
 struct alignas(16) Words {
@@ -289,7 +289,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
   }
   const std::int64_t target = task.targets[row];
   find_logits(rows, row, target, 1, place.logits);
-  // Each block's Σ weight·log(weight), with weights relative to the largest logit.
+  // Adds each block's Σ weight·log(weight), with weights relative to the largest logit.
   for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
     const double sum = rows.block_sum[first_block + b], weighted = task.block_weighted[first_block + b];
     const double away = static_cast<double>(rows.block_max[first_block + b]) - static_cast<double>(largest.value);

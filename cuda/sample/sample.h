@@ -9,14 +9,14 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 struct SampleSettings {
   float inverse_temperature = 1;
-  std::int32_t greedy = 0;  ///< 1: the likeliest token, at any temperature
+  std::int32_t greedy = 0;  ///< 1: take the likeliest token, at any temperature
 };
 inline SampleSettings settings_of(float temperature) {
   return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
 }
 
-/// Summarizes a vocabulary segment's logits. For each block of kSampleBlock tokens: the largest, and Σ exp(z) with z =
-/// (logit − largest) / temperature (RowSummary of ops/sample.h). Also Σ exp(z) of each kSamplePart tokens, and
+/// Summarizes a vocabulary segment's logits. Each block of kSampleBlock tokens gets its largest logit, and Σ exp(z)
+/// with z = (logit − largest) / temperature (RowSummary of ops/sample.h). Each kSamplePart tokens get Σ exp(z), and
 /// optionally Σ exp(z)·z.
 inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
 struct SummarizeTask {
@@ -30,8 +30,8 @@ struct SummarizeTask {
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Rows with a summarized vocabulary. Kernels read their logits, or recompute them from the row and its weights, in
-/// another order of sums than the GEMM's, except for int8's exact sums.
+/// Describes rows with a summarized vocabulary. Kernels read their logits, or recompute them from the row and its
+/// weights, in another order of sums than the GEMM's, except for int8's exact sums.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
@@ -53,8 +53,8 @@ struct SampleTask {
 };
 void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes each target's log-prob, with the bits of sample_tokens above temperature 0, and the row's entropy, summed
-/// over blocks in fp64. Both are NaN if no token can be sampled.
+/// Computes each target's log-prob, equal to sample_tokens' bit for bit above temperature 0, and the row's entropy,
+/// summed over blocks in fp64. Both are NaN if no token can be sampled.
 struct ScoreTask {
   SummarizedRows rows;
   const float* block_weighted;

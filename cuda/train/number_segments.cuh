@@ -10,7 +10,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Numbers as stored. Conversion comes later, so that several loads are in flight.
+/// Holds numbers as stored. They are converted later, so that several loads are in flight.
 template <int kSize>
 struct Vector;
 

@@ -50,7 +50,7 @@ struct AddNormTask {
 /// Computes d_x = d_branch from d_out and d_sum, and adds to the gradients of gain and bias. Sums over rows are fp32:
 /// 32 rows in order, then these sums in a fixed order.
 struct AddNormGradientTask {
-  ReadRows sum;  ///< as add_norm wrote it, or x without a branch
+  ReadRows sum;  ///< sum of add_norm, or x without a branch
   const float *gain = nullptr, *inverse_rms = nullptr;
   ReadRows d_out, d_sum;                       ///< d_sum.values null: all 0
   WrittenRows d_x, d_branch;                   ///< d_branch.values null: not computed
@@ -87,7 +87,7 @@ struct HeadsGradientTask {
   float* scratch = nullptr;                                           ///< [heads_scratch_floats]
 };
 
-/// The softmax statistics of a row of logits; sum is Σ exp((logit − largest) / temperature).
+/// Holds the softmax statistics of a row of logits; sum is Σ exp((logit − largest) / temperature).
 struct RowSums {
   float largest = 0, sum = 0;
 };
@@ -110,14 +110,14 @@ struct ScoreTask {
 /// Computes d_logits (dense) = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass.
 /// fp32 d_logits may overwrite the logits.
 struct ScoreGradientTask {
-  ScoreTask scored;  ///< as `score` left it; log_probs and scratch are not read
+  ScoreTask scored;  ///< results of `score`; its log_probs and scratch are not read
   const float* d_log_probs = nullptr;
   const float* d_entropies = nullptr;  ///< null: all 0
   void* d_logits = nullptr;
   bool is_f32 = false;  ///< false: bf16
 };
 
-/// Sums rows: row i of `to` is the sum of the rows of `from` in list i, in fp32 in order, rounded once. A gather has
+/// Sums rows: row i of `to` is the sum of the rows of `from` in list i, in fp32 in order, rounded once. To gather, use
 /// lists of one row. One launch can process a second pair of `from` and `to`.
 struct RowListsTask {
   ReadRows from[2];  ///< the second without values: none
@@ -129,11 +129,11 @@ struct RowListsTask {
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// A tensor of an array. Its sum of squares is the sum of its parts from first_part on.
+/// Describes a tensor of an array. Its sum of squares is the sum of its parts from first_part on.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
-/// Numbers of a tensor that one block squares; a tensor's last part may have fewer.
+/// Number of a tensor's elements that one block squares; a tensor's last part may have fewer.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
 /// Computes Σ x² of each part of each fp32 tensor, summed in fp64 in a fixed order.
 struct SquaresTask {
@@ -154,8 +154,8 @@ struct AdamwTask {
   float first_correction = 1, second_correction = 1;  ///< 1 / (1 − β^t)
 };
 
-/// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream. Bits are
-/// reproducible. Any thread may call. A failed launch is an internal error.
+/// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream. Results
+/// are reproducible. Any thread may call. A failed launch is an internal error.
 class TrainingKernels {
  public:
   TrainingKernels() = default;
@@ -183,7 +183,7 @@ class TrainingKernels {
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 
 struct DeviceIdentity {
-  std::string uuid;  ///< the driver's, the same in every process
+  std::string uuid;  ///< of the driver, the same in every process
   std::size_t total_bytes = 0;
 };
 DeviceIdentity identify_device(int device_number);

@@ -1,4 +1,4 @@
-// Gathers and sums rows by lists; LibTorch's deterministic index operations would sort.
+// Gathers and sums rows by lists. LibTorch's deterministic index operations would sort.
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
 

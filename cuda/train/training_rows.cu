@@ -60,7 +60,7 @@ constexpr int kPairs = 8;
 constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
 
-/// How heads are assigned to lanes. With vector loads, a lane's pairs are adjacent; otherwise they are 32 apart.
+/// Assigns heads to lanes. With vector loads, a lane's pairs are adjacent; otherwise they are 32 apart.
 struct HeadLanes {
   int lanes = 0;  ///< per head
   std::int64_t heads_per_block = 0, num_groups = 0;
@@ -148,7 +148,7 @@ struct Place {
   }
 };
 
-/// Returns, in each of a head's lanes, the sum over them. All lanes of the warp must call it.
+/// Returns the sum of `value` over a head's lanes, in each of them. All lanes of the warp must call it.
 QRL_DEVICE float head_sum(float value, int lanes) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
@@ -255,7 +255,7 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
       }
     }
     if constexpr (kNorms) {
-      // y = x̂ · gain, x̂ = x / √(mean x² + eps): dx = (dx̂ − x̂ · mean(dx̂ · x̂)) / √(…).
+      // With y = x̂ · gain and x̂ = x / √(mean x² + eps): dx = (dx̂ − x̂ · mean(dx̂ · x̂)) / √(…).
       float x[kPairs], z[kPairs];
       at.load(task.heads, row * task.heads.stride + column, x, z);
 #pragma unroll

@@ -13,7 +13,7 @@ QRL_KERNEL void squares_kernel(SquaresTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<double*>(shared_memory());
   const std::int64_t part = block_x();
-  std::int64_t tensor = 0;  // the last one that begins at or before this part
+  std::int64_t tensor = 0;  // the last tensor that begins at or before this part
   for (std::int64_t above = task.num_tensors; above - tensor > 1;) {
     const std::int64_t middle = (tensor + above) / 2;
     if (task.tensors[middle].first_part <= part) tensor = middle;
