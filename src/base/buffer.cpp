@@ -12,7 +12,7 @@ namespace qrl::base {
 
 namespace {
 
-/// Untouched blocks take address space only.
+/// Size of blocks, whose untouched pages take address space only.
 constexpr std::size_t kArenaBlock_bytes = std::size_t{64} << 20;
 
 std::size_t round_up(std::size_t count, std::size_t multiple) { return (count + multiple - 1) / multiple * multiple; }

@@ -57,7 +57,7 @@ void visit_groups(const fs::path& root, const std::string& controller, const Vis
     if (!hierarchy.is_v2 && !lists(hierarchy.options, controller)) continue;
     const std::optional<std::string> group = group_of(root, hierarchy.is_v2, controller);
     if (!group) continue;
-    // A container may see only its own group, as the hierarchy's root.
+    // A container may see only its own group, which is then the hierarchy's root.
     fs::path below = fs::path(*group).lexically_relative(hierarchy.root);
     if (below.empty() || *below.begin() == "..") below = ".";
     const fs::path top = (root / hierarchy.place.relative_path()).lexically_normal();
@@ -70,7 +70,7 @@ void visit_groups(const fs::path& root, const std::string& controller, const Vis
   }
 }
 
-/// Returns nothing for a missing file or a word ("max").
+/// Returns a file's first number; nothing for a missing file or a word ("max").
 std::optional<double> first_number(const fs::path& file) {
   std::ifstream in(file);
   double number = 0;
@@ -101,7 +101,7 @@ std::optional<double> cpu_quota(const fs::path& root) {
 }
 
 std::optional<std::uint64_t> memory_limit_bytes(const fs::path& root) {
-  constexpr double kNoLimit = 9e18;  // version 1's "no limit" is the most whole pages
+  constexpr double kNoLimit = 9e18;  // version 1's "no limit" is the largest number of whole pages
   std::optional<std::uint64_t> least;
   visit_groups(root, "memory", [&](const fs::path& folder, bool is_v2) {
     const auto limit = first_number(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));

@@ -1,4 +1,4 @@
-// Nothing reproducible may depend on these clocks.
+// Owns clocks, on which no reproducible result may depend.
 #pragma once
 
 #include <chrono>

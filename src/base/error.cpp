@@ -16,7 +16,8 @@ std::string join(const std::string& where, const std::string& expected, const st
   if (!expected.empty()) line += ": expected " + expected;
   if (!got.empty()) line += (expected.empty() ? ": " : ", got ") + got;
   if (!what_to_do.empty()) line += "; " + what_to_do;
-  // Names and values are untrusted: escapes terminal control bytes, except newlines, which separate a list's errors.
+  // Escapes terminal control bytes, because names and values are untrusted. Keeps newlines, which separate a list's
+  // errors.
   return printable(line);
 }
 

@@ -35,14 +35,14 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Marks the phase that builds a run from its recipe, when lack of memory is an input error, later an internal one. The
-/// recipe's reader sets it, the start of the work resets it, and main reads it.
+/// Marks the phase that builds a run from its recipe, when lack of memory is an input error; later it is an internal
+/// one. The recipe's reader sets it, the start of the work resets it, and main reads it.
 void set_making_parts(bool making);
 bool making_parts();
 
 }  // namespace qrl::base
 
-/// Checks input, also in release builds, with texts built only on failure.
+/// Checks input, also in release builds. Makes the texts only on failure.
 #define QRL_REQUIRE(condition, ...)         \
   do {                                      \
     if (!(condition)) [[unlikely]]          \

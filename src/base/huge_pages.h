@@ -8,10 +8,10 @@ namespace qrl::base {
 inline constexpr std::size_t kHugePage_bytes = std::size_t{2} << 20;
 
 /// Advises huge pages for the 2 MiB-aligned inside of a block: about 500 times fewer page faults, and fewer TLB misses.
-/// Call it before the memory is touched. No effect without huge pages.
+/// Call it before memory is touched. No effect without huge pages.
 void advise_huge_pages(void* block, std::size_t num_bytes);
 
-/// Maps zeroed memory, aligned to huge pages, unmapped by the last holder. Pages take memory once touched. Throws
+/// Maps zeroed memory, aligned to huge pages, which the last holder unmaps. Pages take memory once touched. Throws
 /// std::bad_alloc.
 std::shared_ptr<std::byte> map_zeros(std::size_t num_bytes);
 

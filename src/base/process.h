@@ -8,8 +8,8 @@ namespace qrl::base {
 /// before LibTorch's initializers (0.2 s).
 void shorten_spins(int argc, char** argv, char** environment);
 
-/// Lets the process exit without the destructors of libraries (LibTorch's take 0.1 s) and of static objects made
-/// before. Later objects are destroyed, and the standard streams are flushed. No effect under a sanitizer, which
+/// Lets the process exit without the destructors of libraries (LibTorch's take 0.1 s) and of static objects made before
+/// this call. Later objects are destroyed, and the standard streams are flushed. No effect under a sanitizer, which
 /// reports at exit.
 void skip_library_destructors();
 

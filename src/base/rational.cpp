@@ -24,7 +24,7 @@ std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcep
 
 }  // namespace
 
-// Operands are below 2^63 in magnitude, products below 2^126, sums of two below 2^127: exact in 128 bits.
+// Computes exactly in 128 bits: operands are below 2^63 in magnitude, products below 2^126, sums of two below 2^127.
 std::optional<Rational> sum(Rational a, Rational b) noexcept {
   if (a.is_integer() && b.is_integer()) {  // needs no gcd
     std::int64_t value = 0;
@@ -38,7 +38,7 @@ std::optional<Rational> sum(Rational a, Rational b) noexcept {
 }
 
 std::optional<Rational> difference(Rational a, Rational b) noexcept {
-  return sum(a, {-b.numerator, b.denominator});  // safe: narrow() never returns the least int64
+  return sum(a, {-b.numerator, b.denominator});  // cannot overflow: narrow() never returns the least int64
 }
 
 std::optional<Rational> product(Rational a, Rational b) noexcept {

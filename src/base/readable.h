@@ -10,8 +10,8 @@ namespace qrl::base {
 /// \xNN or \uNNNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
-/// Escapes for a terminal: control characters except newline and tab, characters that reorder or hide text, and bytes
-/// that are not UTF-8.
+/// Escapes text for a terminal: control characters except newline and tab, characters that reorder or hide text, and
+/// bytes that are not UTF-8.
 std::string printable(std::string_view text);
 
 /// Prints like printf, through `printable`.

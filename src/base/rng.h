@@ -26,10 +26,10 @@ enum class RandomPurpose : std::uint32_t {
 /// counter and key only.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// Returns a uniform number in [0, 1) with 53 bits from two words.
+/// Returns a uniform number in [0, 1), with 53 bits from two words.
 double to_unit(std::uint32_t high, std::uint32_t low);
 
-/// Random words by (seed, purpose, counter) alone.
+/// Returns random words that depend on (seed, purpose, counter) alone.
 class RandomField {
  public:
   RandomField(std::uint64_t seed, RandomPurpose purpose);
@@ -41,7 +41,7 @@ class RandomField {
   std::array<std::uint32_t, 2> key_;
 };
 
-/// Reads a RandomField's stream `index` sequentially: item i does not depend on the draws for item i−1.
+/// Reads a RandomField's stream `index` sequentially. Item i does not depend on how many draws item i−1 made.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}

@@ -12,7 +12,7 @@ struct SharedLibrary {
   std::string path;
   std::string why;
 };
-/// global: libraries opened later find this one's symbols.
+/// global: libraries opened later can use this one's symbols.
 enum class LibraryScope { own, global };
 /// Opens the first of `names` (paths, or loader names) that can be opened.
 SharedLibrary open_shared_library(std::span<const std::string> names, LibraryScope scope = LibraryScope::own);
@@ -37,7 +37,7 @@ struct LibraryReport {
   std::string what_to_do;
   bool fits = false;
 
-  /// Returns e.g. "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)".
+  /// Returns a text such as "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)".
   std::string found_text() const;
   std::string line() const;
 };

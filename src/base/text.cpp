@@ -51,7 +51,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// Counts letters shared in any order; each other one of the longer word needs an edit.
+/// Counts letters that both words have, in any order. Each other letter of the longer word needs an edit.
 std::size_t letters_in_common(std::string_view a, std::string_view b) {
   std::array<std::uint8_t, 256> unmatched{};
   for (const char c : a) ++unmatched[static_cast<unsigned char>(c)];
@@ -64,7 +64,7 @@ std::size_t letters_in_common(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
-  if (word.size() < 2 || word.size() > 100) return {};  // a letter is close to every name
+  if (word.size() < 2 || word.size() > 100) return {};  // a single letter is close to every name
   std::string best;
   std::size_t best_edits = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {

@@ -2,7 +2,7 @@
 
 namespace qrl::base {
 
-/// Sets the threads of parallel regions, LibTorch's included, that the calling thread begins during its lifetime (0:
+/// Sets, for its lifetime, the threads of parallel regions that the calling thread begins, LibTorch's included (0:
 /// unchanged). Scopes nest. libgomp keeps a pool per thread that begins regions, so a decoder in another thread has its
 /// own.
 class ThreadsInScope {
@@ -13,7 +13,7 @@ class ThreadsInScope {
   ThreadsInScope& operator=(const ThreadsInScope&) = delete;
 
  private:
-  int before_ = 0, omp_before_ = 0;  // omp_before_: 0 has nothing to restore
+  int before_ = 0, omp_before_ = 0;  // omp_before_: 0 if there is nothing to restore
 };
 
 }  // namespace qrl::base

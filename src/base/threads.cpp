@@ -13,7 +13,7 @@
 #include "base/thread_scope.h"
 
 #if defined(__SANITIZE_THREAD__)
-// libgomp is not instrumented: ThreadSanitizer must learn the order of fork and join.
+// Tells ThreadSanitizer the order of fork and join, because libgomp is not instrumented.
 extern "C" void __tsan_acquire(void* tag);
 extern "C" void __tsan_release(void* tag);
 #define QRL_TSAN(call) call
@@ -44,7 +44,7 @@ void Team::barrier() {
     meeting_->phase.store(phase + 1, std::memory_order_release);
     return;
   }
-  // Others normally arrive within microseconds; on a busy machine this thread yields.
+  // Spins, because others normally arrive within microseconds; then yields, for a busy machine.
   for (int spins = 0; meeting_->phase.load(std::memory_order_acquire) == phase; ++spins) {
     if (spins < 4096) __builtin_ia32_pause();
     else sched_yield();
@@ -95,7 +95,7 @@ void parallel(int count, const std::function<void(Team&)>& body) {
 #pragma omp parallel num_threads(count)
   {
     QRL_TSAN(__tsan_acquire(&g_fork_tag));
-    // OpenMP may start fewer threads than requested.
+    // The team may be smaller: OpenMP may start fewer threads than requested.
     Team team(omp_get_thread_num(), omp_get_num_threads(), &meeting);
     try {
       body(team);

@@ -41,11 +41,11 @@ class Team {
   Meeting* meeting_;
 };
 
-/// Returns the default for `parallel` and LibTorch: OMP_NUM_THREADS, else usable processors.
+/// Returns the default number of threads, also LibTorch's: OMP_NUM_THREADS, else usable processors.
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
-/// Runs `body` on `num_threads` threads (0: num_threads()), nested calls on the calling thread alone. Rethrows the
+/// Runs `body` on `num_threads` threads (0: num_threads()); nested calls run on the calling thread alone. Rethrows the
 /// lowest rank's exception after all have ended. A body that throws while others wait at a barrier would hang: check
 /// inputs before the first barrier.
 void parallel(int num_threads, const std::function<void(Team&)>& body);

@@ -58,8 +58,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// A pointer, dtype, shape and device, without ownership: the bytes must outlive it. `data` may be null only if the
-/// view is empty.
+/// Refers to memory by pointer, dtype, shape and device, without ownership. The bytes must outlive it. `data` may be
+/// null only if the view is empty.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -70,7 +70,7 @@ struct View {
   std::size_t num_bytes() const { return static_cast<std::size_t>(numel()) * size_bytes(dtype); }
   bool empty() const { return data == nullptr; }
 
-  /// Throws an internal error unless T is the dtype and the bytes are in CPU memory.
+  /// Returns typed elements. Throws an internal error unless T is the dtype and the bytes are in CPU memory.
   template <class T>
   T* as() const {
     QRL_INVARIANT(dtype == dtype_of<T>() && device == Device::cpu, "view", std::string(name(dtype_of<T>())) + " on cpu",

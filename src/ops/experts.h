@@ -1,7 +1,7 @@
 // Contract of a mixture of experts: a token's route, rows sorted by expert, and each expert's product.
 //
 // The ops are SPMD like those of linear.h, without a barrier inside. A row's results depend on that row alone: each
-// expert's product has the bits of `linear`, and a row adds its experts by ascending index.
+// expert's product equals `linear` bit for bit, and a row adds its experts by ascending index.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace qrl::ops {
 
-/// Describes a router. The letters are M and k.
+/// Describes a router of M experts, k of them per row.
 struct Router {
   std::int64_t num_experts = 0;  ///< M, at most 256
   std::int64_t per_token = 0;    ///< k, experts of a route
-  bool normalizes = false;       ///< gates are divided by their sum
+  bool normalizes = false;       ///< whether gates are divided by their sum
 };
 
-/// Chooses the k experts of the largest logits, a tie to the lower index, ascending in own_k. The route is `given_k`, k
-/// different experts, or the own choice if null; used_k has it ascending, and gates_k its gates.
+/// Chooses the k experts with the largest logits, on a tie the lower index, ascending in own_k. The route is `given_k`,
+/// k different experts, or the own choice if null. Writes it ascending to used_k, and its gates to gates_k.
 ///
 /// A gate is the softmax over all M in fp32: the largest logit subtracted, terms added by ascending index. A router
 /// that normalizes divides it by the sum of the route's, by ascending index. Unless all logits are finite, the own
@@ -38,11 +38,11 @@ void gate_gradients(const Router& router, const float* logits_M, const std::uint
 /// Holds the routes of N rows, and their N·k pairs of row and expert sorted by (expert, row).
 struct ExpertRows {
   std::int64_t per_token = 0;          ///< k
-  std::vector<std::uint8_t> experts;   ///< [N, k], ascending in a row
+  std::vector<std::uint8_t> experts;   ///< [N, k], a row's ascending
   std::vector<float> gates;            ///< [N, k]
-  std::vector<std::int32_t> row_of;    ///< [N·k]: the row of a sorted place
-  std::vector<std::int32_t> place_of;  ///< [N, k]: the sorted place of a pair
-  std::vector<std::int32_t> starts;    ///< [M + 1]: an expert's first place, and the end
+  std::vector<std::int32_t> row_of;    ///< [N·k], the row of a sorted place
+  std::vector<std::int32_t> place_of;  ///< [N, k], the sorted place of a pair
+  std::vector<std::int32_t> starts;    ///< [M + 1], an expert's first place, and the end
 };
 
 /// Sets k and the sorted order from `experts`, on the calling thread.

@@ -28,7 +28,7 @@ inline constexpr std::int64_t kPanelColumns = 64;
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
-  quant::Rotation rotation = {};  ///< of the inputs: panels hold W·H; set before pack_rows
+  quant::Rotation rotation = {};  ///< of the inputs, so panels hold W·H; set before pack_rows
   base::Buffer panels;            ///< layout: kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32 (int4: bf16); empty without scales
   /// For int8 activations: int32, in the shape of `scales`, 128 · Σ quantized values per scale, the excess of u8·s8
@@ -45,14 +45,14 @@ PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int
                                 base::Arena* arena = nullptr);
 
 struct FixedScales {
-  const float* input_factors = nullptr;  ///< [in], multiplied into every weight first; null: all 1
+  const float* input_factors = nullptr;  ///< [in], multiplied into every weight first; null: none
   const float* row_scales = nullptr;     ///< [rows], int8 only; null: computed
 };
 
 /// Rotates and quantizes `rows` output rows of one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row
-/// … of `packed`, split over the team. Calls whose row ranges share a panel need a barrier between them. Has the bits
-/// of quant::rotate and quant::round_weights unless `fixed` is set. Returns false if a weight of this member's share is
-/// not finite.
+/// … of `packed`, split over the team. Calls whose row ranges share a panel need a barrier between them. Equals
+/// quant::rotate and quant::round_weights bit for bit unless `fixed` is set. Returns false if a weight of this member's
+/// share is not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 
@@ -67,7 +67,7 @@ struct Activations {
   Activations(quant::Format format_, std::int64_t num_rows, std::int64_t width_, quant::Rotation rotation_ = {});
   Activations(const PackedLinear& layer, std::int64_t num_rows);
   quant::Format format = quant::Format::f32;
-  quant::Rotation rotation = {};  ///< of rows before they are quantized
+  quant::Rotation rotation = {};  ///< rotation of rows before they are quantized
   std::int64_t width = 0;         ///< in
   std::int64_t stride = 0;        ///< elements between rows: width padded to a multiple of 64
   base::Buffer quantized;  ///< [max_rows, stride] fp32, bf16 or int8 (e4m3 as bf16, which is exact); zero beyond width
@@ -78,7 +78,7 @@ struct Activations {
   void* row(std::int64_t row_idx) const;
 };
 
-/// Rotates and quantizes one fp32 row on the calling thread, with the bits of `quantize` and the fused ops.
+/// Rotates and quantizes one fp32 row on the calling thread, with the same result as `quantize` and the fused ops.
 void quantize_row(const float* x, std::int64_t row_idx, Activations& out);
 /// Quantizes x · factors. `out` must be int8 without a rotation.
 void quantize_product(const float* x, const float* factors, std::int64_t row_idx, Activations& out);
@@ -129,8 +129,8 @@ void linear_into_columns(base::Team& team, const Activations& x, const PackedLin
                          base::Range columns, bool accumulate, float* y, std::int64_t y_stride,
                          const AddedProduct* added = nullptr);
 
-/// Computes such a range of columns into a dense y [*, columns.size()], whose row 0 is rows.begin. A column's bits do
-/// not depend on other columns.
+/// Computes such a range of columns into a dense y [*, columns.size()], whose row 0 is rows.begin. A column's result
+/// does not depend on other columns.
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                     base::Range columns, float* y);
 

@@ -15,7 +15,7 @@ struct Operand {
   bool transposed = false;  ///< memory holds the transposed matrix
 };
 
-/// out (+)= left · right (+ more_left · more_right), [rows, columns] from [rows, depth] and [depth, columns].
+/// Computes out (+)= left · right (+ more_left · more_right), [rows, columns] from [rows, depth] and [depth, columns].
 struct Matmul {
   MatmulType type = MatmulType::bf16;
   std::int64_t rows = 0, columns = 0, depth = 0;
@@ -30,7 +30,7 @@ struct Matmul {
 
 /// Accumulates in fp32 in the order of ops::linear: one fp32 input at a time, or two bf16 inputs, or 32 on amx. The
 /// second pair continues these sums at a new step, as in one product with zero padding between the depths. Adds the old
-/// value of `out` last, and rounds a bf16 `out` once. An element's bits depend on its row and column alone.
+/// value of `out` last, and rounds a bf16 `out` once. An element's result depends on its row and column alone.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

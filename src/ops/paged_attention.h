@@ -39,7 +39,7 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
-/// Row r sees positions 0 … positions[r] of its sequence.
+/// Row r attends to positions 0 … positions[r] of its sequence.
 struct AttentionRows {
   const std::int32_t* positions = nullptr;           ///< [*]
   const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order

@@ -10,8 +10,8 @@ struct SampleParams {
   float temperature = 1.0F;  ///< 0: argmax (lowest index on ties) with log-prob 0
   float top_p = 1.0F;        ///< (0, 1]
   std::int32_t top_k = -1;   ///< −1: off
-  /// Limits the tokens after top-k and top-p to the max_kept likeliest, listed in SampledToken::kept. 0: no limit, no
-  /// list.
+  /// Limits the tokens after top-k and top-p to the max_kept likeliest, which SampledToken::kept lists. 0: no limit and
+  /// no list.
   std::int32_t max_kept = 0;
   bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< tokens are excluded
 };
@@ -19,7 +19,7 @@ struct SampleParams {
 struct SampledToken {
   std::int32_t token = 0;
   float logprob = 0;                    ///< after temperature, top-k and top-p, renormalized
-  std::vector<std::int32_t> kept = {};  ///< the sampled distribution's, ascending; empty: all
+  std::vector<std::int32_t> kept = {};  ///< tokens of the sampled distribution, ascending; empty: all
   bool limited = false;                 ///< max_kept excluded tokens
 };
 
@@ -38,7 +38,7 @@ class RowSummary {
   /// Throws an internal error if no logit is finite, or one is NaN or +inf.
   void end();
 
-  /// A uniform number's position, in [0, 1), in the row's CDF.
+  /// Locates a uniform number in [0, 1) in the row's CDF.
   struct Place {
     std::int64_t begin = 0, count = 0;  ///< the block's range of tokens
     double rest = 0;                    ///< mass inside the block, in units of its sum

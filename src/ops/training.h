@@ -11,7 +11,7 @@
 
 namespace qrl::ops {
 
-/// sum = x + (y + y_bias); normed = sum · gain / sqrt(mean(sum²) + eps).
+/// Computes sum = x + (y + y_bias) and normed = sum · gain / sqrt(mean(sum²) + eps).
 struct AddRmsNorm {
   std::int64_t rows = 0, width = 0;
   float eps = 0;
@@ -25,7 +25,7 @@ struct AddRmsNorm {
 };
 void add_rms_norm(const AddRmsNorm& args);
 
-/// Gradients of AddRmsNorm: dx = d_sum + ∂normed/∂sum · d_normed; dy is dx in y's dtype.
+/// Computes gradients of AddRmsNorm: dx = d_sum + ∂normed/∂sum · d_normed; dy is dx in y's dtype.
 struct AddRmsNormBackward {
   std::int64_t rows = 0, width = 0;
   const float* sum = nullptr;
@@ -71,7 +71,7 @@ void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray
 /// Computes d_halves [rows, 2F], in the dtype of halves, from d_out [rows, F].
 void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves);
 
-/// Rows of logits whose distribution is softmax(logits · inverse_temperature), in fp32.
+/// Describes rows of logits whose distribution is softmax(logits · inverse_temperature), in fp32.
 struct TokenDistribution {
   std::int64_t rows = 0, vocab_size = 0;
   float inverse_temperature = 1;
@@ -95,9 +95,9 @@ void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int6
 /// Returns Σ x² in fp64 over fixed blocks of fp32 lanes; not finite if an element is not, or squares overflow fp32.
 double sum_of_squares(const float* values, std::int64_t count);
 
-/// One AdamW update, all in fp32 (Loshchilov & Hutter 2019, algorithm 2, with lr = schedule multiplier · alpha):
-/// g = gradient · gradient_scale; m = β₁m + (1−β₁)g; v = β₂v + (1−β₂)g²;
-/// w = w·(1 − lr·weight_decay) − lr · (m/(1−β₁ᵗ)) / (sqrt(v/(1−β₂ᵗ)) + eps).
+/// Computes one AdamW update, all in fp32 (Loshchilov & Hutter 2019, algorithm 2, with lr = schedule multiplier ·
+/// alpha): g = gradient · gradient_scale; m = β₁m + (1−β₁)g; v = β₂v + (1−β₂)g²; w = w·(1 − lr·weight_decay) − lr ·
+/// (m/(1−β₁ᵗ)) / (sqrt(v/(1−β₂ᵗ)) + eps).
 struct AdamW {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float first_correction = 1, second_correction = 1;  ///< 1/(1−β₁ᵗ), 1/(1−β₂ᵗ)

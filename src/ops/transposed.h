@@ -1,4 +1,4 @@
-// Transposed quantized values are right operands of the backward pass with quantized gradients.
+// Transposes quantized values, the right operands of a backward pass with quantized gradients.
 #pragma once
 
 #include "ops/linear.h"
@@ -16,7 +16,7 @@ void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLin
 void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& to);
 
 /// Returns the inputs of a transposed fp8_block128 layer. Outputs of each tensor except the last are padded to a
-/// multiple of 128: no segment spans two tensors' blocks.
+/// multiple of 128, so that no segment spans two tensors' blocks.
 std::int64_t transposed_inputs(const PackedLinear& weight);
 
 /// Copies weight.out fp32 values to the padded inputs of the transposed layer, with zeros in the padding.

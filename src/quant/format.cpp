@@ -128,7 +128,7 @@ float quantize_int8(std::span<const float> values, std::span<std::int8_t> quanti
   const float scale = amax / 127.0F;
   if (scale == 0.0F) return 0.0F;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // Only for a subnormal scale, whose rounding can move values beyond 127.
+    // Clamps for subnormal scales, whose rounding can move values beyond 127.
     const float value = std::clamp(std::nearbyint(values[i] / scale), -127.0F, 127.0F);
     quantized[i] = static_cast<std::int8_t>(value);
   }

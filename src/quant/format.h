@@ -85,7 +85,7 @@ struct FormatError {
   double max_abs = 0;  ///< largest |difference|
   double rms = 0;      ///< root mean square difference
   double snr_db = 0;   ///< 10·log10(Σ original² / Σ difference²); +inf without noise
-  double cosine = 1;   ///< of the two vectors; 1 when both are zero
+  double cosine = 1;   ///< cosine of the two vectors; 1 when both are zero
 };
 FormatError format_error(std::span<const float> original, std::span<const float> dequantized);
 

@@ -4,7 +4,7 @@
 
 namespace qrl::quant {
 
-/// Accumulates format_error over pieces of a tensor in order, with the bits of the whole.
+/// Accumulates format_error over pieces of a tensor in order. The result equals that of the whole bit for bit.
 class FormatErrorSums {
  public:
   void add(std::span<const float> original, std::span<const float> dequantized);

@@ -5,7 +5,7 @@
 
 namespace qrl::quant {
 
-/// How keys and values are stored between ticks; ops/paged_attention.h computes with them.
+/// Names how keys and values are stored between ticks; ops/paged_attention.h computes with them.
 ///
 /// f32       Stored as computed.
 /// bf16      Rounded to nearest even.
@@ -32,7 +32,7 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Bytes of a quantized value, and neighboring values per 32-bit word.
+/// Returns the bytes of a quantized value, and below, neighboring values per 32-bit word.
 constexpr std::int64_t value_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }

@@ -13,9 +13,8 @@ namespace qrl::quant {
 /// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block. It is symmetric, hence its own
 /// inverse. Random signs in front of it gain nothing (docs/science/real-weights.md).
 ///
-/// Butterflies, (a, b) → (a + b, a − b) in fp32, rotate a block, on numbers `step` apart, for step = 1, 2, 4, …
-/// block/2. All are then multiplied by 1/√block in fp32, a power of two for blocks of 64. Every instruction set gives
-/// these bits.
+/// A block is rotated by butterflies, (a, b) → (a + b, a − b) in fp32, of numbers `step` apart, for step = 1, 2, 4, …
+/// block/2. Then each number is multiplied by 1/√block in fp32. Every instruction set gives these bits.
 struct Rotation {
   std::int64_t block = 0;  ///< inputs per block, one of kRotationBlocks; 0: no rotation
 
@@ -28,7 +27,7 @@ inline constexpr std::array<std::int64_t, 3> kRotationBlocks = {32, 64, 128};
 
 float scale_of(const Rotation& rotation);
 
-/// Rotates `row`, whole blocks, in place in these steps.
+/// Rotates `row`, made of whole blocks, in place in these steps.
 void rotate(const Rotation& rotation, std::span<float> row);
 
 }  // namespace qrl::quant

@@ -12,12 +12,12 @@ namespace qrl::ops {
 
 namespace {
 
-/// Rows that take as long as reading a panel's weights does, for dividing work.
+/// Number of rows whose product takes as long as reading a panel's weights, for dividing work.
 constexpr std::int64_t kRowsOfReading = 16;
 
 constexpr std::int64_t kMaxRouterExperts = 256;
 
-/// Columns whose sums stay in the first-level cache.
+/// Number of columns whose sums stay in the first-level cache.
 constexpr std::int64_t kSumColumns = 512;
 
 void copy_row(const Activations& from, std::int64_t from_row, Activations& to, std::int64_t to_row) {
@@ -145,7 +145,8 @@ void expert_linear(base::Team& team, const Activations& x, const Activations* wi
   for (std::size_t expert = 0; expert < weights.size(); ++expert) total += panels * cost(expert);
   const base::Range mine = team.slice(total);
   base::Team alone = base::Team::solo();
-  std::int64_t before = 0;  // the cost of experts before this one: a panel is of the member whose share it begins in
+  std::int64_t before =
+      0;  // cost of the experts before this one; a panel belongs to the member whose share it begins in
   for (std::size_t expert = 0; expert < weights.size(); ++expert) {
     if (cost(expert) == 0) continue;
     const auto panel_at = [&](std::int64_t at) {
@@ -165,7 +166,7 @@ void add_experts(base::Team& team, const float* z, const ExpertRows& rows, base:
                  float* x_ND) {
   const std::int64_t chosen = rows.per_token;
   check_range(which, chosen == 0 ? 0 : std::ssize(rows.place_of) / chosen, "add_experts");
-  // few rows are divided by columns; the order of an element's sum stays
+  // few rows are divided by columns; an element's order of summation does not change
   const bool by_rows = which.size() >= team.size();
   base::Range mine = which, columns{0, width};
   if (by_rows) {

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
 
-/// Requests AMX from the operating system, once, for int8 and bf16 tiles. If granted, each thread's saved state grows
-/// by 8 KiB.
+/// Requests AMX's int8 and bf16 tiles from the operating system, once. If granted, each thread's saved state grows by 8
+/// KiB.
 bool tiles_granted() {
   static const bool granted = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -69,8 +69,8 @@ Isa choose() {
                    "unset QRL_ISA to take the best one");
 }
 
-/// The path in use and its table, null until the first call. One atomic load per call: a decode tick looks it up a
-/// thousand times.
+/// Holds the path in use and its table, null until the first call. Costs one atomic load per call: a decode tick looks
+/// it up a thousand times.
 struct Path {
   Isa isa;
   const Kernels* kernels;

@@ -14,7 +14,7 @@ using quant::Format;
 
 namespace {
 
-/// A panel's rows while it is in cache.
+/// Number of rows multiplied while a panel is in cache.
 constexpr std::int64_t kBlockRows = 192;
 
 void dispatch(Format format, const LinearTask& task) {
@@ -43,7 +43,7 @@ bool same_values(Format a, Format b) {
 }
 
 /// Multiplies rows by this member's share of panels. task.y is column 0 of row rows.begin. If `added` is set,
-/// task.added is complete except for x, which comes from `added`.
+/// task.added is complete except for x, which is in `added`.
 void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
               LinearTask task, const Activations* added = nullptr) {
   check_range(rows, x.max_rows(), "linear");
@@ -123,8 +123,8 @@ AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range colum
           weight.in, added.first_column, weight.format == Format::bf16};
 }
 
-/// Adds two products for kernels without LinearTask::added: both are computed into scratch memory, summed, then added
-/// to y.
+/// Adds two products for kernels without LinearTask::added: computes both into scratch memory, sums them, and adds to
+/// y.
 void multiply_in_turn(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                       base::Range panels, const LinearTask& task, const AddedProduct& added) {
   constexpr std::int64_t kPanels = 2;

@@ -24,11 +24,11 @@ const MatmulKernels& kernels(MatmulType type) {
 
 /// Limit on a panel's 32-bit words along the depth: 192 KiB, which fit in L2 with the left rows.
 constexpr std::int64_t kMostWords = 768;
-/// The left rows' words in L2: at most 1.25 MiB.
+/// Limit on the left rows' words in L2: 1.25 MiB.
 constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
-/// The words of all panels packed at once, for all threads: at most 8 MiB, in L3.
+/// Limit on the words of all panels packed at once, for all threads: 8 MiB, in L3.
 constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
-/// With fewer left rows, a task reads more panel bytes than row bytes.
+/// Least number of a task's left rows. With fewer, it would read more panel bytes than row bytes.
 constexpr std::int64_t kFewestRows = 48;
 
 std::int64_t element_bytes(const MixedArray& values) { return values.is_bf16 ? 2 : 4; }
@@ -42,7 +42,7 @@ OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) 
   return {at(operand, row, column), operand.values.is_bf16, operand.stride};
 }
 
-/// A matmul's split: the depth into chunks, the right operand into panels packed in batches. A task computes some rows
+/// Divides a matmul: the depth into chunks, the right operand into panels packed in batches. A task computes some rows
 /// by some packed panels.
 struct Plan {
   Plan(const Matmul& task, const MatmulKernels& table) {
@@ -55,7 +55,7 @@ struct Plan {
     const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / all_words, task.rows / tasks));
     chunk_rows = round_up(ceil_div(task.rows, ceil_div(task.rows, most_rows)), table.strip_rows);
     row_chunks = ceil_div(task.rows, chunk_rows);
-    // Each task packs its own left rows: it gets as many panels as possible with all threads busy.
+    // Gives a task as many panels as possible with all threads busy, because each packs its own left rows.
     panels_of_task = ceil_div(panels_at_once, std::min(panels_at_once, ceil_div(tasks, row_chunks)));
   }
   std::int64_t panel_words() const { return all_words * kMatmulPanel; }

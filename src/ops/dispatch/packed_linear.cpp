@@ -25,7 +25,7 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
-// The largest width with int32 sums of int8 products, and 128 · Σ quantized values (column_sums).
+// Largest width whose int8 products, and 128 · Σ quantized values (column_sums), fit in int32.
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
@@ -48,7 +48,7 @@ int bit_of_input(const FormatSpec& what, int idx) {
   return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// A value is in the low bits of its byte.
+/// Each value is in the low bits of its byte.
 void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
@@ -82,7 +82,7 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// Reads a weight's rows as the layer quantizes them: multiplied by the input factors, then rotated. Single-threaded.
+/// Reads rows of a weight as the layer quantizes them: multiplied by the input factors, then rotated. Single-threaded.
 class EnteringWeights {
  public:
   EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)
@@ -110,7 +110,7 @@ class EnteringWeights {
 
 class RowQuantizer {
  public:
-  /// Reads `entering` twice where several rows share a scale: for the scale, then to quantize.
+  /// Quantizes rows of `entering`. Where several rows share a scale, reads them twice, first for the scale.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));

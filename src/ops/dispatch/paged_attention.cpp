@@ -41,7 +41,7 @@ std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t pa
   return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
-// Checks read the same values on every team member, so all throw or none does.
+// Checks. They read the same values on every team member, so all throw or none does.
 void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
   QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
                     shape.head_dim > 0 && shape.head_dim % 2 == 0,
@@ -78,7 +78,7 @@ struct Slot {
   float* value_scale() const { return reinterpret_cast<float*>(pages.values + scales_offset) + slot; }
 };
 
-/// A key's last word is zero-padded, because dot products read whole words.
+/// Stores a key, whose last word is zero-padded because dot products read whole words.
 template <class Element>
 void scatter(const Slot& at, const Element* key, const Element* value) {
   const std::int64_t words = at.head_dim / at.word, rest = at.head_dim % at.word;
@@ -93,7 +93,7 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Unless null, kept_key and kept_value [E] receive the dequantized values.
+/// Stores a row's key and value. Unless null, kept_key and kept_value [E] receive the dequantized values.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);
@@ -266,8 +266,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // A row costs its number of positions, of which members get equal shares. The member whose share has the first
-  // position of a (row, kv head) computes it.
+  // Divides positions equally among members, since a row costs its number of positions. The member whose share has the
+  // first position of a (row, kv head) computes it.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);

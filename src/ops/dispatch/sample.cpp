@@ -14,7 +14,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// A row's distribution before top-k and top-p: weights exp((logit − max) / temperature).
+/// Holds a row's distribution before top-k and top-p: weights exp((logit − max) / temperature).
 struct Weights {
   const float* logits;
   std::int64_t vocab_size;
@@ -27,7 +27,8 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
   return static_cast<float>(logit - std::log(mass));
 }
 
-/// Compares logits, because small weights underflow to ties; equal logits go to the lower index.
+/// Returns whether `a` is likelier. Compares logits, because small weights underflow to ties; equal logits go to the
+/// lower index.
 bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
   return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
 }
@@ -162,7 +163,7 @@ double RowSummary::share(const Block& block) const {
 void RowSummary::end() {
   total_ = 0;
   for (const Block& block : blocks_) total_ += share(block);
-  // A NaN logit makes total_ NaN; a +inf logit makes max_ infinite.
+  // Checks both: a NaN logit makes total_ NaN; a +inf logit makes max_ infinite.
   QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "sample",
                 "logits that are finite or -inf, one of them finite",
                 "maximum " + std::to_string(max_) + ", sum of exp " + std::to_string(total_),
@@ -170,7 +171,7 @@ void RowSummary::end() {
 }
 
 RowSummary::Place RowSummary::place(double uniform) const {
-  // The target is below the sum of these block weights: the search ends in a block with weight above 0.
+  // Ends in a block with weight above 0, because the target is below the sum of these weights.
   std::size_t block = static_cast<std::size_t>(best_block_);
   double rest = 0;
   if (!greedy_) {

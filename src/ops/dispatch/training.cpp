@@ -14,7 +14,7 @@ namespace {
 
 const TrainingKernels& kernels() { return for_this_isa(avx512::kTraining, avx2::kTraining, portable::kTraining); }
 
-/// For fewer rows (elements), another thread costs more than it saves.
+/// Least rows (elements) per thread, below which another thread costs more than it saves.
 constexpr std::int64_t kRowGrain = 16, kElementGrain = 16384;
 
 template <class Body>
@@ -23,7 +23,7 @@ void over(std::int64_t count, std::int64_t grain, const Body& body) {
 }
 
 /// Sums over rows in fixed blocks: body(begin, end, part) adds a block's rows to the zeroed `part` [width]. add_part
-/// then gets the parts in order.
+/// then receives the parts in order.
 template <class Body, class Add>
 void sum_over_rows(std::int64_t rows, std::int64_t width, const Body& body, const Add& add_part) {
   constexpr std::int64_t kBlockRows = 128;
@@ -119,7 +119,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table) {
-  // Threads split the columns: each sum keeps the rows' order.
+  // Splits the columns over threads, so that each sum keeps the rows' order.
   over(width, kRowGrain, [&](auto begin, auto end) {
     for (std::int64_t r = 0; r < rows; ++r) {
       float* to = d_table + tokens[r] * width;

@@ -76,7 +76,7 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Takes all outputs of one tensor: words of four inputs of one output become words of four outputs of one input.
+/// Transposes all outputs of one tensor: words of four inputs of one output become words of four outputs of one input.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);
@@ -201,7 +201,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
   const std::int64_t num_words = (num_rows + kInputsPerWord - 1) / kInputsPerWord;
   float* const scales = to.scales.as<float>() + first_row / kBlock * to.scales.shape()[1];
   constexpr std::int64_t kAtOnce = 16;
-  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero past num_rows: padding quantizes to zero
+  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero past num_rows, where padding quantizes to zero
   std::array<std::uint8_t, kBlock> quantized{};
   for (std::int64_t first = 0; first < to.out; first += kAtOnce) {
     const std::int64_t count = std::min(kAtOnce, to.out - first);

@@ -30,7 +30,7 @@ void check(const VarlenAttention& attention) {
 
 struct Families {
   std::vector<Family> all;
-  std::int64_t longest = 0;  ///< the most rows that a sequence sees, prefix included
+  std::int64_t longest = 0;  ///< largest number of rows that a sequence attends to, prefix included
 };
 
 Families families_of(const VarlenAttention& attention) {
@@ -51,8 +51,8 @@ Families families_of(const VarlenAttention& attention) {
   return families;
 }
 
-/// Runs body(family, kv_head, scratch) for all pairs, scheduled dynamically over the threads. Pairs have disjoint
-/// outputs.
+/// Runs body(family, kv_head, scratch) for all pairs, scheduled dynamically over the threads. Outputs of pairs are
+/// disjoint.
 template <class Body>
 void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
   const Families families = families_of(attention);

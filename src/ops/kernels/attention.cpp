@@ -1,5 +1,5 @@
-// Consecutive rows that see the same pages process shared spans together: each page is read once for all queries. Each
-// row keeps its own sums.
+// Processes spans shared by consecutive rows together, so that each page is read once for all their queries. Each row
+// keeps its own sums.
 //
 // Keys are contiguous over positions and values over elements: inner loops multiply a broadcast by contiguous lanes.
 #include "ops/kernels/attention.h"
@@ -22,7 +22,7 @@ constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Consecutive rows, and the positions, in whole spans, that all of them see on the same pages.
+/// Describes consecutive rows, and the positions, in whole spans, that they all attend to on the same pages.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
@@ -51,7 +51,8 @@ class RowGroups {
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // Another row saves one read of the shared part, but shortens it for the group's rows.
+      // Stops if another row would cost more: it saves one read of the shared part, but shortens that part for the
+      // whole group.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -252,7 +253,7 @@ void mix(const Span& span, const typename Kv::Operand* weights, const Join* join
     }
   }
   if (const std::int64_t rest = span.count - whole * Kv::kWord; rest > 0) {
-    // Zeroes the unwritten positions of the last word.
+    // Zeroes the last word's unwritten positions.
     std::int32_t last[kVectorsAtOnce * kLanes] = {};
     const std::int64_t left = span.head_dim - first, width = left < Vectors * kLanes ? left : Vectors * kLanes;
     __builtin_memcpy(last, values_at(whole), static_cast<std::size_t>(width * kWordBytes));

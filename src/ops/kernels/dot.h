@@ -58,7 +58,7 @@ struct Bf16Dot {
   static Weights weights(VecI words) { return (__m512bh)words; }
   static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
 #else
-  // Adds in the same order in fp32. bf16 products are exact: fusing changes no result.
+  // Adds in the same order in fp32. bf16 products are exact, so fusing changes no result.
   struct Pair {
     VecF even, odd;
   };
@@ -87,8 +87,8 @@ struct Int8Dot {
     return (VecI)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)u8, (__m512i)s8);
   }
 #else
-  // Even and odd bytes, sign-extended to 16 bits. Values are at least −127, so |even·even + odd·odd| ≤ 2·127² fits in
-  // 16 bits.
+  // Needs no offset: even and odd bytes are sign-extended to 16 bits. Values are at least −127, so |even·even +
+  // odd·odd| ≤ 2·127² fits in 16 bits.
   static constexpr std::int32_t kBias = 0;
   struct Pair {
     VecI16 even, odd;
@@ -150,7 +150,7 @@ struct Int8DotUnsignedInput : Int8Dot {
 #if defined(QRL_ISA_AVX2)
     return multiply(sum, x, w);
 #else
-    // A product of 255·127 fits in 16 bits; the sum of two does not.
+    // Multiplies even and odd bytes separately: a product of 255·127 fits in 16 bits, the sum of two does not.
     const VecI even = (VecI)(x.even * w.even), odd = (VecI)(x.odd * w.odd);
     return sum + ((even << 16) >> 16) + (even >> 16) + ((odd << 16) >> 16) + (odd >> 16);
 #endif

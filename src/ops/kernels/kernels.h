@@ -22,7 +22,7 @@ struct AddedTask {
   std::int64_t x_stride = 0;  ///< elements between rows
   const void* panels = nullptr;
   std::int64_t in = 0;
-  std::int64_t first_column = 0;  ///< of the first product, for this product's column 0
+  std::int64_t first_column = 0;  ///< column of the first product for this product's column 0
   bool is_bf16 = false;
 };
 
@@ -40,7 +40,7 @@ struct LinearTask {
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
-  float* y = nullptr;         ///< column 0 of the first row; tiles may place it outside of the allocation
+  float* y = nullptr;         ///< column 0 of the first row; for tiles possibly outside the allocation
   std::int64_t y_stride = 0;  ///< elements between rows
   bool accumulate = false;
   float* scratch = nullptr;  ///< linear_scratch_floats, 64-byte aligned; e4m3 and int4

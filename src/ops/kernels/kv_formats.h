@@ -44,7 +44,7 @@ struct Bf16Values : Bf16Dot {
   }
 };
 
-/// e4m3 values, exact in bf16; a word gives values 0 and 2, then 1 and 3.
+/// Handles e4m3 values, exact in bf16; a word gives values 0 and 2, then 1 and 3.
 struct Fp8Values : Bf16Dot {
   static constexpr int kSteps = 2;
   static void dequantize(VecI words, Weights (&to)[2]) {
@@ -133,10 +133,10 @@ struct KvInt8 {
   struct Operand {
     const std::int8_t *high, *low;
     float unit;
-    std::int32_t bias_high, bias_low;  ///< a query's: the keys' offset in each sum
+    std::int32_t bias_high, bias_low;  ///< offset that the keys' bias adds to each of a query's sums
   };
 
-  /// A NaN or infinity makes `unit` NaN, and thereby every result.
+  /// Prepares a query. A NaN or infinity makes `unit` NaN, and thereby every result.
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
     auto* high = static_cast<std::int8_t*>(memory);
     auto* low = high + padded(n);

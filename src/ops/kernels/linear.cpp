@@ -56,10 +56,10 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
       task, row, column, [&](int r, int v) { return Format::finish(task, sums[r][v], row + r, column + v * kLanes); });
 }
 
-/// Narrow tiles prefetch this many groups of inputs ahead.
+/// Number of groups of inputs that narrow tiles prefetch ahead.
 constexpr std::int64_t kNarrowGroupsAhead = 64;
 
-/// Narrower, taller tiles for columns [column, end): a LoRA adapter's A has few.
+/// Computes columns [column, end) in narrower, taller tiles, for few columns such as those of a LoRA adapter's A.
 template <class Format, int Vectors>
 void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end, std::int64_t panel_bytes) {
   if constexpr (Vectors > 1) {
@@ -73,8 +73,8 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Tiles have nearly equal height, because those of one or two rows would wait for weights. Each prefetches a part of
-/// the next panel.
+/// Divides rows into tiles of nearly equal height, because tiles of one or two rows would wait for weights. Each
+/// prefetches a part of the next panel.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
@@ -94,7 +94,7 @@ void linear(const LinearTask& task) {
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
   const std::int64_t begin = task.first_panel * kPanel;
   const std::int64_t panel_bytes = (task.in + Format::kGroup - 1) / Format::kGroup * kPanel * 4;
-  if (task.rows == 1) {  // one row streams weights, which hardware prefetching handles
+  if (task.rows == 1) {  // one row only reads weights, which hardware prefetching handles
     const auto* panels = static_cast<const char*>(task.panels);
     for (std::int64_t column = begin; column < end; column += kSingleRowColumns)
       tile<Format, 1, kSingleRowVectors, 1>(task, 0, column, panels + column / kPanel * panel_bytes);

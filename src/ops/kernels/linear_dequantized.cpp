@@ -1,5 +1,5 @@
-// The matmuls with e4m3 and int4 weights. For few rows, dequantizes weights in registers; for many, dequantizes each
-// panel once into L2 and prefetches the next. Both add in input order, one weight scale at a time.
+// Implements the matmuls with e4m3 and int4 weights. For few rows, dequantizes weights in registers; for many,
+// dequantizes each panel once into L2 and prefetches the next. Both add in input order, one weight scale at a time.
 #include "ops/kernels/linear_dequantized.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kAskedLines = 2;  // per stored word: half a panel row of kPanel words
 
-/// One row's and vector's sums: `open` under the current scale, and `scaled` so far.
+/// Holds one row's and vector's sums: `open` under the current scale, and `scaled` so far.
 template <class F>
 struct Sums {
   typename F::Accumulator open;

@@ -17,7 +17,7 @@ struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
   static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
-    // The permute uses five index bits, the fifth from the next nibble: the table repeats its 16 entries.
+    // Repeats its 16 entries: the permute uses five index bits, the fifth from the next nibble.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,

@@ -1,6 +1,6 @@
-// Implements training's matmuls. A panel of the right operand holds kMatmulPanel columns; a word holds a column's
-// inputs adjacent along the depth. Left elements are broadcast from rows or packed strips. A tile of kTileRows by
-// kTileVectors stays in registers along the depth.
+// Implements training's matmuls. A panel of the right operand holds kMatmulPanel columns. Each word holds inputs of one
+// column that are adjacent along the depth. Left elements are broadcast from rows or packed strips. A tile of kTileRows
+// by kTileVectors stays in registers along the depth.
 #include "ops/kernels/matmul.h"
 #include "ops/kernels/matmul_words.h"
 
@@ -134,7 +134,7 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
     __builtin_prefetch(ahead + group * 4 * Rows, 0, 2);
     add(x, left.row);
   }
-  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word with one input must not read past the memory
+  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word with one valid input must not read past the memory
     typename Dot::Element last[Rows * kGroup] = {};
     for (int r = 0; r < Rows; ++r) last[r * kGroup] = x[r * left.row];
     add(last, kGroup);

@@ -50,8 +50,8 @@ inline VecF float_of_bits(VecI v) { return (VecF)v; }
 inline VecF splat(float x) { return x - VecF{}; }
 inline VecI splat(std::int32_t x) { return x - VecI{}; }
 
-// The valid lanes of a load or store: All, or the First few. Others load as zero and are not stored; their memory is
-// not accessed.
+// Selects the valid lanes of a load or store: All, or the First few. Others load as zero and are not stored; their
+// memory is not accessed.
 struct All {};
 struct First {
   int count;
@@ -103,8 +103,8 @@ template <class Lanes>
 inline VecF load(const float* from, Lanes lanes) {
   return load_vector<VecF>(from, lanes);
 }
-/// Zero-extends 16-bit lanes, or takes the low 16 or 8 bits of each lane. Intrinsics, because GCC 12 splits its own
-/// vector conversions.
+/// Zero-extends 16-bit lanes, or takes the low 16 or 8 bits of each lane. Uses intrinsics, because GCC 12 splits its
+/// own vector conversions.
 inline VecI widened(HalfU16 v) {
 #if defined(QRL_ISA_AVX512)
   return (VecI)_mm512_cvtepu16_epi32((__m256i)v);
@@ -183,7 +183,8 @@ inline VecF max(VecF a, VecF b) {
 }
 inline VecI max(VecI a, VecI b) { return a > b ? a : b; }
 
-/// Sums and maxima over the lanes, folded in halves (lane i with i + n/2 …): the order is fixed per instruction set.
+/// Sum, or find the largest, over the lanes, folded in halves (lane i with i + n/2 …) in an order that is fixed per
+/// instruction set.
 inline float reduce_add(VecF v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = v + __builtin_shuffle(v, kLaneIndex ^ half);
   return v[0];

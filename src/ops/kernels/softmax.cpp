@@ -5,7 +5,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Lanes that are not valid get 0.
+/// Computes weights; lanes that are not valid get 0.
 VecF weights_of(const float* x, VecF max, VecF inverse, All) { return exp((load(x, All{}) - max) * inverse); }
 VecF weights_of(const float* x, VecF max, VecF inverse, First lanes) {
   return kLaneIndex < lanes.count ? exp((load(x, lanes) - max) * inverse) : VecF{};

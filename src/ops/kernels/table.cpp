@@ -1,4 +1,4 @@
-// An instruction set's kernels are constant data: none of its code runs before it is chosen.
+// Owns an instruction set's kernels as constant data, so that none of its code runs before it is chosen.
 #include "ops/kernels/kernels.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

@@ -120,7 +120,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
         for_vectors(half, [&](std::int64_t i, auto n) {
           const VecF low = load(y + i, n), high = load(y + half + i, n);
           const VecF cosine = load(cosines + i, n), sine = load(sines + i, n);
-          // Fused multiply-adds as in the decoder's rope, for equal bits.
+          // Uses the decoder's fused multiply-adds of rope, for equal bits.
           store(y + i, fma(low, cosine, -(high * sine)), n);
           store(y + half + i, fma(high, cosine, low * sine), n);
         });
@@ -305,7 +305,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  // Segments summed in fp32: their rounding error is below the gradients'.
+  // Length of segments summed in fp32, whose rounding error is below the gradients'.
   constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
   for (std::int64_t first = 0; first < count; first += kSegment) {

@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
-/// Prefetch distance in rows, too far apart for hardware prefetching.
+/// Prefetch distance in rows, which are too far apart for hardware prefetching.
 constexpr std::int64_t kAskedAhead = 4;
 
 /// Converts rows [T, E] with stride `stride` to the operands' type, with stride `wide`, zero-padded.
@@ -39,7 +39,7 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-/// Interleaves rows (stride `wide`) into words [groups of rows][wide] whose depth runs over the rows, zero-padded.
+/// Interleaves rows (stride `wide`) into zero-padded words [groups of rows][wide] whose depth runs over the rows.
 /// Covers rows from `at` on, `columns` numbers each. For an odd `at`, keeps the previous row's half word.
 template <class Dot>
 void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
@@ -300,7 +300,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
-  // The prefix's keys and their gradients stay at the front while the continuations change.
+  // Keeps the prefix's keys and their gradients at the front while the continuations change.
   pack(starts[0], starts[1] - starts[0], 0);
   for_members(attention, family, [&](const Member& m) {
     if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);

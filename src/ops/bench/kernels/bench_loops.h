@@ -1,4 +1,4 @@
-// Owns the loops that only benchmarks time, one set per ISA path. Plain types only (ops/kernels/simd.h).
+// Owns the loops of benchmarks, one set per ISA path. Plain types only (ops/kernels/simd.h).
 #pragma once
 
 #include <cstdint>

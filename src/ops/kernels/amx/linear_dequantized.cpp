@@ -1,6 +1,6 @@
-// The matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles. For one or
-// two, dequantizes in registers and adds in the tiles' order (tiles.h): bits do not depend on the number of rows. W4A8
-// equals the other paths bit for bit.
+// Implements the matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles. For
+// one or two, dequantizes in registers and adds in the tiles' order (tiles.h), so that results do not depend on the
+// number of rows. W4A8 equals the other paths bit for bit.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -9,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Up to this many rows, W4A8 uses the AVX-512 kernel.
+/// Limit of rows for which W4A8 uses the AVX-512 kernel.
 constexpr std::int64_t kRowsByVectors = 4;
 
 template <int kInputs>
@@ -147,7 +147,7 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// The processor treats subnormals as zero, like the tiles, during its lifetime.
+/// Makes the processor treat subnormals as zero for its lifetime, like the tiles.
 class NoSubnormals {
  public:
   NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }

@@ -1,5 +1,5 @@
-// The bf16 matmuls of training with AMX (matmul.h). Left rows are read in place, or from packed strips of 16 rows by 16
-// words.
+// Implements the bf16 matmuls of training with AMX (matmul.h). Left rows are read in place, or from packed strips of 16
+// rows by 16 words.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -81,7 +81,7 @@ class OutLines {
 
 void tiles(const MatmulTiles& task) {
   const std::int64_t strip_steps = ceil_div(task.depth, kStepInputs);
-  // Unpacked rows end at the depth: the inputs after the last whole step are copied and zero-padded.
+  // Copies and zero-pads the inputs after the last whole step, because unpacked rows end at the depth.
   const std::int64_t steps = task.left_stride == 0 ? strip_steps : task.depth / kStepInputs;
   const std::int64_t inputs_left = task.left_stride == 0 ? 0 : task.depth % kStepInputs;
   alignas(64) std::uint16_t last_inputs[kBlock * kStepInputs] = {};

@@ -5,7 +5,7 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Owns the small bf16 matmuls in AMX tiles. Left operands are contiguous rows, which turned() makes by transposing.
+/// Computes the small bf16 matmuls in AMX tiles. Left operands are contiguous rows; turned() makes them by transposing.
 template <>
 class SmallMatmuls<Bf16Dot> {
  public:

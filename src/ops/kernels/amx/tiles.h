@@ -11,7 +11,7 @@ inline constexpr int kBlock = 2 * kTile;  // rows, and columns, per block
 inline constexpr std::int64_t kTileRowBytes = 64;
 inline constexpr std::int64_t kPanelRowBytes = 256;
 
-/// A block's types of operands and sums; a step multiplies 16 words of inputs.
+/// Names a block's types of operands and sums; a step multiplies 16 words of inputs.
 struct Int8Tiles {
   static constexpr int kInputs = 4;  // int8 values per word; exact int32 sums
   using Sum = VecI;
@@ -79,7 +79,7 @@ inline void clear_sums() {
 
 /// Loads a block's 32-bit sums [rows, kBlock], with rows row_bytes apart.
 inline void load_sums(const Tiles& tiles, const void* from, std::int64_t row_bytes) {
-  __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler that they read memory
+  __asm__ volatile("" ::: "memory");  // tells the compiler that tile loads read memory
   const auto* bytes = static_cast<const std::byte*>(from);
   _tile_loadd(0, bytes, row_bytes);
   _tile_loadd(1, bytes + kTileRowBytes, row_bytes);
@@ -96,7 +96,7 @@ inline void store_sums(const Tiles& tiles, void* to, std::int64_t row_bytes) {
   _tile_stored(3, bytes + kTile * row_bytes + kTileRowBytes, row_bytes);
 }
 
-// A macro: tile numbers are part of the instruction's text.
+// A macro, because tile numbers are part of the instruction's text.
 #define QRL_TILE_MATMULS(product)                           \
   _tile_loadd(4, left, rows.row_bytes);                     \
   _tile_loadd(6, words, columns.row_bytes);                 \
@@ -135,7 +135,7 @@ inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightB
   else add_products<Unit, false>(rows, columns, steps, ask);
 }
 
-/// Prefetches the next panel evenly over the current panel's steps. A faster pace would delay the current loads.
+/// Prefetches the next panel evenly over the current panel's steps. A faster pace would delay current loads.
 class NextPanel {
  public:
   NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
