@@ -48,7 +48,7 @@ std::pair<std::string, std::string> sides_of(const std::string& text, std::strin
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
 }
 
-/// A parser error's parts: its code gives the kind, and only its text names the option.
+/// Holds a parser error's parts: its code gives the kind, and only its text names the option.
 struct Fault {
   std::string where, expected, got;
 };
@@ -78,7 +78,7 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
     }
     case CLI::ExitCodes::ArgumentMismatch:  // "NAME: 1 required TYPE missing"
       return {option, type_of(command, option), "nothing behind it"};
-    default:  // our own checks: "NAME: expected …, got …"
+    default:  // for our own checks: "NAME: expected …, got …"
       return {option, "", what};
   }
 }

@@ -9,9 +9,9 @@
 
 namespace qrl::app {
 
-/// Throws an unknown command's input error, with `parent`'s commands.
+/// Throws the input error for an unknown command, which lists `parent`'s commands.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
-/// Throws it for the first unknown command, before the parser takes it for a recipe.
+/// Calls refuse_command for the first unknown command, before the parser takes it for a recipe.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 
 /// Inserts "auto" after a --resume without a value.
@@ -27,8 +27,8 @@ base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, co
 CLI::Validator between(std::int64_t low, std::int64_t high);  ///< an integer; --help shows "INT:1..1024"
 CLI::Validator one_of(const std::vector<std::string>& words);
 CLI::Validator positive();
-CLI::Validator value_of(const std::string& key);  ///< a value of that recipe key
+CLI::Validator value_of(const std::string& key);  ///< checks for a value of that recipe key
 CLI::Validator not_empty();
-CLI::Validator whole_number();  ///< digits that fit 64 bits, without sign or leading zero
+CLI::Validator whole_number();  ///< checks for digits that fit 64 bits, without sign or leading zero
 
 }  // namespace qrl::app

@@ -59,7 +59,7 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // text after the value is no second value
+      ->allow_extra_args(false);  // text after the value is not a second value
 }
 
 void add_ranks(CLI::App& command) {

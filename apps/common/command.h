@@ -33,7 +33,7 @@ const std::string& memory_settings();
 /// Sets this text and makes later failed allocations input errors.
 void set_memory_settings(const std::string& text);
 
-/// Throws an input error if that name exists.
+/// Throws an input error if a file of that name exists.
 void require_new_file(const std::string& file, const std::string& option);
 
 /// Throws an input error in a job of several ranks, for one-process commands. `command`: "qrl-train eval".

@@ -25,8 +25,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure, first rank first, aborts a job of several ranks, and returns the exit code. `stopped`: at request,
-/// so the message is no error.
+/// Logs the failure, on the first rank first, aborts a job of several ranks, and returns the exit code. With `stopped`,
+/// the message is no error.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -64,7 +64,7 @@ int finish_output(const dist::Collectives* world) {
       1, world);
 }
 
-/// Opens closed standard streams, lest other files take their numbers.
+/// Opens closed standard streams, so that other files do not get their numbers.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // fails writes, as intended
@@ -96,7 +96,7 @@ void before_initializers(int argc, char** argv, char** environment) {
   (void)std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails like on a full disk
 }
 
-/// Test programs do not execute themselves again.
+/// Skips test programs, which do not execute themselves again.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeInitializers)(int, char**,
                                                                                 char**) = before_initializers;
 

@@ -20,7 +20,7 @@ struct LearnerWork {
 };
 
 /// Accumulates all micro-batches' gradients and updates the weights. `sampled`: the log-probs in `work` are the
-/// sampler's at the current weights; a bitwise learner throws unless its own have the same bits.
+/// sampler's at the current weights; a bitwise learner throws unless its own are equal.
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled);
 

@@ -154,7 +154,7 @@ double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std:
   return seconds + gpu.small_kernel_s + 2e-6 * heads / kJoined + partial_bytes / gpu.read_bytes_per_s;
 }
 
-/// A fixed time each for norms, rotation, SwiGLU and quantization, and the rows' traffic.
+/// Estimates a fixed time each for norms, rotation, SwiGLU and quantization, and the rows' traffic.
 double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   const quant::Element element = quant::spec(task.format).activations;
@@ -168,7 +168,7 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
          static_cast<double>(rows * row_bytes) / (gpu.read_bytes_per_s * kRowReads);
 }
 
-/// A tile has the outputs that give 4 M logits for the rows (sample/lm_head.cpp).
+/// Estimates lm_head. A tile has the outputs that give 4 M logits for the rows (sample/lm_head.cpp).
 double estimate_head(const cuda::TickSpeedTask& task, std::int64_t batch, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;

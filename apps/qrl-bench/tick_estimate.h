@@ -9,7 +9,7 @@
 
 namespace qrl::app {
 
-/// Figures that differ between GPUs or are uncertain. Defaults: an H100 80GB, as measured on 2026-11-26.
+/// Holds figures that differ between GPUs or are uncertain. Defaults: an H100 80GB, as measured on 2026-11-26.
 struct GpuFigures {
   double read_bytes_per_s = 3.09e12;
   double matmul_flops = 7.45e14;   ///< bf16; 8-bit formats reach twice this
@@ -19,7 +19,7 @@ struct GpuFigures {
 struct TickEstimate {
   double tick_s = 0, matmul_s = 0;  ///< matmul_s: with lm_head
   double limit_s = 0;               ///< roofline: max(bytes / read bandwidth, operations / peak)
-  std::string bound;                ///< of a layer's largest matrix: memory, issue slots, L2 or tensor cores
+  std::string bound;                ///< limit of a layer's largest matrix: memory, issue slots, L2 or tensor cores
 };
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
                            const GpuFigures& gpu);

@@ -29,7 +29,7 @@ namespace qrl::app {
 
 namespace {
 
-// Enough to separate gaps that differ by factors, in a minute for a 135M model.
+// These sizes separate gaps that differ by factors, in a minute for a 135M model.
 constexpr std::int32_t kGapSamples = 4;  // per prompt
 constexpr std::int32_t kGapTokens = 64;  // per sample
 constexpr const char* kGapPrompts[] = {

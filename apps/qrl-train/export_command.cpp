@@ -91,8 +91,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// Returns and prints the base to merge onto: --onto's weights, else those that the learner multiplied by; nothing: the
-/// original ones.
+/// Returns and prints the base to merge onto: --onto's weights, else those that the learner multiplied by; nothing for
+/// the original ones.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -124,7 +124,7 @@ model::WeightSource rounded_from_base(const ExportArguments& arguments, const tr
     const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
                                          &model::WeightSpec::shape, &model::WeightSpec::shape);
     if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);
-  } catch (const base::Error& error) {  // an export works without the base, which may have been deleted
+  } catch (const base::Error& error) {  // the base may have been deleted; an export does not need it
     if (error.kind() != base::ErrorKind::input) throw;
   }
   return policy.weights;

@@ -70,7 +70,7 @@ std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
                                         "rollout.kv_pages=null"};
-  // Keys of a row's fields apply to the recipe's data files.
+  // Does not apply keys of a row's fields, which are for the recipe's data files.
   if (!arguments.prompts.file.empty()) {
     const auto files = nlohmann::json::array({arguments.prompts.file});
     overrides.push_back("data.val_files=" + files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -181,7 +181,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   std::vector<GivenPrompt> prompts = read_prompts(arguments.prompts, recipe.data);
   encode(prompts, recipe.data, source.policy);
   hint_at_line_break(prompts, recipe);
-  // No more sequences than requested: a smaller KV cache.
+  // Limits sequences to those requested, for a smaller KV cache.
   config::AutoValue<std::int64_t>& max_num_seqs = source.recipe.rollout.max_num_seqs;
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
@@ -243,7 +243,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->type_name("TEXT")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // words after a text are no second text
+      ->allow_extra_args(false);  // words after a text are not a second text
   command
       ->add_option("--file", arguments->prompts.file,
                    "prompts of a data file, JSONL or CSV: field prompt or question, or --set data.prompt_key=NAME")

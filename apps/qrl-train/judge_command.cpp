@@ -41,7 +41,7 @@ struct JudgeArguments {
   bool time = false;
 };
 
-/// Excludes other work on the machine.
+/// Measures one thread, which excludes other work on the machine.
 double thread_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

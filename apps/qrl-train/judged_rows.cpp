@@ -77,7 +77,8 @@ std::vector<reward::Verdict> judge_rows(const std::vector<JudgedRow>& rows, cons
   std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
   std::vector<tasks::Sample> samples(rows.size());
   if (!rows.empty())
-    golds.front() = verifier.prepare(rows.front().question());  // a verifier may start its program with the first
+    golds.front() =
+        verifier.prepare(rows.front().question());  // first, because a verifier may start its program with it
   base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
       golds[k] = verifier.prepare(rows[k].question());

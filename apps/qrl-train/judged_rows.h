@@ -18,9 +18,9 @@ struct JudgedRow {
 };
 
 struct RowForm {
-  const tasks::VerifierChoice* verifier = nullptr;  ///< its fields may replace the ground truth; or null
+  const tasks::VerifierChoice* verifier = nullptr;  ///< whose fields may replace the ground truth; or null
   std::string gold_key;  ///< the ground truth's field; "": ground_truth, or the verifier's fields
-  bool whole = false;    ///< keep prompt, data source and row
+  bool whole = false;    ///< whether to keep prompt, data source and row
 };
 
 /// Input errors name `where`.

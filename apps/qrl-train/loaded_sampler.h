@@ -1,4 +1,4 @@
-// Owns loading a policy and its sampler outside a run, quantized and calibrated like in it.
+// Owns loading a policy and its sampler outside a run, quantized and calibrated as in a run.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct LoadedSampler {
   bool calibrates_kv(const config::Recipe& recipe) const;
   /// Publishes and calibrates, like training with this recipe.
   void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
-  /// Logs whose weights are sampled in which formats: a run's policy and its export score differently.
+  /// Logs the run and the formats of the sampled weights: a run's policy and its export score differently.
   void say_what_it_samples(const config::Recipe& recipe) const;
 
   train::Policy policy;

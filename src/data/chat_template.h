@@ -18,7 +18,7 @@ struct TemplateOptions {
 
 /// Returns the template that `options` names: a file, an embedded template, or with auto the model's own. That is in
 /// chat_template.jinja or tokenizer_config.json; without one the result is plain. Throws an input error for a template
-/// that cannot be rendered, or whose turns do not end with an added token of the tokenizer. Also throws one if
+/// that cannot be rendered, or whose turns do not end with an added token of the tokenizer. Does the same if
 /// data.system_prompt or data.enable_thinking has no effect.
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 

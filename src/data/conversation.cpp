@@ -191,7 +191,7 @@ std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where) {
   LabeledTokens labeled{encode_parts(tokenizer, parts), {}};
-  // Tokens spell each part's normal form (NFC), whose length may differ.
+  // Encodes each part's normal form (NFC), whose length may differ.
   std::vector<std::size_t> ends;
   ends.reserve(parts.size());
   for (const RenderedPart& part : parts)

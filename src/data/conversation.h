@@ -29,20 +29,22 @@ struct ChatTemplate {
 
 struct RenderOptions {
   bool opens_answer = false;  ///< appends the next answer's header (add_generation_prompt)
-  bool learns = false;        ///< labels what is learned, and sets the template's variable `training`
-  bool parse_text = false;    ///< parses added tokens in every text, not only the assistant's and the template's
+  bool learns = false;        ///< whether to label what is learned; sets the template's variable `training`
+  bool parse_text =
+      false;  ///< whether added tokens are parsed in every text, not only the assistant's and the template's
   std::optional<bool> thinking = {};  ///< enable_thinking; nullopt: the template's default
 };
 
 struct RenderedPart {
   std::string text;
   bool parse_added_tokens = false;
-  std::int64_t learned_message = -1;  ///< index of the assistant's message that it teaches, with `learns`; −1: none
+  std::int64_t learned_message =
+      -1;  ///< with `learns`, index of the assistant's message that this text teaches; −1: none
 };
 
 struct Rendered {
   std::vector<RenderedPart> parts;
-  std::int64_t num_cut_answers = 0;  ///< of the assistant's, which the template shortened
+  std::int64_t num_cut_answers = 0;  ///< number of assistant's messages that the template shortened
 };
 
 /// Renders the conversation with the template. Added tokens are parsed only in the template's text and an assistant's
@@ -59,7 +61,7 @@ std::int64_t message_of(Source source, const Conversation& conversation);
 
 /// Encodes the rendered parts as one text.
 std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts);
-/// Tokens, each with the index of the message that it teaches; −1: none.
+/// Holds tokens, each with the index of the message that it teaches; −1: none.
 struct LabeledTokens {
   std::vector<types::TokenId> tokens;
   std::vector<std::int64_t> messages;

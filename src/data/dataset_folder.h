@@ -9,7 +9,7 @@ namespace qrl::data {
 /// A file of rows, or the shards of one split in order.
 struct DataFiles {
   std::vector<std::filesystem::path> files;
-  std::string source;  ///< of rows that name none: the file's stem, or the folder's name
+  std::string source;  ///< source of rows that name none: the file's stem, or the folder's name
 };
 
 /// Finds the files of an entry of data.train_files or a similar key. An existing path is that file. Otherwise the entry

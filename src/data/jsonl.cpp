@@ -26,7 +26,7 @@ struct Signature {
   std::string_view bytes;
   const char* name;
 };
-// UTF-16's marks begin UTF-32's, which come first.
+// Lists UTF-32's marks first, which begin like UTF-16's.
 const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
                                                   {"PAR1", "parquet: name it .parquet"},
                                                   {"ARROW1", "Arrow: convert it to JSONL first"},
@@ -50,7 +50,7 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
   for (const Signature& foreign : kForeignFiles) {
     QRL_REQUIRE(!first_line.starts_with(foreign.bytes), file, "JSONL", foreign.name);
   }
-  // UTF-16 without a mark has a NUL byte next to the first brace.
+  // Recognizes UTF-16 without a mark by a NUL byte next to the first brace.
   const std::string_view start = first_line.substr(0, 2);
   QRL_REQUIRE(start != std::string_view("{\0", 2) && start != std::string_view("\0{", 2), file, "JSONL",
               "UTF-16: save it as UTF-8");
@@ -75,7 +75,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "name the file .csv if it is one");
 }
 
-/// Limits the line's length. Returns false at the end of the file.
+/// Reads a line of limited length. Returns false at the end of the file.
 bool read_line(std::istream& in, std::string& line, const std::string& where) {
   line.clear();
   std::streambuf& buffer = *in.rdbuf();

@@ -14,7 +14,7 @@ QrlParquet* qrl_parquet_open(const char* path, const char** error);
 /// with the reason in it.
 const char* qrl_parquet_next(QrlParquet* file, const char** error);
 
-/// Returns the row's fields without a JSON form, "NAME\nWHY\n" each; "" if none. Valid until the next call.
+/// Returns the fields of the row that have no JSON form, "NAME\nWHY\n" each, or "". Valid until the next call.
 const char* qrl_parquet_left_out(QrlParquet* file);
 
 void qrl_parquet_close(QrlParquet* file);

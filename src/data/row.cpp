@@ -110,7 +110,7 @@ std::string gold_text(const json& value, const std::string& name, const std::str
 
 namespace {
 
-/// A single question, with or without a system message, becomes a plain text prompt.
+/// Reads messages. A single question, with or without a system message, becomes a plain text prompt.
 void read_messages(const nlohmann::ordered_json& whole, const std::string& name, const nlohmann::ordered_json& messages,
                    const std::string& where, PromptRow& row) {
   const auto tools = whole.find("tools");
@@ -227,7 +227,7 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   const json* source = find_field(row, data_source_key_);
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
-  // The source is part of metric names and terminal output.
+  // Checks the source, which is part of metric names and terminal output.
   QRL_REQUIRE(config::is_source_name(result.data_source), where, "a data source without control characters",
               base::quoted(result.data_source),
               source != nullptr ? "mend the field `" + data_source_key_ + "`" : "rename the file");

@@ -21,7 +21,7 @@ struct PromptRow {
   std::string data_source;                                ///< the row's own, else the default source
   std::int64_t line = 0;                                  ///< 1-based
   std::shared_ptr<const Conversation> conversation = {};  ///< with several turns or tools; else null
-  std::string ground_truth_json = {};  ///< the row's own value, for a list and with RowReader::keep_rows
+  std::string ground_truth_json = {};  ///< value in the row, for a list and with RowReader::keep_rows
   std::string row_json = {};           ///< with RowReader::keep_rows
 };
 
@@ -38,7 +38,7 @@ inline constexpr int kMaxRowDepth = 64;
 /// JSON. Throws an input error for another type, text of white space, or a number that has lost digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
 
-/// Throws an input error for another type or text of white space.
+/// Returns a prompt's text. Throws an input error for another type, or text of white space alone.
 const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where);
 
 /// Returns a field, or a nested one by a path "a.b"; null if it does not exist.
@@ -82,7 +82,7 @@ class RowReader {
     std::string field;
     Comparison comparison = Comparison::equal;
     std::string value;
-    std::optional<double> number;  ///< the value, unless in quotation marks
+    std::optional<double> number;  ///< the value as a number, unless in quotation marks
   };
   Condition parse_condition(const std::string& text) const;
   bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where) const;

@@ -45,8 +45,8 @@ class Tokenizer {
   /// with add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
   /// Encodes several parts as one text. Bytes that are not UTF-8 become single-byte tokens. If the file requires NFC,
-  /// each part is normalized, and decode returns the normalized text; otherwise it returns exactly the text. Bytes that
-  /// the vocabulary lacks are lost.
+  /// each part is normalized, and decode returns the normalized text; otherwise it returns exactly the text. Drops
+  /// bytes that the vocabulary lacks.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
 
   /// Counts bytes of `text` without a token in the vocabulary. encode drops them, or replaces them with the file's

@@ -9,7 +9,7 @@
 
 namespace qrl::dist {
 
-/// Elements [begin, begin + count) of an array that all ranks have, and their owner.
+/// Names elements [begin, begin + count) of an array that all ranks have, and their owner.
 struct Part {
   std::size_t begin = 0, count = 0;
   int owner = 0;
@@ -42,8 +42,8 @@ class Collectives {
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN if any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
-  /// Sums with the bits of all_reduce_sum; a part's owner gets its sum. Other ranks' parts of `values` stay unchanged.
-  /// Parts, in any order, must not overlap and are the same on every rank.
+  /// Sums like all_reduce_sum, bit for bit, but only a part's owner gets its sum. Other ranks' parts of `values` do not
+  /// change. Parts, in any order, must not overlap and are the same on every rank.
   virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
   /// Copies each part, in bytes, from its owner to every rank. Parts as in reduce_scatter_sum.
   virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
@@ -62,7 +62,7 @@ std::vector<int> share_out(std::span<const double> loads, int num_ranks);
 
 std::unique_ptr<Collectives> make_solo();
 
-/// The most ranks that start_ranks starts.
+/// Limit on ranks of start_ranks.
 inline constexpr int kMaxLocalRanks = 256;
 /// Starts `count` ranks of a job on this machine as children of this process, and returns in each of them; make_world
 /// then joins the job. The parent passes SIGTERM, SIGINT, SIGHUP and SIGUSR1 on, ends all ranks if one is lost, and

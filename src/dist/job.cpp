@@ -19,7 +19,7 @@
 namespace qrl::dist {
 namespace {
 
-/// An all-reduce takes its array in such windows, which bounds its scratch memory.
+/// Size of the windows in which an all-reduce takes its array, which limits its scratch memory.
 constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
 
 class Job final : public Collectives {
@@ -32,8 +32,8 @@ class Job final : public Collectives {
   }
 
   ~Job() override {
-    // During an exception the other ranks may be in another call, and waiting would hang. The launcher ends the job
-    // when this process exits without an end.
+    // Does not wait during an exception: the other ranks may be in another call. The launcher ends the job when this
+    // process exits without an end.
     if (std::uncaught_exceptions() != 0) return;
     barrier();
     messages_->end(limit_s_);
@@ -64,7 +64,7 @@ class Job final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), place_.size);
-    // Each owner sums one window per round, which bounds the scratch memory.
+    // Sums one window per owner and round, which limits the scratch memory.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -133,7 +133,7 @@ class Job final : public Collectives {
     for (;;) {
       const Moved moved = messages_->poll();
       if (moved == Moved::all) return;
-      // Time in which this process was suspended is no wait for others: at most one second of it counts.
+      // Counts at most one second of a suspension of this process, which is no wait for others.
       const double now_s = base::now_s();
       waited_s = moved == Moved::some ? 0 : waited_s + std::min(now_s - last_s, 1.0);
       last_s = now_s;
@@ -171,8 +171,8 @@ class Job final : public Collectives {
     wait();
   }
 
-  /// Computes out = fold over ranks, in rank order, of part_of(this rank) as each rank holds it. part_of(rank) is the
-  /// part of this rank's values that `rank` folds. `out` may be part_of(this rank).
+  /// Folds, in rank order over ranks, the values that each holds of this rank's part, and writes the result to `out`.
+  /// part_of(rank) is the part of this rank's values that `rank` folds. `out` may be part_of(this rank).
   template <class T, class PartOf, class Fold>
   void fold_mine(const PartOf& part_of, std::span<T> out, const Fold& fold) {
     std::vector<T> terms(out.size() * index(place_.size));
@@ -211,7 +211,7 @@ class Job final : public Collectives {
   std::unique_ptr<Messages> messages_;
   Place place_;
   double limit_s_;
-  const char* setting_;  ///< what sets the limit, for messages
+  const char* setting_;  ///< name of the setting with the limit, for messages
 };
 
 }  // namespace

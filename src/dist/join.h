@@ -7,13 +7,13 @@
 
 namespace qrl::dist {
 
-/// The environment variable of Launch::join_limit_s. Recipes are read after joining, so no recipe key can set it.
+/// Names the environment variable of Launch::join_limit_s. Recipes are read after joining, so no recipe key can set it.
 inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
 
 struct Launch {
   std::string variable;       ///< the launcher's; empty: no launcher
   int num_ranks = 1;          ///< 0: several; only MPI knows
-  double join_limit_s = 600;  ///< for the other processes to start (kJoinLimit, at least 1)
+  double join_limit_s = 600;  ///< limit of waiting for other processes to start (kJoinLimit, at least 1)
 };
 
 /// Reads kJoinLimit and the variables of Open MPI, MPICH, Intel MPI, PMIx and Slurm. Throws an input error for values

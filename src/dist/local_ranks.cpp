@@ -22,7 +22,7 @@ namespace {
 
 using End = SharedMemory::End;
 
-/// This process's part in a job of start_ranks; no memory in a process that is no rank.
+/// Describes this process's part in a job of start_ranks; without memory if it is no rank.
 struct LocalRank {
   const SharedMemory* memory = nullptr;  ///< until the process ends
   int rank = 0;
@@ -110,7 +110,7 @@ class Parent {
     return 0;
   }
 
-  /// Says what ended a rank, unless the rank has or a signal of the user's did.
+  /// Logs the cause of a rank's end, unless the rank has logged it or the user sent a signal.
   int judge(int rank, int status) const {
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int exit_code = number != 0 ? 128 + number : WEXITSTATUS(status);

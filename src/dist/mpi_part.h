@@ -19,13 +19,13 @@ struct QrlMpi {
   void (*receive)(void* bytes, std::size_t count, int from);
   void (*broadcast)(void* bytes, std::size_t count, int root);
   void (*barrier)();
-  int (*finished)();           ///< moves bytes; 1: all that was begun has ended
-  int (*waits_for)(int peer);  ///< 1: an unfinished call waits for this rank
+  int (*finished)();           ///< continues transfers; returns 1 if all that began have ended
+  int (*waits_for)(int peer);  ///< returns 1 if an unfinished call waits for this rank
   void (*end)();               ///< finalizes MPI
   void (*abort)(int exit_code);
-  const char* (*version)();  ///< the library's text, before and after `join`
+  const char* (*version)();  ///< returns the library's text, before and after `join`
 };
 
-/// Returns the functions, which stay valid. The library's only symbol.
+/// Returns the functions, which stay valid. No other symbol of the library is visible.
 [[gnu::visibility("default")]] const QrlMpi* qrl_mpi();
 }

@@ -11,7 +11,7 @@
 
 namespace qrl::dist {
 
-/// A job's shared memory: a ring of bytes for each ordered pair of ranks, and what each rank says of its end. Child
+/// Holds a job's shared memory: a ring of bytes for each ordered pair of ranks, and how each rank ended. Child
 /// processes inherit this anonymous memory, so no file system keeps any of it.
 class SharedMemory {
  public:
@@ -27,7 +27,7 @@ class SharedMemory {
     alignas(64) std::atomic<std::uint64_t> read;
   };
   enum class End : std::uint32_t {
-    none,      ///< still runs, or ended without a word
+    none,      ///< still running, or ended without a message
     together,  ///< after the last barrier, with the other ranks
     aborted,   ///< ended the job and said why
   };
@@ -65,7 +65,7 @@ class SharedMessages final : public Messages {
 
   const SharedMemory& memory_;
   int rank_;
-  std::vector<std::deque<std::span<const std::byte>>> out_;  ///< unsent rests, in order, per receiver
+  std::vector<std::deque<std::span<const std::byte>>> out_;  ///< data not sent yet, in order, per receiver
   std::vector<std::deque<std::span<std::byte>>> in_;         ///< the same per sender
   std::byte sent_token_ = {}, received_token_ = {};          ///< of a barrier
 };

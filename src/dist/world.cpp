@@ -32,7 +32,7 @@ std::optional<int> number_in(const char* variable, const char* expected, const c
 Launch find_launch() {
   Launch launch;
   if (const auto limit = number_in(kJoinLimit, "a number of seconds", "unset it: 600")) launch.join_limit_s = *limit;
-  // Most specific first: mpirun in a Slurm job sets OMPI_COMM_WORLD_SIZE, and Slurm's variables remain.
+  // Lists the most specific first: mpirun in a Slurm job sets OMPI_COMM_WORLD_SIZE, and Slurm's variables remain.
   constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
   for (const char* variable : kSizeVariables) {
     const auto num_ranks =
@@ -52,7 +52,7 @@ Launch find_launch() {
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv) {
   const Launch launch = find_launch();
   if (std::unique_ptr<Collectives> job = join_local(launch)) return job;
-  // MPI_Init takes half a second and starts a daemon.
+  // Avoids MPI_Init, which takes half a second and starts a daemon.
   return launch.num_ranks == 1 ? make_solo() : join_launched(launch, argc, argv);
 }
 

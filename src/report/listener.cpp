@@ -102,7 +102,7 @@ struct Listener::Parts {
 
   void make_room();
   void accept_all();
-  // Return false if the connection is closed.
+  // Read or write; return false if the connection is closed.
   bool receive(Connection& connection);
   bool send_some(Connection& connection) const;
   bool attend(Connection& connection, short events);
@@ -173,7 +173,7 @@ bool Listener::Parts::send_some(Connection& connection) const {
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   connection.num_sent += static_cast<std::size_t>(size);
   if (connection.num_sent < text.size()) return true;
-  // Closes only the sending side: closing with unread bytes would discard the response.
+  // Closes only the sending side, because closing with unread bytes would discard the response.
   shutdown(connection.socket, SHUT_WR);
   connection.response = {};
   connection.stage = Stage::drain;

@@ -54,7 +54,7 @@ Json held_out_files(const fs::path& dir) {
   return list;
 }
 
-/// Returns nothing if the run folder was deleted.
+/// Calls `ask`; returns nothing if the run folder was deleted.
 template <class Ask>
 std::optional<Json> unless_gone(const fs::path& dir, const Ask& ask) try {
   return ask();
@@ -128,7 +128,8 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
   if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
   const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
   const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
-  const bool by_epochs = !epochs.empty() && epochs != "0";  // the data then gives the number of steps, not the recipe
+  const bool by_epochs =
+      !epochs.empty() && epochs != "0";  // with epochs, the data give the number of steps, not the recipe
   const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
   const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
   const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);

@@ -58,7 +58,7 @@ double best_mean(std::span<const double> values) {
 }
 
 double gap_growth(const Course& course) {
-  constexpr double kNoGap = 0.01;  // growth below it does not matter
+  constexpr double kNoGap = 0.01;  // growth below this does not matter
   const auto gap = course.column("mismatch/k3_kl");
   const double now = median(finite(recent(gap)));
   return now > kNoGap ? now / median(finite(start(gap))) : std::isfinite(now) ? 0 : kNan;
@@ -71,18 +71,18 @@ double entropy_left(const Course& course) {
 
 double highest_gradient(const Course& course) {
   const Values norms = finite(course.column("actor/grad_norm"));
-  Values taught;  // steps whose groups are all flat have gradient 0
+  Values taught;  // without steps whose groups are all flat, which have gradient 0
   std::copy_if(norms.begin(), norms.end(), std::back_inserter(taught), [](double norm) { return norm > 0; });
   return taught.empty() ? kNan : *std::max_element(taught.begin(), taught.end()) / median(taught);
 }
 
 double reward_left(const Course& course) {
-  constexpr double kAnyReward = 0.05;  // below it, there is nothing to lose
+  constexpr double kAnyReward = 0.05;  // below this, there is nothing to lose
   constexpr double kBroken = 0.1;
   const Values rewards = finite(course.column(kReward));
   const double now = mean(recent(rewards));
   double best = best_mean(rewards);
-  // A policy that broke at once never had five good steps: also compares with the first reward.
+  // Compares with the first reward as well: a policy that broke at once never had five good steps.
   if (!rewards.empty() && now < kBroken * rewards.front()) best = std::fmax(best, rewards.front());
   return best > kAnyReward ? now / best : kNan;
 }

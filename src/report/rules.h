@@ -34,8 +34,8 @@ class Course {
 struct Rule {
   std::string_view name;    ///< "most groups are flat"
   std::string_view metric;  ///< the measured one
-  std::string_view number;  ///< the measure: "mean of the recent steps"
-  bool above;               ///< true: bad above the bound, false: below
+  std::string_view number;  ///< the measured quantity: "mean of the recent steps"
+  bool above;               ///< true: bad above the bound; false: bad below
   double bound;
   std::int64_t min_steps;  ///< before them, no verdict
   /// Returns the measured number, or NaN.

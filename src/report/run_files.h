@@ -1,4 +1,4 @@
-// Files of a run folder may be missing, incomplete or growing.
+// Reads run folders, whose files may be missing, incomplete or growing.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ struct RunFiles {
   std::vector<Session> sessions;
 };
 
-/// Throws an input error if the folder does not exist, or has neither config.yaml nor metric rows.
+/// Reads a run. Throws an input error if the folder does not exist, or has neither config.yaml nor metric rows.
 RunFiles read_run(const std::filesystem::path& dir);
 
 /// Returns whether a process trains in the folder, by its lock in /proc/locks; takes no lock.

@@ -30,7 +30,7 @@ std::string make_token() {
   return token;
 }
 
-/// Takes constant time, lest timing reveals the token.
+/// Compares in constant time, so that timing does not reveal the token.
 bool equal(const std::string& a, const std::string& b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)

@@ -12,7 +12,7 @@ struct Session {
   std::string host, processor, isa, program;
   int ranks = 1, threads = 1;  ///< threads: per process
   std::int64_t first_step = 0;
-  // Unset if the start was killed.
+  // Missing if the start was killed.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
   std::string ended;  ///< "done", or "exit 3: …" with the error's text

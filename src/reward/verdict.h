@@ -9,15 +9,15 @@ namespace qrl::reward {
 
 enum class Outcome : std::uint8_t {
   correct,
-  wrong,      ///< right form, but does not solve the task
-  no_answer,  ///< none was found, or it does not parse
+  wrong,      ///< right form, but no solution of the task
+  no_answer,  ///< no answer was found, or it does not parse
 };
 
 struct Verdict {
   Outcome outcome = Outcome::no_answer;
   std::string_view reason;      ///< static: "correct", "wrong value", "numbers differ", "no answer", …
   bool verifier_error = false;  ///< a limit was exceeded; counted apart from wrong answers
-  double credit = 0;            ///< partial, of a wrong answer, 0 to 1
+  double credit = 0;            ///< partial credit of a wrong answer, 0 to 1
   std::string extracted;        ///< the judged answer, at most kMaxExtracted_bytes
   /// In the order of tasks::Verifier::score_names; empty until the batch is judged. NaN: does not apply.
   std::vector<double> scores = {};

@@ -28,13 +28,14 @@ GroupSpread spread_of(std::span<Rollout* const> group) {
   return spread;
 }
 
-/// Returns reward − the group's mean, exactly 0 for a flat group, lest division by std + eps magnify a rounding error.
+/// Returns reward − the group's mean. A group of equal rewards gets exactly 0, because division by std + eps would
+/// magnify a rounding error.
 double centred(const Rollout& rollout, const GroupSpread& group, std::size_t size) {
   return group.is_flat && size > 1 ? 0.0 : rollout.reward - group.mean;
 }
 
-/// Returns the standard deviation (ddof 1, fp64) of all ranks' values, sorted, so that ranks do not matter; 1 for a
-/// single value.
+/// Returns the standard deviation (ddof 1, fp64) of all ranks' values; 1 for a single value. Values are sorted, so that
+/// ranks do not matter.
 double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of, dist::Collectives& world) {
   if (of == BatchStd::none) return 1;
   std::vector<double> mine;

@@ -9,7 +9,7 @@ namespace qrl::rollout {
 
 namespace {
 
-/// Skips samples to which score k does not apply, and flat groups.
+/// Adds score k's advantages. Skips samples to which the score does not apply, and groups of equal scores.
 void add_advantages_of(std::span<Rollout* const> group, std::size_t k, double weight) {
   std::vector<Rollout*> judged;
   std::copy_if(group.begin(), group.end(), std::back_inserter(judged),

@@ -6,7 +6,7 @@ namespace qrl::rollout {
 
 /// An estimator's inputs for one sample.
 struct RewardSpread {
-  double centred = 0;                   ///< reward − mean of the group; exactly 0 in a flat group
+  double centred = 0;                   ///< reward − mean of the group; exactly 0 if all its rewards are equal
   double group_std = 1, batch_std = 1;  ///< ddof 1; batch_std: of BatchStd
   std::int32_t n = 1;                   ///< group size
   bool by_std = true;                   ///< algorithm.norm_adv_by_std
@@ -15,7 +15,7 @@ struct RewardSpread {
 /// Added to standard deviations that divide.
 inline constexpr double kAdvantageEps = 1e-6;
 
-/// A standard deviation (ddof 1) over a step's samples on all ranks: of rewards, or of reward − group mean.
+/// Selects a standard deviation (ddof 1) over a step's samples on all ranks: of rewards, or of reward − group mean.
 enum class BatchStd : std::uint8_t { none, of_rewards, of_centred };
 
 struct AdvantageEstimator : config::Option {

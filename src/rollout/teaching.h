@@ -17,7 +17,7 @@ struct Spread {
   std::int64_t count = 0;
   double mean = 0, std = 0;
 };
-/// Returns the spread of all ranks' values, summed in ascending order: ranks change no bit. Collective.
+/// Returns the spread of all ranks' values, summed in ascending order, so that ranks do not matter. Collective.
 Spread spread_of_all(std::span<const double> mine, dist::Collectives& world);
 
 }  // namespace qrl::rollout

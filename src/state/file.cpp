@@ -37,14 +37,14 @@ void require_regular(const std::filesystem::path& path, int fd) {
   require_regular(path, status);
 }
 
-/// Returns whether a failed open means no such file, or a forbidden link.
+/// Returns whether opening failed because the file does not exist, or is a forbidden link.
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 }  // namespace
 
 File::File(std::filesystem::path path, int flags) : path_(std::move(path)) {
   constexpr mode_t kMode = 0666;  // less the umask
-  // O_NONBLOCK: a pipe without a writer fails instead of blocking.
+  // With O_NONBLOCK, a pipe without a writer fails instead of blocking.
   fd_ = ::open(path_.c_str(), flags | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 

@@ -10,16 +10,16 @@
 
 namespace qrl::state {
 
-/// An open file, closed by the destructor; new ones get the umask's permissions. A read past the end is an input error
-/// (the file has changed), other failures internal errors.
+/// Owns an open file, closed by the destructor. New files get the umask's permissions. A read past the end is an input
+/// error (the file has changed), other failures internal errors.
 class File {
  public:
   /// Opens for reading, through links, or throws an input error unless it is a regular file.
   static File open(const std::filesystem::path& path);
-  /// Does the same, but throws an input error if the path's last component is a link.
+  /// Opens like `open`, but throws an input error if the path's last component is a link.
   static File open_no_follow(const std::filesystem::path& path);
-  /// Does the same, but returns nothing for a missing file or a link. Other failures are internal errors: the file may
-  /// be undamaged.
+  /// Opens like `open`, but returns nothing for a missing file or a link. Other failures are internal errors: the file
+  /// may be undamaged.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
   /// Opens a new file for writing, or throws an internal error if the name exists.
   static File create(const std::filesystem::path& path);

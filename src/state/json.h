@@ -14,11 +14,11 @@ inline constexpr int kMaxJsonDepth = 32;
 /// beyond a double, NaN and Infinity, text after the value, and more than `max_depth` levels.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
-/// Keeps members in the text's order, each compared with all earlier ones: for short texts.
+/// Parses with members in the text's order, each compared with all earlier ones; for short texts.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           int max_depth = kMaxJsonDepth);
 
-/// Return null instead of an error.
+/// Parse text; return null if it is invalid.
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 

@@ -19,8 +19,8 @@
 namespace qrl::state {
 
 struct TensorEntry {
-  std::string_view dtype_name;       ///< as in the file ("F8_E4M3"); never freed
-  std::optional<base::DType> dtype;  ///< nothing: a dtype that we only list (fp8, fp6, fp4, complex)
+  std::string_view dtype_name;       ///< name in the file ("F8_E4M3"); never freed
+  std::optional<base::DType> dtype;  ///< nothing for a dtype that we only list (fp8, fp6, fp4, complex)
   base::Shape shape;
   std::uint64_t begin = 0, end = 0;  ///< in the data section
 };
@@ -65,7 +65,7 @@ struct NamedView {
   base::View view;
   /// bf16: an f32 view that the file has rounded to bf16 (nearest even).
   std::optional<base::DType> stored_as;
-  /// The file's dtype name if DType has none ("F8_E4M3"), with elements of the view's size; empty: the view's.
+  /// The file's dtype name if DType has none ("F8_E4M3"), with elements of the view's size; empty: that of the view.
   std::string_view dtype_name = {};
 };
 
@@ -73,10 +73,9 @@ struct NamedView {
 using StagedRead =
     std::function<std::span<const std::byte>(const base::View& view, std::size_t first_byte, std::size_t num_bytes)>;
 
-/// Writes `tensors` in order, the header padded with spaces to a multiple of 8, over an existing file, without a second
-/// copy. Closes the file without a sync: state/folder.h syncs checkpoints. Throws an internal error for a name that the
-/// reader would reject. `staged`, if set, reads the tensors (for example from a device), whose view.data is not
-/// dereferenced. Otherwise they are in CPU memory.
+/// Writes `tensors` in order to an existing file, without a second copy. Pads the header with spaces to a multiple of
+/// 8. Does not sync the file: state/folder.h syncs checkpoints. Throws an internal error for a name that the reader
+/// would reject. Reads bytes by `staged` if set, for example from a device; otherwise they are in CPU memory.
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 

@@ -33,7 +33,7 @@ class SourceVerifier final : public Verifier {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t index_of(std::string_view data_source) const;
   std::size_t num_rule_scores() const;
-  /// Extends a verifier's scores to all score_names(), with NaN for others' scores.
+  /// Extends a verifier's scores to all score_names(), with NaN for scores of others.
   void widen(Verdict& verdict, std::size_t verifier) const;
 
   std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< first: reward.verifier's

@@ -80,8 +80,7 @@ void check_gold(const Verifier& verifier, const VerifierOptions& options, const 
                 const std::string& where) try {
   verifier.check_ground_truth(question, where);
 } catch (const base::Error& error) {
-  if (!options.command.argv.empty())
-    throw;  // the error's advice to choose another verifier does not apply to a command
+  if (!options.command.argv.empty()) throw;  // does not advise a command to choose another verifier
   throw base::Error(error.kind(), error.what(), "", "", verifier_advice(options));
 }
 

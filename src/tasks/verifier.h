@@ -30,7 +30,7 @@ struct Question {
   std::string_view row = {};                ///< as a JSON object; "": none
 };
 
-/// A response and the data to judge it. Samples of one prompt are adjacent and share its gold.
+/// Holds a response and the data to judge it. Samples of one prompt are adjacent and share its gold.
 struct Sample {
   std::string_view response;
   const types::Gold* gold = nullptr;  ///< from the judging verifier's `prepare`, or null
@@ -75,8 +75,8 @@ struct CommandOptions {
   std::int64_t memory_bytes = 0;                ///< address space per worker; 0: no limit
   std::int64_t in_flight = 1;                   ///< rows per worker at once
   std::optional<config::RewardRows> rows = {};  ///< none: as the program requests
-  std::map<std::string, double> weights = {};   ///< of the program's scores, instead of its defaults
-  double correct_at = 0;                        ///< a first score from here on is right, if an answer has no outcome
+  std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
+  double correct_at = 0;  ///< limit from which a first score is right, if an answer has no outcome
   config::OnVerifierError on_error = config::OnVerifierError::drop;
   double max_error_fraction = 0;  ///< for messages; Occasion::max_errors limits
   std::uint64_t seed = 0;         ///< the program's

@@ -150,7 +150,7 @@ class Parser {
     return body;
   }
 
-  /// Ends at a tag that ends or continues the enclosing block.
+  /// Parses statements up to a tag that ends or continues the enclosing block.
   Statement statements() {
     std::vector<Statement> all;
     for (;;) {
@@ -334,7 +334,7 @@ class Parser {
       Value left = first(run);
       for (const auto& [taken, operand] : rest) {
         run.budget.spend(64 + (left.text() == nullptr ? 0 : left.text()->size() / 8));
-        // `and` and `or` return the deciding operand, as in Python.
+        // Returns the deciding operand of `and` and `or`, as in Python.
         if (rank > kAnd) left = taken->apply(std::move(left), operand(run), run.budget);
         else if (is_true(left) == (rank == kAnd)) left = operand(run);
       }

@@ -131,8 +131,8 @@ bool is_true(const Value& value);  ///< by Python's rules
 /// Returns the text. Throws Unsupported with `what` for another type, like the next two functions.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
-/// Returns a list of what a loop visits: a list's elements, an object's names or a text's characters. An undefined
-/// value gives an empty list.
+/// Returns a list of the items that a loop visits: a list's elements, an object's names or a text's characters. An
+/// undefined value gives an empty list.
 Value elements_of(const Value& value, std::string_view what, Budget& budget);
 /// Appends the value to `out`, formatted like Python's str(), with `flag` set in each source.
 void print(const Value& value, Text& out, Budget& budget, Source flag = 0);

@@ -11,14 +11,14 @@ using types::TokenId;
 
 namespace {
 
-/// A linear scan for the best pair is faster than a heap within one or two cache lines.
+/// Length below which a linear scan for the best pair is faster than a heap: one or two cache lines.
 constexpr std::size_t kShort_bytes = 48;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
-/// Fibonacci hashing mixes the high half of the product well.
+/// Mixes well in the product's high half (Fibonacci hashing).
 std::size_t hash_of(std::uint64_t pair) {
   return static_cast<std::size_t>(((pair ^ (pair >> 29)) * 0x9e3779b97f4a7c15ULL) >> 32);
 }
@@ -162,7 +162,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
     const Candidate best = queue.top();
     queue.pop();
     Symbol& left = symbols[best.at];
-    // Skips an outdated pair: a token was merged away (−1) or has grown.
+    // Skips an outdated pair, whose token was merged away (−1) or has grown.
     if (left.token < 0 || left.after == kNone || rank_of(left.token, symbols[left.after].token) != best.rank) continue;
     Symbol& right = symbols[left.after];
     left.token = merged_[best.rank];

@@ -23,7 +23,7 @@ struct Merge {
 /// pair of lowest rank is merged first, the leftmost on ties, until no pair is left.
 class Bpe {
  public:
-  /// What replaces a byte without a token.
+  /// Describes what replaces a byte without a token.
   struct Unknown {
     types::TokenId id = -1;     ///< -1: dropped; its neighbors become adjacent
     bool fuse_repeats = false;  ///< consecutive bytes without a token give `id` once

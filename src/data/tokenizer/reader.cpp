@@ -1,4 +1,4 @@
-// Refuses settings by name that would change ids and are not implemented.
+// Reads tokenizer.json. Refuses, by name, settings that would change ids and are not implemented.
 #include <algorithm>
 #include <bitset>
 #include <limits>
@@ -172,7 +172,7 @@ class TokenizerReader {
     const std::string text = text_of(pattern, is_regex ? "Regex" : "String");
     const std::string behavior = text_of(step, "behavior");
     const bool invert = flag_of(step, "invert");
-    // Matches are pieces in both cases: "Isolated" also keeps the text between, inverted "Removed" drops it.
+    // In both cases matches are pieces. "Isolated" also keeps the text between; inverted "Removed" drops it.
     const bool isolated = behavior == "Isolated" && !invert;
     if (!isolated && !(behavior == "Removed" && invert))
       refuse(where_, "Split with behavior " + base::quoted(behavior) + (invert ? " inverted" : ""));
@@ -282,15 +282,14 @@ class TokenizerReader {
     std::bitset<256> has_byte;
     for (std::size_t id = 0; id < vocab_.size(); ++id) {
       auto spelled = bytes_of_spelling(vocab_[id]);
-      // User text must never become an added token, except a token of a single byte that is not special, which controls
-      // nothing.
+      // Marks tokens that user text must never become: added tokens, except one of a single byte that is not special.
       const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
       QRL_REQUIRE(!spelled || spelled->size() != 1 || !result_.is_special[id], where_,
                   "special added tokens that are no single byte of the vocabulary", base::quoted(vocab_[id]));
       if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
-      // No text becomes an entry outside of the byte alphabet, which decodes to its spelling.
+      // Marks entries outside the byte alphabet, which no text becomes.
       is_unreachable_[id] = !spelled || spelled->empty();
       result_.id_to_bytes[id] = is_unreachable_[id] ? std::string(vocab_[id]) : std::move(*spelled);
     }
@@ -307,7 +306,7 @@ class TokenizerReader {
       const auto [left, right] = pair_of(entry, merges.size());
       both.assign(left).append(right);
       merges.push_back({merge_id(left, entry), merge_id(right, entry), merge_id(both, entry)});
-      // Merges of user text must not produce a control token either.
+      // Refuses merges of user text that would produce a control token.
       QRL_REQUIRE(!is_added_[static_cast<std::size_t>(merges.back().merged)], where_, "merges that make no added token",
                   base::quoted(entry.dump()));
     }

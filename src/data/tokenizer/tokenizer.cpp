@@ -47,7 +47,7 @@ class Encoding {
     text = text.substr(range.begin, range.end - range.begin);
     const bool is_valid = base::is_utf8(text);
     if (!parts_.nfc || (is_valid && is_nfc(text))) return added(text, inside, is_valid);
-    // Normalizes trusted ranges and the text between them separately, to keep their bounds.
+    // Normalizes trusted ranges and the text between them separately, so that their bounds are known.
     std::string result;
     std::vector<TextRange> moved;
     std::size_t done = 0;
@@ -196,7 +196,7 @@ std::string StreamDecoder::push(TokenId token) {
   for (const char byte : tokenizer_.bytes_of(token, spell_special_)) {
     pending_ += byte;
     if (!begins_character(pending_)) {
-      // Writes one U+FFFD for the incomplete character, as usual; this byte begins a new one.
+      // Writes one U+FFFD for the incomplete character; this byte begins a new one.
       const bool had_beginning = pending_.size() > 1;
       pending_.assign(1, byte);
       whole += kReplacement;

@@ -30,7 +30,7 @@ std::optional<std::array<long double, 2>> scales(const Measure& one, const Measu
 
 /// An answer's name, words and run of capitals. Notes must agree only if both sides have them.
 struct Notes {
-  std::string name;  ///< of a point (A in A(1, 2)), or of the variable in x ∈ {1, 2}
+  std::string name;  ///< name of a point (A in A(1, 2)), or of the variable in x ∈ {1, 2}
   std::string run;   ///< consecutive capitals such as HTH, possibly a product
   Measure unit;
   std::string_view words;  ///< after a number
@@ -51,7 +51,7 @@ struct Answer {
   const Tree* tree = nullptr;
   const Node* node = nullptr;
   int sign = 1;         ///< the sign that ± takes in this answer
-  bool signs = false;   ///< list: both signs of a ±
+  bool signs = false;   ///< list: has both signs of a ±
   bool either = false;  ///< list: members joined by "or"
   Notes notes;
   std::vector<Answer> parts;

@@ -69,7 +69,7 @@ class AnswerForm {
     const bool has_constants = any_node(at, [](const Node& part) { return part.is(Kind::constant); });
     if (value.image && !has_constants) return true;
     constexpr int kMaxDenominator =
-        100;  // chosen; √2·√2 and log₂8 are rational, but the algebra has no exact value for them
+        100;  // chosen: √2·√2 and log₂8 are rational, but the algebra has no exact value for them
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));
       if (equal(value, algebra_.divide(algebra_.integer(p), algebra_.integer(q)))) return true;

@@ -138,7 +138,7 @@ void Parser::lay_out_rows(std::size_t begin) {
   tokens_[begin - 1].text = kCases;
   const bool indented = tokens_[begin].type == T::cell;
   std::size_t end = begin, kept = begin,
-              row = begin;  // end of the kept tokens, start of the current row, start of their last row
+              row = begin;  // where kept tokens end, the current row starts, and its last row starts
   for (int depth = 0; tokens_[end].type != T::end && (depth > 0 || tokens_[end].type != T::finish); ++end) {
     const Token token = tokens_[end];
     depth += token.type == T::begin ? 1 : token.type == T::finish ? -1 : 0;

@@ -28,7 +28,8 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Signs of |x| and √((x − 2)²) = |x − 2| depend on the variables even if they are positive.
+/// Returns whether an absolute value occurs: signs of |x| and √((x − 2)²) = |x − 2| depend on the variables even if
+/// these are positive.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -110,7 +111,7 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Words of the statement must be on both sides.
+/// Compares the statements' words, which must be on both sides.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -209,7 +210,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     return list.form == Form::list && tuple.at().open == '(' && tuple.at().close == ')' && !list.signs &&
            !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
   }
-  // 1, 1, 2 differs from 1, 2. Solutions in brackets, often repeated, compare as sets.
+  // Compares lists with multiplicity (1, 1, 2 differs from 1, 2), but solutions in brackets, often repeated, as sets.
   return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0].is_collection());
 }
 
@@ -251,7 +252,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
   std::vector<bool> found(answer.size());
   const auto match = [&](std::size_t i, std::size_t j) {
     const Member &one = gold[i], &other = answer[j];
-    // 3 apples differ from 3 pears if the other side has apples.
+    // Compares counted nouns only if both sides have one: 3 apples are not 3 pears, but may be 3.
     const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label &&
                        (std::ranges::count(answer, one.label, &Member::label) > 0 ||
                         std::ranges::count(gold, other.label, &Member::label) > 0);

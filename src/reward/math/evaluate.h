@@ -22,7 +22,7 @@ using base::Rational;
 using Real = __float128;
 using Complex = std::complex<Real>;
 
-/// The integers modulo a prime p ≡ 1 mod 4 below 2^62; −1 then has a square root.
+/// Computes with integers modulo a prime p ≡ 1 mod 4 below 2^62, so that −1 has a square root.
 struct Field {
   std::uint64_t p;
   std::uint64_t i;  ///< i·i = −1
@@ -51,7 +51,7 @@ inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u
 
 struct Value {
   std::optional<Rational> exact = {};
-  std::optional<std::uint64_t> image = {};  ///< if computed by + − · / and integer powers only
+  std::optional<std::uint64_t> image = {};  ///< present if computed by + − · / and integer powers only
   Complex z = {};
   std::int8_t infinite = 0;  ///< ±1: ±∞; ignore the other members
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
@@ -68,7 +68,7 @@ bool equal(const Value& a, const Value& b) noexcept;
 
 inline constexpr std::int64_t kMaxFactorial = 3000;  ///< a larger n gives an approximate n!
 
-/// What variables may be, other than positive reals.
+/// States what variables may be, besides positive reals.
 struct Variables {
   bool whole = false;  ///< integers: signs may depend on parity
   bool signs = false;  ///< positive or negative: for absolute values

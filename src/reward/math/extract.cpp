@@ -159,7 +159,7 @@ class Extraction {
     const std::size_t at = find_last(text_, kMark);
     if (at == std::string_view::npos) return std::nullopt;
     const std::string_view rest = trimmed(text_.substr(at + kMark.size())), line = line_of(rest);
-    // "#### Step 4: the sum" with text below is a heading.
+    // Skips a heading such as "#### Step 4: the sum", with text below it.
     if (letters_of(line).size() > 1 && line.size() < rest.size()) return std::nullopt;
     return said(sentence(line, vocabulary_));
   }
@@ -272,7 +272,7 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
   response = first_turn(trimmed(response), vocabulary);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
     response = trimmed(response.substr(0, at));  // drops control tokens
-  // Text before </think> is reasoning, searched only if nothing follows.
+  // Searches text before </think>, which is reasoning, only if nothing follows.
   constexpr std::string_view kThought = "</think>";
   if (const std::size_t end = find_last(response, kThought); end != std::string_view::npos) {
     const std::string_view said = trimmed(response.substr(end + kThought.size()));

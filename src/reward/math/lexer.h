@@ -29,9 +29,9 @@ enum class Comma : unsigned char {
 };
 
 struct Tokens {
-  std::vector<char> source;      ///< of the tokens' texts; their address survives a move
+  std::vector<char> source;      ///< memory of the tokens' texts, whose address survives a move
   std::vector<Token> tokens;     ///< ends with a token of type end
-  bool ambiguous_comma = false;  ///< another meaning of commas gives other tokens
+  bool ambiguous_comma = false;  ///< whether another meaning of commas gives other tokens
   std::string_view currency;     ///< of the currency signs; "several" if they differ
   std::string fault;             ///< such as an unknown command; empty on success
 };

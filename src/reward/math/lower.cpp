@@ -71,7 +71,7 @@ const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
   return &at[0];
 }
 
-/// Records adjacent capitals in `notes`, as a word or points; keeps the node.
+/// Records adjacent capitals in `notes` as an answer's word or points (HTH, AB). Keeps the node.
 const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   const bool angle = at[0].text.ends_with("angle");
   const auto letters = at.rest(angle ? 1 : 0);
@@ -161,7 +161,7 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// The measure is unknown if any word is, or if the only word is "units".
+/// Returns a unit's measure. It is unknown if any word is, or if the only word is "units".
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

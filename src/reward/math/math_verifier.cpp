@@ -46,7 +46,7 @@ Label label_of(std::string_view whole, const Vocabulary& vocabulary) noexcept {
   std::string_view rest = without_layout(read.rest, vocabulary);
   const bool apart = rest.size() < read.rest.size() || rest.starts_with('\\');
   if (rest.empty() || rest == ".") return {read.letter, {}};
-  // A space or a closing brace must follow a label: "(A)x" and "A.5" are mathematics.
+  // Requires a space or a closing brace after a label: "(A)x" and "A.5" are mathematics.
   if (!marked || !apart) return {};
   if (braced && trimmed(read.rest).starts_with('}')) read.rest = trimmed(read.rest).substr(1);
   else if (braced && read.rest.ends_with('}')) read.rest.remove_suffix(1);  // \text{(B) 42}
@@ -119,7 +119,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
   Verdict correct{Outcome::correct, "correct"}, wrong{Outcome::wrong, "wrong value"};
   if (answer.text.empty()) return {Outcome::no_answer, "no answer"};
   if (answer.text.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
-  // Labels and values of two choices must agree.
+  // Compares labels and values of two choices; both must agree.
   const bool labelled = gold.label != 0 && answer.label != 0;
   if (labelled && gold.label != answer.label) return wrong;
   if (labelled && (gold.is_choice || answer.is_choice)) return correct;
@@ -133,7 +133,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
       read = true;
       Equality equality(gold.vocabulary);
       const bool same = equality.run(*g.answer, *a.answer);
-      // Another reading would need as much work again.
+      // Stops, because another reading would need as much work again.
       if (equality.out_of_budget()) return {Outcome::no_answer, "out of budget", true};
       if (same) return correct;
     }

@@ -24,7 +24,7 @@ struct Reading {
   std::string text;
   char label = 0;           ///< B for "(B) 42", whose text is 42; 0: no choice
   bool is_choice = false;   ///< only a label
-  std::vector<Read> reads;  ///< one per meaning of its commas, unless all agree
+  std::vector<Read> reads;  ///< one per meaning of its commas, or one if all agree
 };
 
 Verdict compare(const Reading& gold, const Reading& answer);

@@ -59,7 +59,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
       is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
   if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
-  // The side before ≈ is the answer, and the decimal after it an illustration; x ≈ 3.14 has the decimal only.
+  // Takes the side before ≈ as the answer, and the decimal after it as an illustration; x ≈ 3.14 has the decimal only.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
   if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is unfinished
@@ -92,8 +92,8 @@ bool Equality::is_consistent(const Answer& relation) {
   return true;
 }
 
-/// Constants are equal, or one is a rounded decimal of the other (5/6 = 0.833, 9π = 28.26). Different units disagree;
-/// if one side has no unit, numbers decide (17 m = 17). `about`: joined by ≈.
+/// Returns whether constants are equal, or one is a rounded decimal of the other (5/6 = 0.833, 9π = 28.26). Different
+/// units disagree; if one side has no unit, numbers decide (17 m = 17). `about`: joined by ≈.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -108,7 +108,7 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
   // A decimal may be rounded to its last place, or truncated if the other side has infinitely many places. For a root
-  // or π, rounded factors may give it.
+  // or π, it may come from rounded factors.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
     constexpr std::size_t kMostPlaces = 18;  // of a terminating decimal
     const std::size_t places = places_of(decimal.at());

@@ -39,7 +39,7 @@ enum class Kind : std::uint8_t {
   binomial,       ///< n, k
   mixed,          ///< whole, fraction
   list,           ///< separated by commas, semicolons, "and", "or" (link |)
-  tuple,          ///< in brackets, which are `open` and `close`
+  tuple,          ///< items in brackets, which are `open` and `close`
   set,            ///< \{…\}
   set_builder,    ///< element, condition
   set_operation,  ///< links: U N D
@@ -60,7 +60,7 @@ struct Node {
   Kind kind = Kind::number;
   char joint = 0;            ///< the sign before this node
   char open = 0, close = 0;  ///< of a tuple
-  char code = 0;             ///< its token's, for a leaf or call
+  char code = 0;             ///< code of its token, for a leaf or call
   std::size_t columns = 0;   ///< of a matrix
   std::int32_t depth = 1;    ///< at most kMaxTreeDepth
   std::string_view text;

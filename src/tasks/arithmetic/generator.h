@@ -23,7 +23,7 @@ struct ArithmeticTask {
 
 struct ArithmeticRanges {
   std::int64_t min_steps = 0, max_steps = 0;
-  std::int64_t max_number = 0;  ///< of operands of + and −, from 1
+  std::int64_t max_number = 0;  ///< largest operand of + and −, from 1
   std::int64_t max_target = 0;  ///< of values, from 1
 };
 
@@ -35,7 +35,7 @@ ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t
 /// Returns "Ann has 7 pens. She buys 5 more. How many pens does she have?\n", for example.
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
-/// Returns "7+5=12 \boxed{12}", for example, for a train-split task. Each step is wrong with probability 1/3
+/// Returns a text such as "7+5=12 \boxed{12}" for a train-split task. Each step is wrong with probability 1/3
 /// (measured), and later steps continue from the wrong value.
 std::string demonstrate_arithmetic(const ArithmeticTask& task, std::uint64_t seed, std::uint64_t index);
 

@@ -14,7 +14,7 @@ struct Program {
   std::vector<std::string> argv;         ///< argv[0]: an executable's path
   std::string folder;                    ///< "": the current one
   std::vector<std::string> environment;  ///< NAME=VALUE
-  std::int64_t memory_bytes = 0;         ///< of address space; 0: no limit
+  std::int64_t memory_bytes = 0;         ///< limit of address space; 0: none
 };
 
 class Fd {

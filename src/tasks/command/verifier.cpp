@@ -24,10 +24,10 @@ namespace {
 
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
-constexpr int kMostGoldFaults = 8;  ///< rejected golds before the check stops asking
+constexpr int kMostGoldFaults = 8;  ///< rejected golds after which the check ends
 
 struct CommandGold final : types::Gold {
-  std::string fields;  ///< the same in all the question's rows
+  std::string fields;  ///< fields that all of the question's rows share
   std::shared_ptr<const types::Gold> after;
 };
 
@@ -138,7 +138,7 @@ class CommandVerifier::Session {
   CommandReady ready_;
   bool is_group_ = false;
   std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of golds not yet checked
-  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< of first responses, and errors among them
+  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< number of first responses, and of errors among them
 };
 
 struct CommandVerifier::Session::Batch {

@@ -12,7 +12,7 @@ namespace {
 
 // Chosen by measurement: the quickstart's cold start solves about a quarter, and RL then more than doubles that.
 constexpr double kRightFirst = 0.3;  // probability of a correct attempt, while wrong ones are left
-constexpr double kStopWrong = 0.3;   // of an answer after a failed attempt
+constexpr double kStopWrong = 0.3;   // probability of answering after a failed attempt
 constexpr int kMaxTries = 8;
 constexpr double kNearness = 20.0;          // scale of |value − target| in the order of wrong attempts
 constexpr std::int64_t kLargestValue = 99;  // no value in an attempt has three digits

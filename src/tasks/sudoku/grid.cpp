@@ -35,7 +35,7 @@ class Solver {
   }
 
  private:
-  void mark(int cell, int digit) noexcept {  // toggles: a second call removes the mark
+  void mark(int cell, int digit) noexcept {  // toggles, so that a second call removes the mark
     const auto bit = static_cast<std::uint16_t>(1u << digit);
     used_.row[idx(cell / grid_.size)] ^= bit;
     used_.column[idx(cell % grid_.size)] ^= bit;
@@ -47,7 +47,7 @@ class Solver {
                                         used_.box[idx(box_of(grid_, cell))]);
   }
 
-  /// Returns whether to continue. Recurses at most 81 deep.
+  /// Searches; returns whether to continue. Recurses at most 81 deep.
   bool search() {
     int best = -1;
     unsigned digits = 0;

@@ -15,7 +15,7 @@ namespace qrl::tasks {
 namespace {
 
 constexpr std::size_t kMaxGolds = 64;          ///< solutions compared for partial credit
-constexpr std::int64_t kVerdictTrials = 4000;  ///< of the solver in a verdict: below 2 ms
+constexpr std::int64_t kVerdictTrials = 4000;  ///< limit of the solver's trials in a verdict: below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
 struct SudokuGold final : types::Gold {
@@ -122,7 +122,7 @@ std::optional<std::string_view> behind_label(std::string_view line) {
 struct Line {
   std::string digits;
   bool is_labelled = false;
-  int number = 0;  ///< in the line's label; 0: no label
+  int number = 0;  ///< row number in the line's label; 0: no label
 };
 
 /// Parses a line of cells, with or without a label. A line without cells is a border or empty. Nothing for other lines.
@@ -135,7 +135,7 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
   if (auto digits = digits_alone(text); fits(digits)) return Line{std::move(*digits)};
-  // A sentence may contain a full grid: "The solution is 3142243142131324."
+  // A sentence may contain a whole grid: "The solution is 3142243142131324."
   const std::size_t first = text.find_first_of("0123456789");
   const std::string_view word = text.substr(std::min(first, text.size()), size * size);
   if (num_digits == size * size && std::all_of(word.begin(), word.end(), [](char c) { return is_cell(c) && c != '0'; }))
@@ -153,7 +153,7 @@ class Rows {
   explicit Rows(std::size_t size) : size_(size) {}
 
   void add(Line row) {
-    // One label may precede all rows, or each row has its own.
+    // Accepts one label before all rows, or a label for each row.
     const bool continues = !group_ended_ && !groups_.empty();
     if (!continues) groups_.emplace_back();
     group_ended_ = row.is_labelled && continues && !last_labelled_;

@@ -29,7 +29,7 @@ namespace {
 using qrl::tasks::kWatchdogSocket;
 using qrl::tasks::WatchdogNote;
 
-/// For the program to exit by itself once its input ends.
+/// Gives the program time to exit by itself once its input ends.
 constexpr double kPatience_s = 1;
 constexpr long kMostPause_ms = 100;
 

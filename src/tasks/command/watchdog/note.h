@@ -18,6 +18,6 @@ struct WatchdogNote {
 };
 
 inline constexpr int kWatchdogSocket = 3;   ///< in the watchdog
-inline constexpr int kWatchdogProgram = 4;  ///< the file that the watchdog is executed from
+inline constexpr int kWatchdogProgram = 4;  ///< descriptor of the file that the watchdog executes
 
 }  // namespace qrl::tasks
