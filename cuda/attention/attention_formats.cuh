@@ -74,8 +74,7 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Returns the query's inverse scale, 0 if the largest is NaN or infinite: this number then becomes NaN, and all
-  /// others 0.
+  /// Returns the query's scale, 0 if the largest is NaN or infinite: this number then becomes NaN, and all others 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }

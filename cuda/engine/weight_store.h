@@ -49,7 +49,7 @@ struct Master {
   const float* values = nullptr;
   WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
-  // From a profile, used instead of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
+  // Calibrated values of a profile in place of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
   const float* factors = nullptr;     ///< a matrix's factors of its inputs; a norm's divisors
   const float* row_scales = nullptr;  ///< [count], int8 matrices only
 };

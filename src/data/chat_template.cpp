@@ -50,7 +50,7 @@ std::string sample_prompt(const ChatTemplate& chat, const RenderOptions& options
   return run_template(chat, sample_turns("", has_system), options).bytes();
 }
 
-/// Throws jinja::Unsupported unless an added token follows an answer at once.
+/// Returns the added token that ends an answer. Throws jinja::Unsupported unless one follows at once.
 std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   const Conversation conversation = sample_turns("ANSWER");
   const Text text = run_template(chat, conversation, {});

@@ -9,7 +9,7 @@ namespace qrl::data {
 struct Message {
   std::string role;                    ///< system, user, assistant or tool
   std::string content;                 ///< with several parts joined; "": none
-  nlohmann::ordered_json fields = {};  ///< of the row: OpenAI's members, all of which templates see
+  nlohmann::ordered_json fields = {};  ///< members of a row's message in OpenAI's form, all passed to templates
   bool has_parts() const { return fields.contains("content") && fields["content"].is_array(); }
 };
 

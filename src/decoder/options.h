@@ -21,8 +21,8 @@ struct DecoderOptions {
   /// GPU only. 0: allocates kv_pages or throws. Otherwise allocates the pages that fit into this share of the GPU's
   /// memory, other uses included.
   double gpu_memory_utilization = 0;
-  bool enforce_eager = false;      ///< GPU only: launches without CUDA graphs; samples are the same
-  bool row_only_sums = false;      ///< GPU only (cuda/engine/decode_engine.h); the CPU always sums this way
+  bool enforce_eager = false;  ///< GPU only: launches without CUDA graphs; samples are the same
+  bool row_only_sums = false;  ///< GPU only: sums each row alone (cuda/engine/decode_engine.h), as the CPU always does
   std::int64_t max_model_len = 0;  ///< prompt and response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   /// Number of vocabulary tokens whose logits are computed at once (for 32 rows), a multiple of 256. The default fits

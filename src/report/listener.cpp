@@ -102,7 +102,7 @@ struct Listener::Parts {
 
   void make_room();
   void accept_all();
-  // Read or write; return false if the connection is closed.
+  // Serve a connection; return false if it is closed.
   bool receive(Connection& connection);
   bool send_some(Connection& connection) const;
   bool attend(Connection& connection, short events);

@@ -20,7 +20,7 @@ struct Session {
 
 Session session_here();
 
-/// Appends a start's line; throws an internal error on failure.
+/// Appends the line of a run's start. Throws an internal error on failure.
 void begin_session(const std::filesystem::path& file, const Session& session);
 /// Completes the newest start's line. Call it before releasing the run folder's lock.
 void end_session(const std::filesystem::path& file, std::int64_t last_step, const std::string& ended);

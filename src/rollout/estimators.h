@@ -12,7 +12,7 @@ struct RewardSpread {
   bool by_std = true;                   ///< algorithm.norm_adv_by_std
 };
 
-/// Added to standard deviations that divide.
+/// Added to standard deviations before they divide.
 inline constexpr double kAdvantageEps = 1e-6;
 
 /// Selects a standard deviation (ddof 1) over a step's samples on all ranks: of rewards, or of reward − group mean.

@@ -163,7 +163,7 @@ std::filesystem::path output_file(const std::filesystem::path& path) {
     target = fs::canonical(path, error);
     QRL_REQUIRE(!error, shown(path), "a file to write", "a link that leads nowhere", "delete it, or name another file");
   }
-  // Others may write to the file of a name like /dev/stdout.
+  // Refuses names like /dev/stdout, because others may write to that file.
   const std::string name = path.lexically_normal().string();
   QRL_REQUIRE(!name.starts_with("/proc/") && (!name.starts_with("/dev/") || name.starts_with("/dev/shm/")), shown(path),
               "a file to write", "a name below /dev or /proc", "name a file");

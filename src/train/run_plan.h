@@ -23,7 +23,7 @@ namespace qrl::train {
 
 struct PlanRequest {
   int num_ranks = 1, num_here = 1;  ///< processes of the run, and those on this machine
-  bool is_run = true;  ///< otherwise --dry-run, which lists missing parts of this machine instead of throwing
+  bool is_run = true;  ///< whether this is a run; a --dry-run lists missing parts of this machine instead of throwing
 };
 
 /// Holds the consequences of the recipe, the model's config and the machine, without weights and data.

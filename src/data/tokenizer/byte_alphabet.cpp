@@ -7,7 +7,7 @@ namespace qrl::data {
 
 namespace {
 
-constexpr std::uint32_t kFirstShifted = 0x100;  // of byte 0, the first that is not printable
+constexpr std::uint32_t kFirstShifted = 0x100;  // character of byte 0, the first that is not printable
 constexpr std::size_t kNumShifted = 68;         // 0x00–0x20, 0x7F–0xA0 and 0xAD
 
 bool is_printable(unsigned byte) {

@@ -29,7 +29,7 @@ void read_temperatures(const config::ParamValues& own, SurrogateSettings& settin
   settings.tau_negative = own.of(kTauNegative);
 }
 
-/// Adds the mean of 4σ(1 − σ), by which the gate multiplies the gradient of R·A; it is 1 at R = 1.
+/// Adds metrics of 4σ(1 − σ), by which the gate multiplies the gradient of R·A; it is 1 at R = 1.
 void add_gate(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
               Statistics& statistics) {
   const torch::Tensor tau = temperatures(tokens.advantages, settings.surrogate);

@@ -86,7 +86,7 @@ void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::
 
 struct Heads {
   std::int64_t head_dim, wide_head, row_stride, group;
-  const float* qkv;           ///< the query group's first head, in row 0
+  const float* qkv;           ///< row 0's first head of the query group
   std::int64_t keys, values;  ///< from `qkv` to the key head and the value head
   float scale;
 

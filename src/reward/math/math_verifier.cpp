@@ -119,7 +119,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
   Verdict correct{Outcome::correct, "correct"}, wrong{Outcome::wrong, "wrong value"};
   if (answer.text.empty()) return {Outcome::no_answer, "no answer"};
   if (answer.text.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
-  // Compares labels and values of two choices; both must agree.
+  // Labels and values of two choices must agree.
   const bool labelled = gold.label != 0 && answer.label != 0;
   if (labelled && gold.label != answer.label) return wrong;
   if (labelled && (gold.is_choice || answer.is_choice)) return correct;

@@ -35,7 +35,7 @@ struct SftRows {
 /// the template shortened. Input errors name file:line. sft.overlong decides on rows above sft.max_length.
 SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer);
 
-/// Returns sft.steps, or the updates of sft.epochs passes, each of whose last may have fewer rows.
+/// Returns sft.steps, or the updates of sft.epochs passes. A pass's last update may have fewer rows.
 std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows);
 
 /// Returns the row indices of update `step` (from 0), epoch by epoch: in file order, or, with sft.shuffle, in an order
