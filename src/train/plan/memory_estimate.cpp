@@ -299,6 +299,18 @@ void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   parts.push_back({"teacher", all * kF32 + low_bit, true, config::learns_on_gpu(recipe)});
 }
 
+/// Adds the sampler's weights, adapters and dequantized operands on a GPU.
+void add_sampler_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config,
+                        std::vector<MemoryPart>& parts) {
+  parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
+  const std::int64_t bytes_of_adapters =
+      decoder::device_adapter_bytes(config, sampler_formats(recipe).lora, recipe.rollout.max_num_batched_tokens);
+  if (bytes_of_adapters > 0)
+    parts.push_back({"its adapters on the GPU", static_cast<double>(bytes_of_adapters), false, true});
+  if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
+    parts.push_back({"dequantized operands", bytes, true, true});
+}
+
 }  // namespace
 
 double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhase phase) {
@@ -443,15 +455,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
   const auto route_page_bytes = static_cast<double>(recipe.rollout.page_size * route_bytes_of_token(config));
   const double kv_bytes = static_cast<double>(num_pages) * (2 * layers * page_bytes + route_page_bytes);
-  if (on_gpu) {
-    parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
-    const std::int64_t bytes_of_adapters =
-        decoder::device_adapter_bytes(config, sampler_formats(recipe).lora, recipe.rollout.max_num_batched_tokens);
-    if (bytes_of_adapters > 0)
-      parts.push_back({"its adapters on the GPU", static_cast<double>(bytes_of_adapters), false, true});
-    if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
-      parts.push_back({"dequantized operands", bytes, true, true});
-  }
+  if (on_gpu) add_sampler_on_gpu(recipe, config, parts);
   parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kSampling});
   return parts;
 }
