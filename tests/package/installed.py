@@ -17,6 +17,13 @@ model: {{init: {{config: recipes:models/quickstart/config.json}}}}
 data: {{train_files: [{root}/tests/data/golden/parquet/countdown.{form}]}}
 reward: {{verifier: command, command: [python3, -m, qrl_reward, "verl:own.py"]}}
 """
+WANDB = """
+class Run:
+    def log(self, metrics, step):
+        print("logged step", step)
+def init(**settings):
+    return Run()
+"""
 
 
 def make_venv(name, *options):
@@ -54,6 +61,10 @@ class Venv(unittest.TestCase):
         require(self.program, "report", folder, "--out", work / "report.html")
         require(self.program, "export", folder / "checkpoints/step_1", "--out", work / "exported")
         self.assertTrue((work / "exported/model.safetensors").exists())
+        (work / "modules").mkdir()
+        (work / "modules/wandb.py").write_text(WANDB)
+        said = require(self.python, "-m", "qrl_train.log", "wandb", folder, "--once", env=variables(PYTHONPATH=str(work / "modules")))
+        self.assertEqual(said, "logged step 0\nlogged step 1\n")
 
     def test_the_version_names_each_library_and_its_file(self):
         said = require(self.program, "--version")

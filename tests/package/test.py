@@ -56,6 +56,9 @@ class Wheel(unittest.TestCase):
             self.assertEqual(size, str(len(data)))
             self.assertEqual(digest, "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode())
 
+    def test_type_checkers_read_the_packages_annotations(self):
+        self.assertIn("qrl_train/py.typed", self.names)
+
     def test_what_is_linked_and_packed_has_its_license(self):
         libraries = [pathlib.PurePath(name).name for name in self.names if ".so" in name]
         self.assertEqual({library.partition(".so")[0] for library in libraries} - set(LICENSES), set())  # nothing of NVIDIA's
