@@ -14,6 +14,7 @@ import unittest
 import zipfile
 
 from installed import OtherPlaces, Venv  # noqa: F401 (cases of this program)
+from reproducible import Reproducible  # noqa: F401
 from support import BUILD, DEPS, ROOT, make_torch, pack, run, variables, wheel, work
 
 # The libraries of the wheel, and the file that has each one's license.
