@@ -70,8 +70,7 @@ TEST_CASE("a dry run refuses shapes, batches and names of scores that do not fit
 }
 
 TEST_CASE("the estimate of memory is what sampler and learner take") {
-  const std::vector<std::string> mixture{"model.init.config=" QRL_SOURCE_DIR
-                                         "/recipes/models/quickstart-moe/config.json"};
+  const std::string mixture = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json";
   for (const auto& [settings, model] : {std::pair<std::string, std::string>{"quant.rollout.weights=int8", ""},
                                         {"quant.rollout.weights=bf16", ""},
                                         {"quant.rollout.weights=fp8_e4m3", ""},
