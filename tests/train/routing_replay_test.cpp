@@ -59,8 +59,9 @@ TEST_CASE("a dense run has no metrics of routes, and names a replay that cannot 
   test::FakeVerifier verifier;
   test::Training training(verifier, {"algorithm.router_replay=rollout"});
   training.trainer.train();
-  for (const auto& [name, value] : report::read_rows(training.folder.metrics_file()).rows.front().metrics)
-    CHECK_FALSE(name.starts_with("moe/"));
+  const auto rows = report::read_rows(training.folder.metrics_file()).rows;
+  REQUIRE(rows.size() == 1);
+  for (const auto& [name, value] : rows.front().metrics) CHECK_FALSE(name.starts_with("moe/"));
   const std::string dry = test::kProgram + test::kTiny + " --dry-run --set algorithm.router_replay=rollout";
   const std::string idle = "the model is dense, and these cannot act: algorithm.router_replay rollout;";
   CHECK(test::says(test::run_command(dry), idle));
