@@ -34,7 +34,7 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // NVIDIA's advi
 struct Library {
   void* handle = nullptr;
   std::string version, path;
-#define QRL_DECLARE(name) decltype (&::name)(name) = nullptr;
+#define QRL_DECLARE(name) decltype(&::name) name = nullptr;
   QRL_CUBLASLT_FUNCTIONS(QRL_DECLARE)
 #undef QRL_DECLARE
 };
@@ -162,7 +162,7 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
-  // Requires that a split K is added in fp32. Otherwise the library may add bf16 partial sums.
+  // Adds sums of a split K in fp32; otherwise the library may add bf16 partial sums.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                      &reductions, sizeof reductions),
