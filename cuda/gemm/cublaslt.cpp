@@ -34,6 +34,7 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // NVIDIA's advi
 struct Library {
   void* handle = nullptr;
   std::string version, path;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declared name takes none
 #define QRL_DECLARE(name) decltype(&::name) name = nullptr;
   QRL_CUBLASLT_FUNCTIONS(QRL_DECLARE)
 #undef QRL_DECLARE
