@@ -133,9 +133,8 @@ class Run:
                 text = file.read()
         except FileNotFoundError:
             return
-        end = text.rfind(b"\n") + 1
-        self._position += end
-        for line in text[:end].splitlines():
+        for line in text[: text.rfind(b"\n") + 1].splitlines(keepends=True):
+            self._position += len(line)  # before the row: a loop that breaks off leaves the next rows unread
             row = json.loads(line)
             if row["step"] > self._last_step and "changed_on_resume" not in row:
                 self._last_step = row["step"]
