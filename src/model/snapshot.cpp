@@ -416,6 +416,10 @@ void fail_broken(const std::string& where, std::int64_t version) {
 
 Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.format()); }
 
+ops::Router router_of(const ModelConfig& config) {
+  return {config.num_experts, config.num_experts_per_tok, config.norm_topk_prob};
+}
+
 bool has_exempt_layers(const Snapshot& snapshot) {
   bool any = false;
   const auto note = [&](const ops::PackedLinear& packed) { any = any || packed.format != snapshot.format(); };

@@ -17,6 +17,7 @@
 #include "model/gain_noise.h"
 #include "model/int8_profile.h"
 #include "model/weights.h"
+#include "ops/experts.h"
 #include "ops/linear.h"
 #include "quant/format.h"
 
@@ -175,5 +176,7 @@ class Snapshot {
 quant::Format adapter_format(const Snapshot& snapshot);
 /// Returns whether `ignore` exempts a linear layer or an expert.
 bool has_exempt_layers(const Snapshot& snapshot);
+/// Returns how a mixture routes its tokens, in the sampler and in the learner.
+ops::Router router_of(const ModelConfig& config);
 
 }  // namespace qrl::model

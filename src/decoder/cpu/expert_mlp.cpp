@@ -14,21 +14,17 @@ namespace {
 /// Rows that one member routes alone: reading the router takes as long for one row, and the others save barriers.
 constexpr std::int64_t kRowsRoutedAlone = 4;
 
-ops::Router router_of(const model::ModelConfig& config) {
-  return {config.num_experts, config.num_experts_per_tok, config.norm_topk_prob};
-}
-
 /// Routes this member's share of rows, each alone.
 void choose(const base::Team& team, const model::ModelConfig& config, const ops::Activations& x,
             const ops::PackedLinear& weight, Range rows, float* logits_NM, ops::ExpertRows& routes) {
-  const ops::Router router = router_of(config);
+  const ops::Router router = model::router_of(config);
   const Range mine = team.slice(rows.size());
   if (mine.size() == 0) return;
   base::Team alone = base::Team::solo();
   ops::linear(alone, x, weight, mine, false, logits_NM);
   std::array<std::uint8_t, model::kMaxExperts> own{};
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
-    // a row that is not finite gets NaN gates, which the sampler refuses by its logits
+    // A row that is not finite gets NaN gates, which the sampler refuses by its logits.
     (void)ops::choose_experts(router, logits_NM + row * router.num_experts, nullptr, own.data(),
                               routes.experts.data() + row * router.per_token,
                               routes.gates.data() + row * router.per_token);
@@ -74,7 +70,7 @@ void Transformer::route(base::Team& team, const LayerRows& in, ExpertScratch& ow
          routes);
   team.barrier();
   if (team.rank() == 0) {
-    ops::sort_rows(router_of(config), routes);
+    ops::sort_rows(model::router_of(config), routes);
     for (std::size_t expert = 0; expert + 1 < routes.starts.size(); ++expert)
       own.num_read += routes.starts[expert] < routes.starts[expert + 1] ? 1 : 0;
   }

@@ -8,11 +8,7 @@ namespace qrl::learner {
 
 FusedOps::FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
                    const model::Snapshot* snapshot)
-    : Ops(numerics),
-      rows_(rows),
-      heads_(heads_of(config)),
-      router_{config.num_experts, config.num_experts_per_tok, config.norm_topk_prob},
-      snapshot_(snapshot) {
+    : Ops(numerics), rows_(rows), heads_(heads_of(config)), router_(model::router_of(config)), snapshot_(snapshot) {
   if (numerics.bitwise) pages_.emplace(rows);
 }
 
