@@ -27,8 +27,7 @@ struct Experts {
 Experts experts_of(const model::Snapshot& snapshot) {
   const model::ModelConfig& config = snapshot.config();
   Experts experts;
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    if (!config.is_sparse(layer)) continue;
+  for (const std::int64_t layer : config.sparse_layers()) {
     const model::LayerSnapshot& sparse = snapshot.layer(layer);
     experts.count += static_cast<double>(sparse.expert_gate_up.size());
     for (const auto* matrices : {&sparse.expert_gate_up, &sparse.expert_down}) {

@@ -81,11 +81,15 @@ struct ModelConfig {
     return has_experts() && (layer + 1) % decoder_sparse_step == 0 &&
            std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
   }
-  std::int64_t num_sparse_layers() const {
-    std::int64_t count = 0;
-    for (std::int64_t layer = 0; layer < num_hidden_layers; ++layer) count += is_sparse(layer) ? 1 : 0;
-    return count;
+  /// Returns the sparse layers' indices, ascending.
+  std::vector<std::int64_t> sparse_layers() const {
+    std::vector<std::int64_t> layers;
+    for (std::int64_t layer = 0; layer < num_hidden_layers; ++layer) {
+      if (is_sparse(layer)) layers.push_back(layer);
+    }
+    return layers;
   }
+  std::int64_t num_sparse_layers() const { return static_cast<std::int64_t>(sparse_layers().size()); }
 
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }

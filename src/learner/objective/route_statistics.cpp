@@ -18,14 +18,6 @@ enum Place : std::size_t { kRows, kComparedRows, kFlippedRows, kOwnFlipped, kFir
 
 std::string flips_of_layer(std::int64_t layer) { return std::string(kFlips) + "/layer_" + std::to_string(layer); }
 
-std::vector<std::int64_t> sparse_layers(const model::ModelConfig& config) {
-  std::vector<std::int64_t> layers;
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    if (config.is_sparse(layer)) layers.push_back(layer);
-  }
-  return layers;
-}
-
 std::vector<std::size_t> sampled_rows(const types::MicroBatch& batch) {
   std::vector<std::size_t> rows;
   for (std::int64_t s = 0; s < batch.num_sequences(); ++s) {
@@ -40,7 +32,7 @@ std::vector<std::size_t> sampled_rows(const types::MicroBatch& batch) {
 }  // namespace
 
 RouteStatistics::RouteStatistics(const model::ModelConfig& config)
-    : layers_(sparse_layers(config)),
+    : layers_(config.sparse_layers()),
       num_experts_(static_cast<std::size_t>(config.num_experts)),
       per_token_(static_cast<std::size_t>(config.num_experts_per_tok)),
       counts_(kFirstLayer + layers_.size() * (1 + num_experts_), 0) {}
@@ -101,7 +93,7 @@ std::map<std::string, double> RouteStatistics::reduce(dist::Collectives& world) 
 std::vector<std::string> route_metric_names(const model::ModelConfig& config) {
   if (!config.has_experts()) return {};
   std::vector<std::string> names = {kFlips, kTokenFlips, kOwnFlips, kLoad};
-  for (const std::int64_t layer : sparse_layers(config)) names.push_back(flips_of_layer(layer));
+  for (const std::int64_t layer : config.sparse_layers()) names.push_back(flips_of_layer(layer));
   return names;
 }
 
