@@ -12,17 +12,9 @@ namespace qrl::decoder::test {
 
 model::ModelConfig tiny_config(model::Family family) {
   const bool is_llama = family == model::Family::llama;
-  model::ModelConfig config = qrl::test::model_config(family, {67, 33, 2, 6, is_llama ? 1 : 2, 10, 71, 512},
-                                                      qrl::test::parts_of(family, !is_llama));
-  if (family == model::Family::qwen3_moe) {
-    config.num_hidden_layers = 3;
-    config.num_experts = 5;
-    config.num_experts_per_tok = 2;
-    config.moe_intermediate_size = 19;
-    config.mlp_only_layers = {1};
-    config.norm_topk_prob = true;
-  }
-  return config;
+  const model::ModelConfig config = qrl::test::model_config(family, {67, 33, 2, 6, is_llama ? 1 : 2, 10, 71, 512},
+                                                            qrl::test::parts_of(family, !is_llama));
+  return family == model::Family::qwen3_moe ? qrl::test::with_experts(config, 19) : config;
 }
 
 model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed) {

@@ -34,15 +34,7 @@ inline model::ModelConfig with_even_widths(model::ModelConfig config) {
 
 /// Returns the same with experts, 2 of 5 a token, in layers 0 and 2 of 3.
 inline model::ModelConfig tiny_moe_config(bool norm_topk = true) {
-  model::ModelConfig config = tiny_config();
-  config.family = model::Family::qwen3_moe;
-  config.num_hidden_layers = 3;
-  config.num_experts = 5;
-  config.num_experts_per_tok = 2;
-  config.moe_intermediate_size = 11;
-  config.mlp_only_layers = {1};
-  config.norm_topk_prob = norm_topk;
-  return config;
+  return qrl::test::with_experts(tiny_config(), 11, norm_topk);
 }
 
 /// Returns weights large enough that every part of the model matters.

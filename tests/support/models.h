@@ -41,4 +41,16 @@ inline model::ModelConfig model_config(model::Family family, const ModelSizes& s
   return config;
 }
 
+/// Makes a model of 3 layers a mixture: 2 of 5 experts act on a token in layers 0 and 2.
+inline model::ModelConfig with_experts(model::ModelConfig config, std::int64_t width, bool norm_topk_prob = true) {
+  config.family = model::Family::qwen3_moe;
+  config.num_hidden_layers = 3;
+  config.num_experts = 5;
+  config.num_experts_per_tok = 2;
+  config.moe_intermediate_size = width;
+  config.mlp_only_layers = {1};
+  config.norm_topk_prob = norm_topk_prob;
+  return config;
+}
+
 }  // namespace qrl::test
