@@ -183,7 +183,7 @@ void add_rollout(List& list) {
   rollout
       .add(free, "gpu_memory_utilization", &O::gpu_memory_utilization, real(kAbove0To1),
            "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
-           {"0.9 with device cuda and without kv_pages, 0.5 when the learner is there, too"})
+           {"0.9 with device cuda and without kv_pages, 0.5 beside a learner there"})
       .only_with("rollout.device", "cuda")
       .conflicts_with("rollout.kv_pages", "keep one");
   rollout.add(allow_change, "stop", &O::stop, list_of(text()),
@@ -199,7 +199,7 @@ void add_rollout(List& list) {
               "give the KV cache's memory back while the learner works");
   rollout
       .add(free, "enforce_eager", &O::enforce_eager,
-           "with device cuda: launch each kernel by itself, ticks of decoding rows, too, which else are CUDA graphs")
+           "with device cuda: launch each kernel by itself; otherwise ticks of decoding rows are CUDA graphs")
       .only_with("rollout.device", "cuda");
 }
 
@@ -367,7 +367,7 @@ void add_trainer(List& list) {
   trainer.add(free, "default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
               {"runs/<recipe>-seed<trainer.seed>"});
   trainer.add(free, "rollout_dump", &T::rollout_dump, "write rollouts/step_N.jsonl");
-  trainer.add(free, "tensorboard", &T::tensorboard, "write the metrics as TensorBoard's events files, too");
+  trainer.add(free, "tensorboard", &T::tensorboard, "also write the metrics as TensorBoard's events files");
   trainer.add(fixed, "seed", &T::seed, "root of all random numbers");
   trainer.add(free, "collective_timeout_s", &T::collective_timeout_s, integer(1),
               "seconds that a process waits for the others before it takes them for hung and ends the job");

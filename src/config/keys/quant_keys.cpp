@@ -20,7 +20,8 @@ void add_sampler_formats(List& list) {
       fixed, "rollout.weights", &QuantRecipe::weights,
       "format of the decoder's linear layers; activations, granularity and kv_cache follow it unless they are set");
   quant.add(fixed, "rollout.activations", &QuantRecipe::activations,
-            "what meets them; auto: their own format, bf16 for int4 (W4A16); int8 and fp8_e4m3 make int4 W4A8");
+            "format of the linear layers' inputs; auto: that of the weights, bf16 for int4 (W4A16); int8 and fp8_e4m3 "
+            "make int4 W4A8");
   quant
       .add(fixed, "rollout.granularity", &QuantRecipe::granularity,
            "what shares a scale in fp8_e4m3; auto: channel_token")
@@ -49,7 +50,7 @@ void add_sampler_formats(List& list) {
             "format of the KV cache; auto: int8 where activations are, fp32 with fp32 weights, else bf16");
   quant
       .add(fixed, "rollout.queries", &QuantRecipe::queries,
-           "format in which queries meet keys; auto: bf16; fp8_e4m3: as FP8 attention has it, with calibrated scales "
+           "format of the queries; auto: bf16; fp8_e4m3: as FP8 attention has it, with calibrated scales "
            "(for experiments, on the CPU)")
       .only_with("quant.rollout.kv_cache", "fp8_e4m3");
 }
