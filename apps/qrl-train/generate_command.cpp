@@ -11,7 +11,7 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "base/readable.h"
-#include "base/shell.h"
+#include "base/text.h"
 #include "commands.h"
 #include "config/keys/key.h"
 #include "config/reader.h"

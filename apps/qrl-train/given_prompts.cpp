@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/shell.h"
 #include "base/text.h"
 #include "command.h"
 #include "config/keys/key.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/readable.h"
 #include "base/text.h"
 #include "data/chat_template.h"

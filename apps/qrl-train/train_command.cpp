@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/shell.h"
 #include "base/text.h"
 #include "commands.h"
 #include "config/printer.h"

@@ -4,7 +4,6 @@
 #include <ctime>
 #include <mutex>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 

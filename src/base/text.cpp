@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/ascii.h"
+
 namespace qrl::base {
 
 bool is_utf8(std::string_view text) {
@@ -102,6 +104,16 @@ std::string format(const char* pattern, ...) {
   std::vsnprintf(text, sizeof text, pattern, args);
   va_end(args);
   return text;
+}
+
+std::string shell_word(std::string_view text) {
+  const auto is_plain = [](char c) {
+    return is_alphanumeric(c) || std::string_view("_@%+=:,./-").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
 }
 
 }  // namespace qrl::base

@@ -31,4 +31,7 @@ std::string joined(const Words& words, std::string_view separator) {
 /// Formats like printf, cut at 511 bytes.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
+/// Quotes the text as one shell word if needed.
+std::string shell_word(std::string_view text);
+
 }  // namespace qrl::base

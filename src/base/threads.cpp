@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/processors.h"
-#include "base/thread_scope.h"
+#include "base/limits.h"
 
 #if defined(__SANITIZE_THREAD__)
 // Tells ThreadSanitizer the order of fork and join, because libgomp is not instrumented.

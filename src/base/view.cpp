@@ -1,63 +1,40 @@
 #include "base/view.h"
 
-#include <limits>
-
 namespace qrl::base {
 
-std::size_t size_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::i8:
-    case DType::u8:
-    case DType::boolean:
-      return 1;
-    case DType::bf16:
-    case DType::f16:
-    case DType::i16:
-    case DType::u16:
-      return 2;
-    case DType::f32:
-    case DType::i32:
-    case DType::u32:
-      return 4;
-    case DType::f64:
-    case DType::i64:
-    case DType::u64:
-      return 8;
-  }
-  fail_internal("dtype", "a known dtype", std::to_string(static_cast<int>(dtype)));
+namespace {
+
+/// A dtype's spelling and size.
+struct Kind {
+  std::string_view name;
+  std::size_t num_bytes;
+};
+/// In the order of DType.
+constexpr auto kKinds = std::to_array<Kind>({{"F32", 4},
+                                             {"BF16", 2},
+                                             {"F16", 2},
+                                             {"F64", 8},
+                                             {"I8", 1},
+                                             {"U8", 1},
+                                             {"I16", 2},
+                                             {"U16", 2},
+                                             {"I32", 4},
+                                             {"U32", 4},
+                                             {"I64", 8},
+                                             {"U64", 8},
+                                             {"BOOL", 1}});
+static_assert(kKinds.size() == static_cast<std::size_t>(DType::boolean) + 1);
+
+const Kind& kind_of(DType dtype) {
+  const auto index = static_cast<std::size_t>(dtype);
+  QRL_INVARIANT(index < kKinds.size(), "dtype", "a known dtype", std::to_string(index));
+  return kKinds[index];
 }
 
-std::string_view name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "F32";
-    case DType::bf16:
-      return "BF16";
-    case DType::f16:
-      return "F16";
-    case DType::f64:
-      return "F64";
-    case DType::i8:
-      return "I8";
-    case DType::u8:
-      return "U8";
-    case DType::i16:
-      return "I16";
-    case DType::u16:
-      return "U16";
-    case DType::i32:
-      return "I32";
-    case DType::u32:
-      return "U32";
-    case DType::i64:
-      return "I64";
-    case DType::u64:
-      return "U64";
-    case DType::boolean:
-      return "BOOL";
-  }
-  fail_internal("dtype", "a known dtype", std::to_string(static_cast<int>(dtype)));
-}
+}  // namespace
+
+std::size_t size_bytes(DType dtype) { return kind_of(dtype).num_bytes; }
+std::string_view name(DType dtype) { return kind_of(dtype).name; }
 
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   QRL_INVARIANT(dims.size() <= kMaxRank, "shape", "at most 8 dimensions", std::to_string(dims.size()));

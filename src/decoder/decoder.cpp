@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/thread_scope.h"
+#include "base/threads.h"
 #include "decoder/backend.h"
 #include "decoder/cpu/cpu_backend.h"
 #include "decoder/device/device_backend.h"

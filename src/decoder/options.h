@@ -33,7 +33,7 @@ struct DecoderOptions {
       before_tick;  ///< called before each tick; an exception abandons all requests, and the decoder stays usable
   /// Returns a token's text, valid until the next call, for requests with stop strings.
   std::function<std::string_view(types::TokenId)> bytes_of;
-  int num_threads = 0;  ///< of a tick; 0: the caller's (base/thread_scope.h); does not change samples
+  int num_threads = 0;  ///< of a tick; 0: the caller's (base/threads.h); does not change samples
 };
 
 struct DecoderStats {

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/thread_scope.h"
 #include "base/threads.h"
 #include "learner/engine/engines.h"
 #include "learner/engine/publisher.h"

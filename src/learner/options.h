@@ -150,7 +150,7 @@ struct LearnerOptions {
   std::int64_t logprob_chunk_tokens = 1024;
   OptimizerOptions optim;
   std::int64_t total_updates = 0;  ///< horizon of the linear and cosine schedules (down to 0)
-  int num_threads = 0;             ///< of the CPU and LibTorch; 0: the caller's (base/thread_scope.h); changes no bit
+  int num_threads = 0;             ///< of the CPU and LibTorch; 0: the caller's (base/threads.h); changes no bit
 };
 
 /// The most tokens that backward fp8_e4m3 quantizes at once on a device, in segments of 128. Bounds their fp32 memory,

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/hub.h"
-#include "base/memory.h"
+#include "base/limits.h"
 #include "base/text.h"
 #include "data/dataset_folder.h"
 #include "learner/tensors/cuda_library.h"

@@ -1,5 +1,4 @@
-#include "base/shell.h"
-
+#include "base/text.h"
 #include "support/catch.h"
 
 using qrl::base::shell_word;

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/thread_scope.h"
 #include "base/threads.h"
 #include "learner/learner.h"
 #include "support/catch.h"

@@ -4,7 +4,7 @@
 
 #include "base/hub.h"
 #include "base/log.h"
-#include "base/shell.h"
+#include "base/text.h"
 #include "config/keys/key.h"
 #include "config/printer.h"
 #include "model/peft.h"

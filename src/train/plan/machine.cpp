@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/processors.h"
+#include "base/limits.h"
 #include "base/threads.h"
 #include "learner/learner.h"
 #include "learner/tensors/cuda_library.h"

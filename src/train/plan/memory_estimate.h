@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/memory.h"
+#include "base/limits.h"
 #include "config/recipe.h"
 #include "model/config.h"
 

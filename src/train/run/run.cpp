@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/readable.h"
-#include "base/shell.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "model/peft.h"
 #include "ops/isa.h"

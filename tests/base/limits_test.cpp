@@ -1,9 +1,8 @@
 // Tests limits of control groups on synthetic kernel files of version 1, version 2 and containers.
-#include "base/cgroup.h"
+#include "base/limits.h"
 
 #include <fstream>
 
-#include "base/processors.h"
 #include "support/catch.h"
 #include "support/files.h"
 

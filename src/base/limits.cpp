@@ -1,7 +1,12 @@
-#include "base/cgroup.h"
+#include "base/limits.h"
+
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -82,6 +87,15 @@ void lower(std::optional<T>& least, T value) {
   least = least ? std::min(*least, value) : value;
 }
 
+std::uint64_t meminfo_bytes(const std::string& name) {
+  std::ifstream in("/proc/meminfo");
+  for (std::string word; in >> word;) {
+    std::uint64_t kib = 0;
+    if (word == name + ":" && in >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::optional<double> cpu_quota(const fs::path& root) {
@@ -108,6 +122,27 @@ std::optional<std::uint64_t> memory_limit_bytes(const fs::path& root) {
     if (limit && *limit > 0 && *limit < kNoLimit) lower(least, static_cast<std::uint64_t>(*limit));
   });
   return least;
+}
+
+int usable_processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);
+  const int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed))
+                                                                        : static_cast<int>(configured);
+  const std::optional<double> quota = cpu_quota();
+  return quota && *quota < count ? std::max(1, static_cast<int>(std::ceil(*quota))) : count;
+}
+
+MemoryLimit memory_limit() {
+  MemoryLimit limit{meminfo_bytes("MemTotal"), "this machine's memory", meminfo_bytes("MemAvailable")};
+  const std::optional<std::uint64_t> group = memory_limit_bytes();
+  if (group && (limit.bytes == 0 || *group < limit.bytes)) {
+    limit.bytes = *group;
+    limit.what = "the memory limit of this process's control group";
+  }
+  limit.free_bytes = std::min(limit.free_bytes, limit.bytes);
+  return limit;
 }
 
 }  // namespace qrl::base

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace qrl::base {
 
@@ -12,5 +13,17 @@ std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 /// Returns the lowest memory limit of these groups, if any.
 std::optional<std::uint64_t> memory_limit_bytes(const std::filesystem::path& root = "/");
+
+/// Returns the processors that this process may run on, 1 or more, at most its control group's CPU quota, rounded up.
+int usable_processors();
+
+struct MemoryLimit {
+  std::uint64_t bytes = 0;       ///< the limit; 0: unknown
+  std::string what;              ///< "this machine's memory", "the memory limit of the control group"
+  std::uint64_t free_bytes = 0;  ///< not in use now (MemAvailable), at most `bytes`
+};
+
+/// Returns the lower of the machine's memory and the control group's limit.
+MemoryLimit memory_limit();
 
 }  // namespace qrl::base
