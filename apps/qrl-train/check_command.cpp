@@ -6,7 +6,7 @@
 #include "commands.h"
 #include "config/reader.h"
 #include "countdown_rows.h"
-#include "data/chat_description.h"
+#include "data/chat_template.h"
 #include "data/csv.h"
 #include "data/jsonl.h"
 #include "data/row.h"

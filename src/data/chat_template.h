@@ -1,13 +1,18 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
+#include "base/embedded_file.h"
 #include "config/words.h"
 #include "data/conversation.h"
 #include "data/tokenizer.h"
 
 namespace qrl::data {
+
+/// Returns the chat templates built into the program (data/templates) by name: "qwen3", …, words of data.chat_template.
+std::span<const base::EmbeddedFile> embedded_templates();
 
 /// A template and what it renders beside a row's messages.
 struct TemplateOptions {
@@ -29,5 +34,10 @@ bool has_thinking(const ChatTemplate& chat);
 /// Returns sample turns that probe a template: SYSTEM with `has_system`, then PROMPT. Unless `answer` is "", it and
 /// NEXT follow.
 Conversation sample_turns(const std::string& answer, bool has_system = false);
+
+/// Describes the chat template in the tokenizer's folder, one property per line, for `qrl-train check chat`. Shows a
+/// sample prompt with data between « and », the end of a turn, and which parts of a conversation the template shows.
+/// Reports whether later turns change earlier output.
+std::string describe_chat(const Tokenizer& tokenizer);
 
 }  // namespace qrl::data

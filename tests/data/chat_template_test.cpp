@@ -6,9 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/chat_description.h"
 #include "data/conversation.h"
-#include "data/embedded_templates.h"
 #include "data/jinja/jinja.h"
 #include "support/refusal.h"
 
@@ -168,7 +166,7 @@ TEST_CASE("a template that loops, calls itself, or is long without end stops wit
 
 TEST_CASE("text in a conversation never becomes a control token, unless asked") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
-  for (const EmbeddedTemplate& known : embedded_templates()) {
+  for (const auto& known : embedded_templates()) {
     INFO(known.name);
     const ChatTemplate chat = template_of(tokenizer, std::string(known.name));
     const std::string& end = chat.end_of_turn;
@@ -259,7 +257,7 @@ TEST_CASE("each word of data.chat_template but auto and plain is a file of the p
   std::vector<std::string> names(std::begin(qrl::config::kChatTemplateNames) + 2,
                                  std::end(qrl::config::kChatTemplateNames)),
       held;
-  for (const EmbeddedTemplate& one : embedded_templates()) held.emplace_back(one.name);
+  for (const auto& one : embedded_templates()) held.emplace_back(one.name);
   std::ranges::sort(names);
   std::ranges::sort(held);
   CHECK(names == held);
@@ -276,7 +274,7 @@ TEST_CASE("a day is never today's, so that a run repeats") {
 
 TEST_CASE("check chat says what a template shows, where turns end and whether they extend each other") {
   const std::string lines = describe_chat(tokenizer_with({{"chat_template", std::string([] {
-                                                             for (const EmbeddedTemplate& one : embedded_templates())
+                                                             for (const auto& one : embedded_templates())
                                                                if (one.name == "qwen3") return one.text;
                                                              return std::string_view();
                                                            }())}}));

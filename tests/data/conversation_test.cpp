@@ -7,7 +7,6 @@
 #include <map>
 
 #include "data/chat_template.h"
-#include "data/embedded_templates.h"
 #include "support/refusal.h"
 
 using namespace qrl::data;
@@ -47,7 +46,7 @@ ChatTemplate template_of(const std::string& family, const Tokenizer& tokenizer) 
   const qrl::test::TempDir dir;
   if (family == "qwen2_5_vl") {
     options.chat_template = (dir / "vl.jinja").string();
-    const auto chatml = std::ranges::find(embedded_templates(), "chatml", &EmbeddedTemplate::name);
+    const auto chatml = std::ranges::find(embedded_templates(), "chatml", &qrl::base::EmbeddedFile::name);
     std::ofstream(options.chat_template) << "{%- set default_system = 'You are a helpful assistant.' %}\n"
                                          << chatml->text;
   }

@@ -3,7 +3,6 @@
 #include <bitset>
 #include <limits>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "base/log.h"

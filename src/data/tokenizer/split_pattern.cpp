@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/tokenizer/newer_characters.h"
@@ -24,10 +25,6 @@ constexpr std::array<std::string_view, 35> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
 
-bool is_ascii_letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 std::string code_point(std::uint32_t code) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string digits;
@@ -38,7 +35,7 @@ std::string code_point(std::uint32_t code) {
 /// Returns a class: PCRE2's category plus characters that PCRE2 may not know.
 std::string category_class(std::string_view category) {
   std::string inside = "\\p{" + std::string(category) + "}";
-  for (const NewerCharacters& newer : newer_characters()) {
+  for (const NewerCharacters& newer : kNewerCharacters) {
     if (!newer.category.starts_with(category)) continue;
     inside += code_point(newer.first);
     if (newer.last > newer.first) inside += "-" + code_point(newer.last);
@@ -99,7 +96,7 @@ class Translator {
     }
   }
   void literal_escape(char c) {
-    const bool known = c == 'r' || c == 'n' || c == 't' || (!is_ascii_letter_or_digit(c) && c >= ' ' && c < '\x7f');
+    const bool known = c == 'r' || c == 'n' || c == 't' || (!base::is_alphanumeric(c) && c >= ' ' && c < '\x7f');
     if (!known) refuse(std::string("\\") + c);
     out_ += {'\\', c};
   }
@@ -159,8 +156,7 @@ class Translator {
     const std::string_view body = pattern_.substr(at_ + 1, close == std::string_view::npos ? 0 : close - at_ - 1);
     const std::size_t comma = body.find(',');
     const auto is_number = [](std::string_view text) {
-      return !text.empty() && text.size() <= 4 &&
-             std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+      return !text.empty() && text.size() <= 4 && std::all_of(text.begin(), text.end(), base::is_digit);
     };
     const bool known =
         is_number(body.substr(0, comma)) &&
@@ -225,7 +221,7 @@ bool SplitPattern::find(std::string_view text, std::size_t from, Scratch& scratc
 std::string escaped_pattern(std::string_view text) {
   std::string pattern;
   for (const char c : text) {
-    if (c > ' ' && c < '\x7f' && !is_ascii_letter_or_digit(c)) pattern += '\\';
+    if (c > ' ' && c < '\x7f' && !base::is_alphanumeric(c)) pattern += '\\';
     pattern += c;
   }
   return pattern;
