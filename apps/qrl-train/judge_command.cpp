@@ -85,10 +85,6 @@ void print_verdicts(const std::vector<JudgedRow>& rows, const tasks::Verifier& v
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-const char* name_of(reward::Outcome outcome) {
-  return outcome == reward::Outcome::correct ? "correct" : outcome == reward::Outcome::wrong ? "wrong" : "no_answer";
-}
-
 void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
                   const tasks::RuleWeights& weights) {
   const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier);

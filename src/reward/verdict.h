@@ -13,6 +13,11 @@ enum class Outcome : std::uint8_t {
   no_answer,  ///< no answer was found, or it does not parse
 };
 
+/// Returns "correct", "wrong" or "no_answer".
+constexpr const char* name_of(Outcome outcome) {
+  return outcome == Outcome::correct ? "correct" : outcome == Outcome::wrong ? "wrong" : "no_answer";
+}
+
 struct Verdict {
   Outcome outcome = Outcome::no_answer;
   std::string_view reason;      ///< static: "correct", "wrong value", "numbers differ", "no answer", …

@@ -3,12 +3,18 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/option.h"
-#include "tasks/split.h"
 
 namespace qrl::tasks {
+
+/// A generated task's split: a hash of its content, so that splits are disjoint for all seeds, sizes and ranges. One
+/// task in four is held out.
+enum class Split : std::uint8_t { train, held_out };
+Split split_of(std::span<const std::int64_t> values);
+Split split_of(std::string_view text);
 
 struct GeneratedTask {
   std::string prompt;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "config/option.h"
 #include "tasks/generator.h"
 #include "tasks/verifier.h"
 
@@ -10,5 +11,8 @@ struct Task {
   Generator generator;
   VerifierChoice verifier;
 };
+
+config::Choices<Generator> generators();
+config::Choices<VerifierChoice> verifiers();
 
 }  // namespace qrl::tasks

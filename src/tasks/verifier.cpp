@@ -1,6 +1,5 @@
 #include "tasks/verifier.h"
 
-#include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>

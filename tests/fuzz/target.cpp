@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "support/processor_time.h"
 #include "tasks/by_source.h"
-#include "tasks/list.h"
 #include "tasks/math/verifier.h"
+#include "tasks/task.h"
 
 namespace qrl::fuzz {
 

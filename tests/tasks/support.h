@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "support/catch.h"
-#include "tasks/list.h"
+#include "tasks/task.h"
 #include "tasks/verifier.h"
 
 namespace qrl::test {

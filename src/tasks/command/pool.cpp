@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/ascii.h"
 #include "base/clock.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -21,9 +22,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shipped_files.h"
 #include "base/text.h"
 #include "tasks/command/watchdog/note.h"
-#include "tasks/command/watchdog/program.h"
 
 namespace qrl::tasks {
 
@@ -56,7 +57,7 @@ std::pair<Fd, Fd> make_socket() {
 
 const Fd& watchdog_file() {
   static const Fd file = [] {
-    std::string_view program = watchdog_program();
+    std::string_view program = watchdog_files().front().text;
     Fd made(memfd_create("qrl-watchdog", MFD_CLOEXEC));
     while (made.is_open() && !program.empty()) {
       const ssize_t size = ::write(made.get(), program.data(), program.size());
@@ -108,6 +109,20 @@ bool wait_for(int fd, short events, double end_s) {
     if (num > 0) return true;
     if (num == 0 || errno != EINTR) return false;
   }
+}
+
+constexpr std::string_view kPythonPath = "PYTHONPATH";
+
+/// Lists variables that programs need, by name or by prefix.
+constexpr auto kNames = std::to_array<std::string_view>({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV",
+                                                         "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"});
+constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "SSL_CERT_", "OMP_", "QRL_"});
+
+bool is_handed_on(std::string_view name) {
+  const auto begins = [&](std::string_view start) { return name.starts_with(start); };
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         std::any_of(kBeginnings.begin(), kBeginnings.end(), begins) || name.ends_with("_proxy") ||
+         name.ends_with("_PROXY");
 }
 
 }  // namespace
@@ -219,6 +234,29 @@ std::string find_program(const std::string& name, const std::string& folder) {
   }
   base::fail_input(kCommandKey, "a program", base::quoted(name) + ", which is not in PATH (" + path + ")",
                    "install it, or name its file");
+}
+
+ProgramEnvironment program_environment(const std::vector<std::string>& names) {
+  ProgramEnvironment all;
+  for (const std::string& name : names)
+    QRL_REQUIRE(std::getenv(name.c_str()) != nullptr, "reward.env", "names of variables that are set", name,
+                "export " + name + ", or take it out of the list");
+  std::string path = base::shipped_folder("apps/python", "python", "qrl_reward.py");
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view text = *one, name = text.substr(0, text.find('='));
+    const bool is_named = std::find(names.begin(), names.end(), name) != names.end();
+    if (name == kPythonPath) {
+      const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
+      if (!value.empty()) path += (path.empty() ? "" : ":") + std::string(value);
+    } else if (is_named || is_handed_on(name)) {
+      all.variables.emplace_back(text);
+    } else {
+      all.withheld.emplace_back(name);
+    }
+  }
+  if (!path.empty()) all.variables.push_back(std::string(kPythonPath) + "=" + path);
+  std::sort(all.withheld.begin(), all.withheld.end());
+  return all;
 }
 
 }  // namespace qrl::tasks

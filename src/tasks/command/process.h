@@ -3,8 +3,11 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "base/embedded_file.h"
 
 namespace qrl::tasks {
 
@@ -34,6 +37,9 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// Returns the watchdog's executable alone, which the build embeds (src/embed.cmake).
+std::span<const base::EmbeddedFile> watchdog_files();
 
 /// A pipe that children do not inherit.
 struct Pipe {
@@ -75,5 +81,15 @@ class Process {
 /// Returns the program's path: `name` relative to `folder`, or PATH's first executable of that name. Throws an input
 /// error that names reward.command.
 std::string find_program(const std::string& name, const std::string& folder);
+
+struct ProgramEnvironment {
+  std::vector<std::string> variables;  ///< NAME=VALUE
+  std::vector<std::string> withheld;   ///< sorted names
+};
+
+/// Returns a reward program's environment: variables that programs need (docs/reference/reward-protocol.md) and `names`
+/// (reward.env). The user's keys and tokens are withheld. PYTHONPATH begins with the folder of qrl_reward.py:
+/// PREFIX/share/qrl-train/python, or apps/python next to the build folder. Throws an input error for an unset name.
+ProgramEnvironment program_environment(const std::vector<std::string>& names);
 
 }  // namespace qrl::tasks

@@ -21,18 +21,6 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxScores = 64;
 
-const char* name_of(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::correct:
-      return "correct";
-    case Outcome::wrong:
-      return "wrong";
-    case Outcome::no_answer:
-      break;
-  }
-  return "no_answer";
-}
-
 bool fits_float(double value) { return std::abs(value) <= std::numeric_limits<float>::max(); }
 
 bool read_flag(const ordered_json& ready, const char* name) {

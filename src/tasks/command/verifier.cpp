@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -14,8 +13,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "tasks/command/environment.h"
 #include "tasks/command/pool.h"
+#include "tasks/command/process.h"
 #include "tasks/command/protocol.h"
 
 namespace qrl::tasks {

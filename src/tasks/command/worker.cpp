@@ -4,14 +4,39 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <utility>
 
 #include "base/clock.h"
-#include "tasks/command/sigpipe.h"
 
 namespace qrl::tasks {
 
 namespace {
+
+/// Blocks SIGPIPE on this thread: a write to a pipe without a reader fails instead of ending the process.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~NoSigpipe() {
+    const timespec at_once{0, 0};
+    if (!was_pending_) (void)sigtimedwait(&set_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t set_{}, before_{};
+  bool was_pending_ = false;
+};
 
 constexpr std::size_t kPiece_bytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxErrorLines = 20;

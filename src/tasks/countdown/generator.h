@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/split.h"
+#include "tasks/generator.h"
 
 namespace qrl::tasks {
 

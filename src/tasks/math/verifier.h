@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "reward/math/math_verifier.h"
 #include "tasks/verifier.h"
@@ -19,13 +20,22 @@ class MathVerifier final : public RuleVerifier {
     rules_.check_ground_truth(question.ground_truth, where);
   }
   /// Never returns null; the verdict reports an unreadable gold answer.
-  std::shared_ptr<const types::Gold> prepare(const Question& question) const override;
-  Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept override;
+  std::shared_ptr<const types::Gold> prepare(const Question& question) const override {
+    return std::make_shared<MathGold>(reward::math::read_gold(question.ground_truth));
+  }
+  Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept override {
+    return rules_.judge(response, static_cast<const MathGold&>(gold).value);
+  }
   bool same_answer(std::string_view one, std::string_view other) const noexcept override {
     return rules_.same_answer(one, other);
   }
 
  private:
+  struct MathGold final : types::Gold {
+    explicit MathGold(reward::math::Gold gold) : value(std::move(gold)) {}
+    reward::math::Gold value;
+  };
+
   reward::math::MathVerifier rules_;
 };
 

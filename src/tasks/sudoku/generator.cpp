@@ -1,6 +1,5 @@
 #include "tasks/sudoku/generator.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 

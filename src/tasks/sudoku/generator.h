@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tasks/split.h"
+#include "tasks/generator.h"
 #include "tasks/sudoku/grid.h"
 
 namespace qrl::tasks {

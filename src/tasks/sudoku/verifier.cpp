@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "reward/answer.h"
@@ -71,8 +72,7 @@ std::optional<std::string> digits_alone(std::string_view text) {
 
 bool names_no_row(std::string_view label) {
   constexpr std::string_view kOthers[] = {"column", "col ", "box", "block", "region", "subgrid", "square", "cell"};
-  std::string lower(label);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string lower = base::lower_case(label);
   return std::any_of(std::begin(kOthers), std::end(kOthers),
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
@@ -83,8 +83,7 @@ int number_of_label(std::string_view label) {
                                             "sixth", "seventh", "eighth", "ninth"};
   std::string lower;  // letters and digits only
   for (const char c : label) {
-    if (c >= 'A' && c <= 'Z') lower += static_cast<char>(c - 'A' + 'a');
-    else if ((c >= 'a' && c <= 'z') || is_cell(c)) lower += c;
+    if (base::is_alphanumeric(c)) lower += base::lower(c);
   }
   std::string_view rest = lower;
   for (int k = 0; k < 9; ++k) {

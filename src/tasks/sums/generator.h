@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tasks/split.h"
+#include "tasks/generator.h"
 
 namespace qrl::tasks {
 

@@ -3,7 +3,7 @@
 #include "config/modes/modes.h"
 #include "learner/objective/list.h"
 #include "rollout/estimators.h"
-#include "tasks/list.h"
+#include "tasks/task.h"
 
 namespace qrl::train {
 

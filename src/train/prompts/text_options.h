@@ -4,7 +4,7 @@
 #include "data/chat_template.h"
 #include "data/row.h"
 #include "rollout/rollout.h"
-#include "tasks/split.h"
+#include "tasks/generator.h"
 #include "tasks/verifier.h"
 
 namespace qrl::train {

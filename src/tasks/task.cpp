@@ -1,5 +1,3 @@
-#include "tasks/list.h"
-
 #include "tasks/task.h"
 
 namespace qrl::tasks {
