@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
+
 namespace qrl::report {
 
 namespace {
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
-}
 
 std::string_view without_blanks(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -90,10 +86,10 @@ int read_head(std::string_view head, Request& request) {
     }
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) return 400;
-    if (lower_case(line.substr(0, colon)) != "host") continue;
+    if (base::lower_case(line.substr(0, colon)) != "host") continue;
     if (has_host) return 400;
     has_host = true;
-    request.host = lower_case(without_blanks(line.substr(colon + 1)));
+    request.host = base::lower_case(without_blanks(line.substr(colon + 1)));
   }
 }
 

@@ -1,10 +1,8 @@
 #include "report/page.h"
 
 #include <algorithm>
-#include <span>
 
 #include "base/error.h"
-#include "report/page_files.h"
 
 namespace qrl::report {
 

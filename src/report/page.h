@@ -1,10 +1,15 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "base/embedded_file.h"
+
 namespace qrl::report {
 
+/// Returns the page's embedded files, which the build lists (src/embed.cmake).
+std::span<const base::EmbeddedFile> page_files();
 /// Returns an embedded file of src/report/page or of uPlot; it must exist.
 std::string_view page_file(std::string_view name);
 

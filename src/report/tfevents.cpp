@@ -8,6 +8,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -76,9 +77,7 @@ std::string host_name() {
   (void)gethostname(name, sizeof name - 1);
   std::string host = name;
   for (char& c : host) {
-    const bool plain =
-        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-';
-    if (!plain) c = '_';
+    if (!base::is_alphanumeric(c) && c != '.' && c != '-') c = '_';
   }
   return host;
 }

@@ -1,9 +1,19 @@
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
 namespace qrl::reward {
+
+struct Box {
+  std::size_t begin = 0, end = 0;  ///< of the whole \boxed{…}
+  std::string_view content;
+};
+
+/// Returns the last box whose brace is closed and directly follows one of `names` ("\\boxed"). Takes linear time, even
+/// with unclosed boxes.
+std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
 
 /// Limits the search to a response's last bytes (some 30,000 tokens): it takes milliseconds.
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;

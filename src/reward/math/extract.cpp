@@ -1,11 +1,9 @@
 #include "reward/math/extract.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/ascii.h"
 #include "reward/answer.h"
-#include "reward/box.h"
 #include "reward/math/lexer.h"
 
 namespace qrl::reward::math {

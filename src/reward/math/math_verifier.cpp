@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "reward/math/equal.h"
-#include "reward/math/extract.h"
 
 namespace qrl::reward::math {
 
