@@ -9,7 +9,7 @@
 #include "model/int8_profile.h"
 #include "model/matrix_parts.h"
 #include "model/snapshot.h"
-#include "quant/format_error.h"
+#include "quant/format.h"
 
 namespace qrl::model {
 

@@ -6,7 +6,7 @@
 #include "base/bf16.h"
 #include "model/adapter.h"
 #include "model/snapshot.h"
-#include "quant/format_error.h"
+#include "quant/format.h"
 #include "support/catch.h"
 #include "support/models.h"
 #include "support/refusal.h"
