@@ -3,12 +3,45 @@
 #include <string>
 
 #include "base/error.h"
+#include "dist/gather.h"
 #include "rollout/rollout.h"
-#include "rollout/teaching.h"
 
 namespace qrl::rollout {
 
 namespace {
+
+/// Mean and standard deviation (ddof 1; 0 for fewer than two values) in fp64.
+struct Spread {
+  std::int64_t count = 0;
+  double mean = 0, std = 0;
+};
+
+/// Returns a group's samples that enter the loss: the judged ones if at least two, or in a group of one. Others get
+/// `teaches` = false and advantage 0.
+std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
+  std::vector<Rollout*> judged;
+  for (Rollout& rollout : group) {
+    rollout.teaches = false;
+    rollout.advantage = 0;
+    if (!rollout.verdict.dropped) judged.push_back(&rollout);
+  }
+  if (judged.size() < 2 && group.size() > 1) return {};
+  for (Rollout* rollout : judged) rollout->teaches = true;
+  return judged;
+}
+
+/// Returns the spread of all ranks' values, summed in ascending order, so that ranks do not matter. Collective.
+Spread spread_of_all(std::span<const double> mine, dist::Collectives& world) {
+  const std::vector<double> all = dist::all_gather_sorted(mine, world);
+  Spread spread{static_cast<std::int64_t>(all.size()), 0, 0};
+  if (all.empty()) return spread;
+  double squares = 0;
+  for (const double value : all) spread.mean += value;
+  spread.mean /= static_cast<double>(all.size());
+  for (const double value : all) squares += (value - spread.mean) * (value - spread.mean);
+  if (all.size() > 1) spread.std = std::sqrt(squares / static_cast<double>(all.size() - 1));
+  return spread;
+}
 
 struct GroupSpread {
   double mean = 0, std = 1;  ///< ddof 1
@@ -54,6 +87,24 @@ double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of
   return all.count < 2 ? 1 : all.std;
 }
 
+/// Adds score k's advantages. Skips samples to which the score does not apply, and groups of equal scores.
+void add_advantages_of(std::span<Rollout* const> group, std::size_t k, double weight) {
+  std::vector<Rollout*> judged;
+  std::copy_if(group.begin(), group.end(), std::back_inserter(judged),
+               [k](const Rollout* r) { return !std::isnan(r->verdict.scores[k]); });
+  const auto score = [k](const Rollout* r) { return r->verdict.scores[k]; };
+  const bool flat =
+      std::all_of(judged.begin(), judged.end(), [&](const Rollout* r) { return score(r) == score(judged.front()); });
+  if (flat) return;
+  const auto size = static_cast<double>(judged.size());
+  double mean = 0, squares = 0;
+  for (const Rollout* r : judged) mean += score(r);
+  mean /= size;
+  for (const Rollout* r : judged) squares += (score(r) - mean) * (score(r) - mean);
+  const double std = std::sqrt(squares / (size - 1));
+  for (Rollout* r : judged) r->advantage += weight * ((score(r) - mean) / (std + kAdvantageEps));
+}
+
 }  // namespace
 
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
@@ -74,6 +125,28 @@ std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const A
     }
   }
   return num_flat;
+}
+
+void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
+                             bool positive_only, dist::Collectives& world) {
+  QRL_INVARIANT(n >= 1 && rollouts.size() % static_cast<std::size_t>(n) == 0, "advantages", "whole groups of n",
+                std::to_string(rollouts.size()) + " rollouts in groups of " + std::to_string(n));
+  for (std::size_t first = 0; first < rollouts.size(); first += static_cast<std::size_t>(n)) {
+    const std::vector<Rollout*> group = choose_teaching(rollouts.subspan(first, static_cast<std::size_t>(n)));
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      if (weights[k] != 0) add_advantages_of(group, k, weights[k]);
+    }
+  }
+  std::vector<double> mine;
+  for (const Rollout& rollout : rollouts) {
+    if (rollout.teaches) mine.push_back(rollout.advantage);
+  }
+  const Spread all = spread_of_all(mine, world);
+  for (Rollout& rollout : rollouts) {
+    if (!rollout.teaches) continue;
+    rollout.advantage = all.std > 0 ? (rollout.advantage - all.mean) / all.std : 0.0;
+    if (positive_only) rollout.advantage = std::max(rollout.advantage, 0.0);
+  }
 }
 
 }  // namespace qrl::rollout

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "base/error.h"
 #include "rollout/rollout.h"
