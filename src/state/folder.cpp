@@ -7,11 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <set>
 #include <span>
 #include <string_view>

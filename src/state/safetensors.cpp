@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "base/bf16.h"

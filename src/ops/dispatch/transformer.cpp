@@ -1,6 +1,5 @@
 #include "ops/transformer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <vector>
 
 #include "base/error.h"
 #include "ops/kernels/kernels.h"
