@@ -1,6 +1,5 @@
 // Tests low-rank adapters with LibTorch's operations: a layer's gradients, whole learners against the CPU's, and the
 // copies of a publish to a decoder on the same device. Both are emulated on the CPU.
-#include "learner/device/device_adapter.h"
 
 #include <cmath>
 

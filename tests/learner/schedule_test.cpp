@@ -1,7 +1,6 @@
-#include "learner/update/schedule.h"
-
 #include <cmath>
 
+#include "learner/update/optimizer.h"
 #include "support/catch.h"
 
 namespace qrl {

@@ -1,14 +1,43 @@
 #include "learner/engine/engines.h"
 
-#include "learner/engine/fused_engine.h"
 #include "learner/engine/torch_engine.h"
+#include "learner/forward/fused_ops.h"
 #include "learner/tensors/cuda_library.h"
 
 namespace qrl::learner {
 
+namespace {
+
+/// Computes the forward pass on the CPU, with the loops of src/ops; with `bitwise`, the decoder's.
+class FusedEngine final : public ForwardEngine {
+ public:
+  using ForwardEngine::ForwardEngine;
+
+  ParameterOptions parameters() const override {
+    ParameterOptions how = common_parameters();
+    how.reads_layers = !numerics().quantized();
+    how.packs_head = how.reads_layers || numerics().own_lm_head;
+    return how;
+  }
+
+  TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
+    const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
+    const auto ops = std::make_shared<const FusedOps>(task.rows, config(), numerics(), snapshot);
+    const bool has_head = snapshot == nullptr || numerics().own_lm_head;
+    return target_log_probs(hidden_states(policy, ops, forward_options(task)), policy.lm_head,
+                            has_head ? parameters.policy().head : snapshot->lm_head(), task.targets, is_bitwise());
+  }
+
+  bool reads_in_place(const std::string& tensor) const override {
+    return reads_snapshot() && !(tensor == "lm_head" && numerics().own_lm_head);
+  }
+};
+
+}  // namespace
+
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world) {
-  if (options.device == base::Device::cpu) return make_fused_engine(config, options);
+  if (options.device == base::Device::cpu) return std::make_unique<FusedEngine>(config, options);
   check_torch_engine(config, options);
   const int number = load_cuda_library(world.local_rank());
   return make_torch_engine(config, options, {torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number))});

@@ -1,5 +1,5 @@
 // Owns the interface of a learner's forward pass, which scores packed rows with a policy's weights. Implementations:
-// fused_engine.h (src/ops), torch_engine.h (LibTorch, or the decoder on its device); engines.h chooses.
+// engines.cpp (src/ops), torch_engine.h (LibTorch, or the decoder on its device); engines.h chooses.
 #pragma once
 
 #include <functional>

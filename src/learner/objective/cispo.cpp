@@ -1,7 +1,7 @@
 #include "learner/objective/clip.h"
 #include "learner/objective/objective.h"
+#include "learner/objective/policy_losses.h"
 #include "learner/objective/statistics.h"
-#include "learner/objective/weighted_log_prob.h"
 
 namespace qrl::learner {
 

@@ -1,8 +1,6 @@
 #include "learner/objective/policy_loss.h"
 
-#include <algorithm>
 #include <cmath>
-#include <string>
 
 namespace qrl::learner {
 

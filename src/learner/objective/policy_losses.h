@@ -57,4 +57,7 @@ struct PolicyLoss : config::Option {
 /// Computes the token-ratio surrogate, shared by losses that differ only in aggregation and settings.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings);
 
+/// Lists the keys that act on the clip of a token's ratio.
+std::vector<config::Constraint> constraints_of_weighted_log_probs();
+
 }  // namespace qrl::learner

@@ -1,6 +1,6 @@
 #include "learner/objective/objective.h"
+#include "learner/objective/policy_losses.h"
 #include "learner/objective/statistics.h"
-#include "learner/objective/weighted_log_prob.h"
 
 namespace qrl::learner {
 

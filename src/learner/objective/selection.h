@@ -2,8 +2,6 @@
 // Omitted tokens stay in the denominators. KL and entropy terms cover all tokens.
 #pragma once
 
-#include <cstdint>
-#include <limits>
 #include <span>
 
 #include "dist/collectives.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
-#include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
