@@ -15,7 +15,6 @@
 #include "ops/sample.h"
 #include "report/rules.h"
 #include "rollout/rollout.h"
-#include "train/metrics/gap_sums.h"
 #include "train/plan/catalog.h"
 #include "train/plan/formats.h"
 #include "train/plan/learner_options.h"
@@ -24,6 +23,7 @@
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"
+#include "train/step/gap_probe.h"
 
 namespace qrl::app {
 

@@ -10,7 +10,7 @@
 #include "state/folder.h"
 #include "tasks/by_source.h"
 #include "train/evaluate/evaluate.h"
-#include "train/metrics/generation_progress.h"
+#include "train/metrics/progress.h"
 #include "train/plan/formats.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"

@@ -15,7 +15,7 @@
 #include "state/file.h"
 #include "state/safetensors.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/evaluate/known_scores.h"
+#include "train/evaluate/export_score.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/plan/catalog.h"
 #include "train/plan/formats.h"

@@ -20,7 +20,7 @@
 #include "loaded_sampler.h"
 #include "tasks/by_source.h"
 #include "train/files/checkpoint_folder.h"
-#include "train/metrics/generation_progress.h"
+#include "train/metrics/progress.h"
 #include "train/plan/catalog.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"

@@ -7,7 +7,7 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/evaluate/known_scores.h"
+#include "train/evaluate/export_score.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <initializer_list>
 #include <limits>
 
 #include "base/clock.h"

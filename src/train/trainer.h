@@ -3,7 +3,8 @@
 #include <cstdint>
 
 #include "train/checkpoint/checkpointer.h"
-#include "train/evaluate/held_out.h"
+#include "train/evaluate/evaluate.h"
+#include "train/policy/sampler.h"
 #include "train/step/batch_builder.h"
 #include "train/step/policy_updater.h"
 #include "train/step/rollout_source.h"
@@ -12,40 +13,39 @@
 
 namespace qrl::train {
 
-/// Holds the loop's parts, which must outlive the trainer.
-struct TrainerParts {
-  RolloutSource& rollouts;
-  BatchBuilder& batches;
-  PolicyUpdater& updater;
-  WeightPublisher& publisher;
-  HeldOutEvaluation& held_out;
-  StepRecorder& recorder;
+/// Makes an RL run's parts in order and runs the loop over them. The sampler has the current weights, and agrees with
+/// the learner.
+struct Trainer {
+  /// References must outlive the object. `unfinished_row`: the row of state.step, if its evaluation is due.
+  Trainer(const RunContext& run, RunState& state, learner::Learner& learner, learner::Learner* reference,
+          QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
+
+  /// Runs all remaining steps to trainer.total_training_steps on rollouts of `source`; evaluates and commits when due.
+  /// On a stop request, drops unfinished samples, commits the state before them, and throws (exit 75).
+  void train(RolloutSource& source);
+  void train() { train(rollouts); }
+
+  const RunContext& run;
+  RunState& state;
+  learner::Learner& learner;
   Checkpointer& checkpointer;
-};
-
-/// Runs RL from state.step to trainer.total_training_steps.
-class Trainer {
- public:
-  Trainer(const RunContext& run, RunState& state, learner::Learner& learner, const TrainerParts& parts)
-      : run_(run), state_(state), learner_(learner), parts_(parts) {}
-
-  /// Runs all remaining steps; evaluates and commits when due. On a stop request, drops unfinished samples, commits the
-  /// state before them, and throws (exit 75).
-  void train();
+  Sampler sampler;
+  SamplingSource rollouts;
+  BatchBuilder batches;
+  PolicyUpdater updater;
+  WeightPublisher publisher;
+  HeldOutEvaluation held_out;
+  StepRecorder recorder;
 
  private:
   /// Returns false and leaves the state unchanged if any rank got a stop request.
-  bool step(std::int64_t step);
+  bool step(RolloutSource& source, std::int64_t step);
   /// Evaluates when due, writes the row, commits when due or on a stop request.
   void finish_step();
   /// Adds scores to the row; returns false if any rank got a stop request.
   bool evaluate();
   [[noreturn]] void save_and_stop();
 
-  const RunContext& run_;
-  RunState& state_;
-  learner::Learner& learner_;
-  TrainerParts parts_;
   double save_s_ = 0;  ///< the previous step's checkpoint time
 };
 

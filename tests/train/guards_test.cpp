@@ -1,6 +1,4 @@
 // Tests the trainer in this process, with the test's own verifiers: its guards, and events between its phases.
-#include "train/step/guards.h"
-
 #include <unistd.h>
 
 #include <atomic>
@@ -12,7 +10,8 @@
 #include "base/log.h"
 #include "support/catch.h"
 #include "train/in_process.h"
-#include "train/metrics/generation_progress.h"
+#include "train/metrics/progress.h"
+#include "train/step/policy_updater.h"
 #include "train/support.h"
 
 using namespace qrl;

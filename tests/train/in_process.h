@@ -16,8 +16,8 @@
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
-#include "train/run/training.h"
 #include "train/run_plan.h"
+#include "train/trainer.h"
 
 namespace qrl::test {
 
@@ -88,7 +88,7 @@ struct Training {
   train::RunContext run;
   train::Checkpointer checkpointer;
   learner::Learner learner;
-  train::Training trainer;
+  train::Trainer trainer;
 };
 
 }  // namespace qrl::test

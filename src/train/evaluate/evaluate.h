@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -10,7 +12,10 @@
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/files/run_folder.h"
+#include "train/metrics/step_phases.h"
+#include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
+#include "train/run_plan.h"
 #include "types/prompt.h"
 
 namespace qrl::train {
@@ -53,5 +58,21 @@ void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const
 
 /// Returns a run's main score, "val/<data_source>/mean@<n>".
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);
+
+/// Decides when a run evaluates its held-out prompts, and evaluates them with its own sampler.
+class HeldOutEvaluation {
+ public:
+  HeldOutEvaluation(const RunContext& run, Sampler& sampler) : run_(run), sampler_(sampler) {}
+
+  bool due_before_training() const;
+  bool due_after(std::int64_t step) const;
+  /// Returns scores of the published weights, and writes validation/step_N.jsonl (eval.dump). Returns nothing if any
+  /// rank got a stop request. Collective.
+  std::optional<Metrics> run(std::int64_t step, PhaseSeconds& seconds);
+
+ private:
+  const RunContext& run_;
+  Sampler& sampler_;
+};
 
 }  // namespace qrl::train

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,7 +1,6 @@
 #include "train/metrics/health.h"
 
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "base/text.h"

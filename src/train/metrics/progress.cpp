@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -45,6 +46,10 @@ double value_or_zero(const Metrics& metrics, const std::string& name) {
   const auto found = metrics.find(name);
   return found == metrics.end() ? 0.0 : found->second;
 }
+
+constexpr double kMostBetween_s = 60;
+double first_line_s = 10;
+GenerationProgress* alive = nullptr;
 
 }  // namespace
 
@@ -117,6 +122,35 @@ void Progress::say(const std::string& line) {
   std::printf("%s%s\n", line_open_.exchange(false) ? "\n" : "", line.c_str());
   base::log_to_file(line);
   std::fflush(stdout);
+}
+
+GenerationProgress::GenerationProgress(std::string what, std::int64_t num_responses, const decoder::Decoder& decoder)
+    : what_(std::move(what)),
+      num_responses_(num_responses),
+      decoder_(decoder),
+      finished_before_(decoder.stats().samples_finished),
+      start_s_(base::now_s()),
+      next_s_(start_s_ + first_line_s) {
+  alive = this;
+}
+
+GenerationProgress::~GenerationProgress() { alive = nullptr; }
+
+void GenerationProgress::tick() {
+  if (alive != nullptr && base::now_s() >= alive->next_s_) alive->show();
+}
+
+void GenerationProgress::set_first_line_s(double seconds) { first_line_s = seconds; }
+
+void GenerationProgress::show() {
+  const double elapsed_s = base::now_s() - start_s_;
+  const std::int64_t done = decoder_.stats().samples_finished - finished_before_;
+  std::string line = what_ + ": " + std::to_string(done) + " of " + std::to_string(num_responses_) + " responses";
+  if (done > 0)
+    line +=
+        ", left " + duration_text(elapsed_s / static_cast<double>(done) * static_cast<double>(num_responses_ - done));
+  base::log_info(line);
+  next_s_ = start_s_ + elapsed_s + std::min(elapsed_s, kMostBetween_s);
 }
 
 }  // namespace qrl::train

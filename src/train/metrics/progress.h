@@ -1,4 +1,5 @@
-// Owns a run's standard output: one rewritten line on a terminal, one line a step in a pipe, kept apart from log lines.
+// Owns a run's standard output, and the progress lines of a long generation: one rewritten line on a terminal, one line
+// a step in a pipe, kept apart from log lines.
 #pragma once
 
 #include <atomic>
@@ -6,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "decoder/decoder.h"
 #include "train/files/run_folder.h"
 
 namespace qrl::train {
@@ -39,5 +41,29 @@ std::string step_facts(const Metrics& metrics);
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
 /// Returns "3m05s", for example.
 std::string duration_text(double seconds);
+
+/// Logs "WHAT: 34 of 200 responses, left 1m05s" during its lifetime: after ten seconds, then at doubling intervals, at
+/// least once a minute. Only one may exist, on the decoder's thread.
+class GenerationProgress {
+ public:
+  GenerationProgress(std::string what, std::int64_t num_responses, const decoder::Decoder& decoder);
+  ~GenerationProgress();
+  GenerationProgress(const GenerationProgress&) = delete;
+  GenerationProgress& operator=(const GenerationProgress&) = delete;
+
+  /// Logs if due. Every sampler calls it before a tick.
+  static void tick();
+  /// Sets the first line's time (10 s), for tests.
+  static void set_first_line_s(double seconds);
+
+ private:
+  void show();
+
+  std::string what_;
+  std::int64_t num_responses_;
+  const decoder::Decoder& decoder_;
+  std::int64_t finished_before_;
+  double start_s_, next_s_;
+};
 
 }  // namespace qrl::train

@@ -1,7 +1,7 @@
 #include "train/policy/sampler.h"
 
 #include "base/threads.h"
-#include "train/metrics/generation_progress.h"
+#include "train/metrics/progress.h"
 #include "train/plan/decoder_fit.h"
 #include "train/plan/experts.h"
 #include "train/plan/formats.h"

@@ -9,7 +9,7 @@
 #include "train/plan/learner_options.h"
 #include "train/prompts/prompts.h"
 #include "train/signals.h"
-#include "train/step/guards.h"
+#include "train/step/policy_updater.h"
 
 namespace qrl::train {
 

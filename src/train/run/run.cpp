@@ -30,8 +30,8 @@
 #include "train/prompts/prompts.h"
 #include "train/run/cold_start.h"
 #include "train/run/reference.h"
-#include "train/run/training.h"
 #include "train/signals.h"
+#include "train/trainer.h"
 
 namespace qrl::train {
 
@@ -265,8 +265,8 @@ void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Ch
                                   std::to_string(recipe.trainer.total_training_steps));
   }
 
-  Training(run, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
-           std::move(point.unfinished_row), checkpointer)
+  Trainer(run, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
+          std::move(point.unfinished_row), checkpointer)
       .train();
   learner.state().free_moments();  // makes room for the scored fp32 weights
   const std::vector<std::string> export_scores = score_export(run, state.step, learner, checkpointer);

@@ -2,9 +2,10 @@
 
 #include <utility>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "learner/objective/mini_batch.h"
 #include "train/plan/options.h"
-#include "train/step/guards.h"
 
 namespace qrl::train {
 
@@ -30,6 +31,20 @@ Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) 
 
 void PolicyUpdater::release_memory() {
   if (run_.recipe().rollout.free_cache_engine) learner_.release_memory();  // makes room for the KV cache
+}
+
+void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state) {
+  if (report.finite) {
+    state.non_finite_streak = 0;
+    return;
+  }
+  base::log_warning("update skipped on all ranks: " + report.non_finite + " is not finite");
+  if (++state.non_finite_streak >= recipe.trainer.max_non_finite_steps) {
+    throw base::Error(
+        base::ErrorKind::guard, "training", "finite gradients",
+        report.non_finite + " not finite in " + std::to_string(state.non_finite_streak) + " updates in a row",
+        "lower optim.lr, or raise trainer.max_non_finite_steps");
+  }
 }
 
 }  // namespace qrl::train

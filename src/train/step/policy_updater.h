@@ -1,6 +1,8 @@
 // Owns one update of the policy by the recipe's loss.
 #pragma once
 
+#include "config/recipe.h"
+#include "learner/learner.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/step/batch_builder.h"
 
@@ -13,7 +15,7 @@ class PolicyUpdater {
       : run_(run), loss_(loss), learner_(learner), state_(state) {}
 
   /// Updates the policy with a mini-batch; returns the metrics. A finite update is the next policy version. After too
-  /// many others, ends the run (guards.h). `at_sampling_weights`: the batch was sampled at the current weights.
+  /// many others, ends the run (guard_finite). `at_sampling_weights`: the batch was sampled at the current weights.
   /// Collective.
   Metrics update(const MiniBatch& batch, bool at_sampling_weights);
 
@@ -26,5 +28,8 @@ class PolicyUpdater {
   learner::Learner& learner_;
   RunState& state_;
 };
+
+/// Counts in `state` consecutive updates that are not finite and so were skipped. Ends the run after too many (exit 3).
+void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
 
 }  // namespace qrl::train

@@ -10,7 +10,6 @@
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/step_metrics.h"
 #include "train/plan/options.h"
-#include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"
 #include "train/signals.h"

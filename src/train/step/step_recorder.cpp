@@ -20,27 +20,13 @@ namespace qrl::train {
 
 namespace {
 
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::generate:
-      return "timing_s/gen";
-    case Phase::judge:
-      return "timing_s/reward";
-    case Phase::old_logprobs:
-      return "timing_s/old_log_prob";
-    case Phase::reference_logprobs:
-      return "timing_s/ref";
-    case Phase::update:
-      return "timing_s/update_actor";
-    case Phase::publish:
-      return "timing_s/publish";
-    case Phase::probe:
-      return "timing_s/gap_probe";
-    case Phase::evaluate:
-      break;
-  }
-  return "timing_s/testing";
-}
+/// The phases' metrics, in the order of Phase.
+constexpr const char* kPhaseNames[] = {"timing_s/gen",       "timing_s/reward",       "timing_s/old_log_prob",
+                                       "timing_s/ref",       "timing_s/update_actor", "timing_s/publish",
+                                       "timing_s/gap_probe", "timing_s/testing"};
+static_assert(std::size(kPhaseNames) == static_cast<std::size_t>(Phase::evaluate) + 1);
+
+const char* name_of(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
 
 }  // namespace
 
