@@ -14,6 +14,10 @@
 
 namespace qrl::app {
 
+std::string full_name(const CLI::App& command) {
+  return (command.get_parent() == nullptr ? "" : full_name(*command.get_parent()) + " ") + command.get_name();
+}
+
 namespace {
 
 std::vector<std::string> names_of(const CLI::App& parent) {
@@ -26,10 +30,6 @@ std::vector<std::string> names_of(const CLI::App& parent) {
 /// Removes Hydra's plus signs, "++key=value".
 std::string without_pluses(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('+'), word.size()));
-}
-
-std::string full_name(const CLI::App& command) {
-  return (command.get_parent() == nullptr ? "" : full_name(*command.get_parent()) + " ") + command.get_name();
 }
 
 const CLI::Option* option_of(const CLI::App& command, const std::string& name) {

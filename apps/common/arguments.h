@@ -9,6 +9,9 @@
 
 namespace qrl::app {
 
+/// Returns the command's words: "qrl-train check reward".
+std::string full_name(const CLI::App& command);
+
 /// Throws the input error for an unknown command, which lists `parent`'s commands.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
 /// Calls refuse_command for the first unknown command, before the parser takes it for a recipe.

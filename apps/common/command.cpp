@@ -1,6 +1,5 @@
 #include "command.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <system_error>
@@ -81,9 +80,21 @@ void require_new_file(const std::string& file, const std::string& option) {
               "no folder " + folder.string(), "make the folder first");
 }
 
-void require_one_process(const dist::Collectives& world, const std::string& command) {
-  QRL_REQUIRE(world.size() == 1, command, "one process", std::to_string(world.size()),
-              "run it without --ranks or mpirun");
+CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& type,
+                      const std::string& meaning) {
+  return command.add_option(name, value, meaning)->check(not_empty())->type_name(type);
+}
+
+CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
+                      const std::vector<std::string>& words, const std::string& type, const std::string& meaning) {
+  return command.add_option(name, value, meaning)->check(one_of(words))->type_name(type);
+}
+
+void add_checkpoint(CLI::App& command, std::string& checkpoint, const std::string& before) {
+  add_text(command, "--checkpoint", checkpoint, "DIR",
+           before +
+               "checkpoint or Hugging Face folder; default: the recipe's model before training, with the "
+               "adapters of lora.path");
 }
 
 std::istream& standard_input() {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <istream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "arguments.h"
@@ -36,8 +37,21 @@ void set_memory_settings(const std::string& text);
 /// Throws an input error if a file of that name exists.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// Throws an input error in a job of several ranks, for one-process commands. `command`: "qrl-train eval".
-void require_one_process(const dist::Collectives& world, const std::string& command);
+/// Adds an option for a text that is not empty. --help shows `type` for it.
+CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& type,
+                      const std::string& meaning);
+/// Adds an option for one of `words`.
+CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
+                      const std::vector<std::string>& words, const std::string& type, const std::string& meaning);
+/// Adds --checkpoint, whose default is the recipe's model.
+void add_checkpoint(CLI::App& command, std::string& checkpoint, const std::string& before = "");
+/// Adds an option for an integer from `low` to `high`, or for several with commas.
+template <class Value>
+CLI::Option* add_integer(CLI::App& command, const std::string& name, Value& value, std::int64_t low, std::int64_t high,
+                         const std::string& meaning) {
+  CLI::Option* option = command.add_option(name, value, meaning)->check(between(low, high))->type_name("INT");
+  return std::is_same_v<Value, std::vector<std::int64_t>> ? option->delimiter(',') : option;
+}
 
 /// Returns "qrl-train X.Y.Z".
 std::string program_name();

@@ -1,18 +1,8 @@
 #pragma once
 
-#include <functional>
-
-namespace CLI {
-class App;  // CLI11's header would add five seconds to compiling a main.cpp
-}
-namespace qrl::dist {
-class Collectives;
-}
+#include "action.h"
 
 namespace qrl::app {
-
-/// The chosen command's work. The command's callback sets it; run_program calls it after all ranks have connected.
-using Action = std::function<void(dist::Collectives& world)>;
 
 struct Program {
   const char* name;

@@ -73,28 +73,15 @@ void add_bench_attention(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchAttentionArguments>();
   CLI::App* command = program.add_subcommand(
       "attention", "a layer's attention while the GPU decodes, beside its memory's speed (share_of_read)");
-  command->add_option("--shape", arguments->shape, "built-in shape")->check(one_of(shape_names()))->type_name("NAME");
-  command->add_option("--format", arguments->format, "of the keys and values")
-      ->check(one_of(gpu_kv_format_names()))
-      ->type_name("NAME");
-  command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
-      ->delimiter(',')
-      ->check(between(1, 4096))
-      ->type_name("INT");
-  command->add_option("--context", arguments->context, "positions that each sees")
-      ->check(between(1, 131'072))
-      ->type_name("INT");
-  command->add_option("--shared", arguments->shared, "of these, the first ones that lie in the same pages (of 16)")
-      ->check(between(0, 131'072))
-      ->type_name("INT");
+  add_word(*command, "--shape", arguments->shape, shape_names(), "NAME", "built-in shape");
+  add_word(*command, "--format", arguments->format, gpu_kv_format_names(), "NAME", "of the keys and values");
+  add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, with commas");
+  add_integer(*command, "--context", arguments->context, 1, 131'072, "positions that each sees");
+  add_integer(*command, "--shared", arguments->shared, 0, 131'072,
+              "of these, the first ones that lie in the same pages (of 16)");
   command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
-  command->callback([&action, arguments] {
-    action = [arguments](dist::Collectives& world) {
-      require_one_process(world, "qrl-bench attention");
-      bench_attention(*arguments);
-    };
-  });
+  set_work(*command, action, arguments, bench_attention);
 }
 
 }  // namespace qrl::app

@@ -83,23 +83,16 @@ void add_bench_decode(CLI::App& program, Action& action) {
   // The prefill samples the first new token.
   CLI::App* command =
       add_model_bench(program, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
-  command->add_option("--batch", arguments->batch, "sequences")
-      ->check(between(1, kMaxBenchSequences))
-      ->type_name("INT");
-  command->add_option("--vocab", arguments->vocab_size, "vocabulary of the built-in shape")
-      ->check(between(2, kMaxBenchTokens))
-      ->excludes(command->get_option("--model"))
-      ->type_name("INT");
-  command
-      ->add_option("--logit-tile", arguments->logit_tile_tokens,
-                   "tokens of the vocabulary whose logits exist at once, a multiple of 256; changes no sample")
-      ->check(between(256, kMaxBenchTokens))
+  add_integer(*command, "--batch", arguments->batch, 1, kMaxBenchSequences, "sequences");
+  add_integer(*command, "--vocab", arguments->vocab_size, 2, kMaxBenchTokens, "vocabulary of the built-in shape")
+      ->excludes(command->get_option("--model"));
+  add_integer(*command, "--logit-tile", arguments->logit_tile_tokens, 256, kMaxBenchTokens,
+              "tokens of the vocabulary whose logits exist at once, a multiple of 256; changes no sample")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return std::stoll(text) % 256 == 0 ? std::string() : "expected a multiple of 256, got " + text;
           },
-          ""))
-      ->type_name("INT");
+          ""));
   set_action(*command, action, arguments, bench_decode);
 }
 

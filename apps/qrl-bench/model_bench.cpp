@@ -98,23 +98,12 @@ const std::vector<std::string>& checked(const std::vector<std::string>& override
 CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what, BenchArguments& arguments,
                           int fewest_new) {
   CLI::App* command = program.add_subcommand(name, what);
-  CLI::Option* model =
-      command->add_option("--model", arguments.model_dir, "Hugging Face folder; default: random weights of --shape")
-          ->check(not_empty())
-          ->type_name("DIR");
-  command->add_option("--shape", arguments.shape, "built-in shape")
-      ->check(one_of(shape_names()))
-      ->excludes(model)
-      ->type_name("NAME");
-  command->add_option("--prompt", arguments.prompt_tokens, "prompt tokens")
-      ->check(between(1, kMaxBenchTokens))
-      ->type_name("INT");
-  command->add_option("--new", arguments.new_tokens, "new tokens a sequence")
-      ->check(between(fewest_new, kMaxBenchTokens))
-      ->type_name("INT");
-  command->add_option("--rounds", arguments.rounds, "rounds; the best counts")
-      ->check(between(1, 1'000'000))
-      ->type_name("INT");
+  CLI::Option* model = add_text(*command, "--model", arguments.model_dir, "DIR",
+                                "Hugging Face folder; default: random weights of --shape");
+  add_word(*command, "--shape", arguments.shape, shape_names(), "NAME", "built-in shape")->excludes(model);
+  add_integer(*command, "--prompt", arguments.prompt_tokens, 1, kMaxBenchTokens, "prompt tokens");
+  add_integer(*command, "--new", arguments.new_tokens, fewest_new, kMaxBenchTokens, "new tokens a sequence");
+  add_integer(*command, "--rounds", arguments.rounds, 1, 1'000'000, "rounds; the best counts");
   add_overrides(*command, arguments.overrides);
   command->add_flag("--dry-run", arguments.dry_run, "print what it would measure and take, measure nothing");
   command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
@@ -122,20 +111,17 @@ CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what,
 }
 
 void add_sample_options(CLI::App& command, BenchArguments& arguments) {
-  command.add_option("--prompts", arguments.prompts, "prompts")
-      ->check(between(1, kMaxBenchSequences))
-      ->type_name("INT");
-  command.add_option("--n", arguments.n, "samples a prompt")->check(between(1, kMaxBenchSequences))->type_name("INT");
+  add_integer(command, "--prompts", arguments.prompts, 1, kMaxBenchSequences, "prompts");
+  add_integer(command, "--n", arguments.n, 1, kMaxBenchSequences, "samples a prompt");
 }
 
 void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure) {
-  command.callback([&action, arguments, measure, name = command.get_name()] {
-    action = [arguments, measure, name](dist::Collectives& world) {
-      require_one_process(world, "qrl-bench " + name);
-      if (arguments->dry_run) plan_bench(name, *arguments);
-      else measure(*arguments, world);
-    };
-  });
+  const auto plan_or_measure = [measure, name = command.get_name()](const BenchArguments& given,
+                                                                    dist::Collectives& world) {
+    if (given.dry_run) plan_bench(name, given);
+    else measure(given, world);
+  };
+  set_work(command, action, arguments, plan_or_measure);
 }
 
 model::ModelConfig config_of(const BenchArguments& arguments) {

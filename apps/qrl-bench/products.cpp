@@ -70,24 +70,12 @@ void bench_products(const BenchProductsArguments& arguments) {
 void add_bench_products(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchProductsArguments>();
   CLI::App* command = program.add_subcommand("products", "a layer's matmuls on the GPU, beside its memory's speed");
-  command->add_option("--shape", arguments->shape, "built-in shape")
-      ->check(one_of(shape_names(false)))
-      ->type_name("NAME");
-  command->add_option("--format", arguments->format, "of the weights")
-      ->check(one_of(gpu_format_names()))
-      ->type_name("NAME");
-  command->add_option("--rows", arguments->num_rows, "numbers of rows, with commas")
-      ->delimiter(',')
-      ->check(between(1, 65'536))
-      ->type_name("INT");
+  add_word(*command, "--shape", arguments->shape, shape_names(false), "NAME", "built-in shape");
+  add_word(*command, "--format", arguments->format, gpu_format_names(), "NAME", "of the weights");
+  add_integer(*command, "--rows", arguments->num_rows, 1, 65'536, "numbers of rows, with commas");
   command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
-  command->callback([&action, arguments] {
-    action = [arguments](dist::Collectives& world) {
-      require_one_process(world, "qrl-bench products");
-      bench_products(*arguments);
-    };
-  });
+  set_work(*command, action, arguments, bench_products);
 }
 
 }  // namespace qrl::app

@@ -162,36 +162,17 @@ void add_bench_ticks(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchTicksArguments>();
   CLI::App* command = program.add_subcommand(
       "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and tensor cores' speed");
-  command->add_option("--shape", arguments->shape, "built-in shape")
-      ->check(one_of(shape_names(false)))
-      ->type_name("NAME");
-  command->add_option("--format", arguments->format, "of the weights")
-      ->check(one_of(gpu_format_names()))
-      ->type_name("NAME");
-  command->add_option("--lm-head", arguments->head_format, "of lm_head")
-      ->check(one_of({"bf16", "int8"}))
-      ->type_name("NAME");
-  command->add_option("--kv", arguments->kv_format, "of the keys and values")
-      ->check(one_of(gpu_kv_format_names()))
-      ->type_name("NAME");
-  command->add_option("--batch", arguments->batches, "numbers of sequences, with commas")
-      ->delimiter(',')
-      ->check(between(1, 4096))
-      ->type_name("INT");
-  command->add_option("--context", arguments->contexts, "positions that each sees, with commas")
-      ->delimiter(',')
-      ->check(between(1, 131'072))
-      ->type_name("INT");
+  add_word(*command, "--shape", arguments->shape, shape_names(false), "NAME", "built-in shape");
+  add_word(*command, "--format", arguments->format, gpu_format_names(), "NAME", "of the weights");
+  add_word(*command, "--lm-head", arguments->head_format, {"bf16", "int8"}, "NAME", "of lm_head");
+  add_word(*command, "--kv", arguments->kv_format, gpu_kv_format_names(), "NAME", "of the keys and values");
+  add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, with commas");
+  add_integer(*command, "--context", arguments->contexts, 1, 131'072, "positions that each sees, with commas");
   CLI::Option* dry_run =
       command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
   add_estimate_options(*command, *arguments, dry_run);
   command->add_flag("--json", arguments->json, "print one JSON object");
-  command->callback([&action, arguments] {
-    action = [arguments](dist::Collectives& world) {
-      require_one_process(world, "qrl-bench ticks");
-      bench_ticks(*arguments);
-    };
-  });
+  set_work(*command, action, arguments, bench_ticks);
 }
 
 }  // namespace qrl::app

@@ -86,23 +86,13 @@ void add_bench_tokenizer(CLI::App& program, Action& action) {
       "tokenizer",
       "text to ids on one thread: every string, or the conversation of `messages`, of the JSON rows on standard input; "
       "prints one JSON object");
-  command->add_option("--model", arguments->model, "Hugging Face folder with tokenizer.json")
-      ->required()
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_text(*command, "--model", arguments->model, "DIR", "Hugging Face folder with tokenizer.json")->required();
   command
       ->add_option("--chat-template", arguments->keys.chat_template,
                    "of rows with `messages`: as data.chat_template of a recipe")
       ->capture_default_str();
-  command->add_option("--rounds", arguments->rounds, "rounds; the best counts")
-      ->check(between(1, 1'000'000))
-      ->type_name("INT");
-  command->callback([&action, arguments] {
-    action = [arguments](dist::Collectives& world) {
-      require_one_process(world, "qrl-bench tokenizer");
-      bench_tokenizer(*arguments);
-    };
-  });
+  add_integer(*command, "--rounds", arguments->rounds, 1, 1'000'000, "rounds; the best counts");
+  set_work(*command, action, arguments, bench_tokenizer);
 }
 
 }  // namespace qrl::app

@@ -1,11 +1,14 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/hub.h"
+#include "base/threads.h"
 #include "commands.h"
 #include "config/reader.h"
-#include "countdown_rows.h"
 #include "data/chat_template.h"
 #include "data/csv.h"
 #include "data/jsonl.h"
@@ -16,11 +19,61 @@
 #include "model/config.h"
 #include "model/weights.h"
 #include "state/safetensors.h"
+#include "tasks/countdown/solver.h"
+#include "tasks/countdown/verifier.h"
 #include "train/plan/catalog.h"
 
 namespace qrl::app {
 
 namespace {
+
+enum class Search : std::uint8_t { no_countdown, too_many_numbers, solvable, unsolvable };
+
+Search search(const data::PromptRow& row, tasks::Numbers numbers) {
+  const auto truth = tasks::read_countdown_truth(row.ground_truth);
+  if (!truth) return Search::no_countdown;
+  if (truth->numbers.size() > tasks::kMaxCountdownNumbers) return Search::too_many_numbers;
+  return tasks::solve_countdown(truth->numbers, truth->target, numbers) ? Search::solvable : Search::unsolvable;
+}
+
+/// Returns e.g. "lines 4, 17, 90" of the rows with result `wanted`, at most eight.
+std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector<Search>& results, Search wanted) {
+  constexpr int kMaxNamed = 8;
+  std::string lines;
+  int num_named = 0;
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    if (results[k] != wanted) continue;
+    if (++num_named > kMaxNamed) return "lines " + lines + ", …";
+    lines += (lines.empty() ? "" : ", ") + std::to_string(rows[k].line);
+  }
+  return (num_named == 1 ? "line " : "lines ") + lines;
+}
+
+/// Returns a line each for countdown rows without a solution, and with too many numbers to search, if any. Skips other
+/// tasks.
+std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers) {
+  std::vector<Search> results(rows.size());
+  base::parallel_for(static_cast<std::int64_t>(rows.size()), 16, [&](base::Range range) {
+    for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k)
+      results[k] = search(rows[k], numbers);
+  });
+  const auto count = [&](Search wanted) { return std::count(results.begin(), results.end(), wanted); };
+  const auto num_unsolvable = count(Search::unsolvable), num_long = count(Search::too_many_numbers);
+  const auto num_rows = num_unsolvable + num_long + count(Search::solvable);
+  std::string text;
+  if (num_unsolvable > 0) {
+    text += std::to_string(num_unsolvable) + " of " + std::to_string(num_rows) +
+            " countdown rows have no solution with " +
+            (numbers == tasks::Numbers::all ? "every number used once" : "any of the numbers, each used at most once") +
+            ": " + lines_of(rows, results, Search::unsolvable) + "\n";
+  }
+  if (num_long > 0) {
+    text += std::to_string(num_long) + " of " + std::to_string(num_rows) + " countdown rows have more than " +
+            std::to_string(tasks::kMaxCountdownNumbers) +
+            " numbers, and a solution was not looked for: " + lines_of(rows, results, Search::too_many_numbers) + "\n";
+  }
+  return text;
+}
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 
@@ -111,12 +164,7 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   auto arguments = std::make_shared<RowArguments>();
   CLI::App* command = check.add_subcommand(name, std::string("check a ") + what);
   add_row_arguments(*command, *arguments);
-  command->callback([&action, arguments, describe] {
-    action = [arguments, describe](dist::Collectives& world) {
-      require_one_process(world, "qrl-train check");
-      describe(*arguments);
-    };
-  });
+  set_work(*command, action, arguments, describe);
 }
 
 /// Prints the libraries that GPU learners and rollouts require and those found. Loading LibTorch's CUDA library shows
@@ -146,19 +194,11 @@ void add_check(CLI::App& app, Action& action) {
   for (const Kind& kind : kinds()) {
     CLI::App* command = check->add_subcommand(kind.name, std::string("check a ") + kind.what);
     command->add_option(kind.argument, *file, std::string(kind.what) + " to check")->required();
-    command->callback([&action, file, &kind] {
-      action = [file, &kind](dist::Collectives& world) {
-        require_one_process(world, "qrl-train check");
-        std::printf("%s\n", kind.describe(base::local_model(*file)).c_str());
-      };
-    });
+    set_work(*command, action, file,
+             [&kind](const std::string& path) { std::printf("%s\n", kind.describe(base::local_model(path)).c_str()); });
   }
-  check->add_subcommand("gpu", "check driver and libraries that a GPU is used with")->callback([&action] {
-    action = [](dist::Collectives& world) {
-      require_one_process(world, "qrl-train check");
-      describe_gpu();
-    };
-  });
+  CLI::App* gpu = check->add_subcommand("gpu", "check driver and libraries that a GPU is used with");
+  set_work(*gpu, action, [](dist::Collectives&) { describe_gpu(); });
   add_check_reward(*check, action);
   add_check_gap(*check, action);
   add_rows_check(*check, action, "csv", "CSV file and its rows", describe_csv);

@@ -223,7 +223,6 @@ void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
 }
 
 void check_gap(const GapArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train check gap");
   const config::Recipe plain = recipe_of_setting(gap_settings().front(), arguments.seed);
   train::set_threads(plain, world);
   const train::Policy policy = train::load_policy(base::local_model(arguments.model));
@@ -262,8 +261,7 @@ void add_check_gap(CLI::App& check, Action& action) {
       ->required();
   command->add_option("--seed", arguments->seed, "of the samples; default 0")->type_name("INT");
   command->add_flag("--all", arguments->all, "more settings: other formats, blocks and learners");
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { check_gap(*arguments, world); }; });
+  set_work(*command, action, arguments, check_gap);
 }
 
 }  // namespace qrl::app

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -89,7 +88,7 @@ struct Judged {
   tasks::JudgeReport report;
 };
 
-Judged judge(const Rows& rows, const tasks::Verifier& verifier, bool backwards) {
+Judged judge_all(const Rows& rows, const tasks::Verifier& verifier, bool backwards) {
   std::vector<std::size_t> order(rows.all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   if (backwards) {
@@ -188,8 +187,7 @@ void require_same(const Rows& rows, const Judged& first, const Judged& second, c
   if (num_errors > 0) std::printf("  errors:%s\n", errors.c_str());
 }
 
-void check_reward(const CheckRewardArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train check reward");
+void check_reward(const CheckRewardArguments& arguments) {
   const config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
@@ -198,7 +196,7 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
     return arguments.file.empty() ? training_rows(recipe, one) : rows_of_file(arguments.file, recipe, one);
   };
   const Rows rows = rows_for(*verifier);
-  const Judged first = judge(rows, *verifier, false);
+  const Judged first = judge_all(rows, *verifier, false);
   const std::vector<std::string>& names = verifier->score_names();
   const std::vector<double> weights = verifier->score_weights(train::rule_weights(recipe.reward));
   std::printf("%s: reward.verifier %s, scores", arguments.recipe.file.c_str(), recipe.reward.verifier.word().c_str());
@@ -211,7 +209,7 @@ void check_reward(const CheckRewardArguments& arguments, dist::Collectives& worl
   tasks::VerifierOptions options = train::verifier_options(recipe);
   options.command.workers = tasks::num_workers(options.command) == 1 ? 2 : 1;
   const auto other = tasks::make_verifier(options);
-  require_same(rows, first, judge(rows_for(*other), *other, true), names, recipe.reward);
+  require_same(rows, first, judge_all(rows_for(*other), *other, true), names, recipe.reward);
   std::printf("  the same scores in another order and with another number of workers\n");
 }
 
@@ -222,13 +220,9 @@ void add_check_reward(CLI::App& check, Action& action) {
   CLI::App* command = check.add_subcommand(
       "reward", "judge 64 training rows of a recipe, each answered by its ground truth, nothing and noise, twice");
   add_recipe_arguments(*command, arguments->recipe);
-  command
-      ->add_option("--file", arguments->file,
-                   "JSONL with response and ground_truth to judge instead (as qrl-train judge)")
-      ->check(not_empty())
-      ->type_name("FILE");
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { check_reward(*arguments, world); }; });
+  add_text(*command, "--file", arguments->file, "FILE",
+           "JSONL with response and ground_truth to judge instead (as qrl-train judge)");
+  set_work(*command, action, arguments, check_reward);
 }
 
 }  // namespace qrl::app

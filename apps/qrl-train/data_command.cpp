@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "commands.h"
 #include "state/file.h"
 #include "state/folder.h"
@@ -64,8 +65,7 @@ void write_demonstrations(const DataArguments& arguments) {
               arguments.out.c_str());
 }
 
-void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train data");
+void write_tasks(const DataArguments& arguments) {
   require_ascending(arguments);
   state::output_file(arguments.out);  // fails before the work
   require_new_file(arguments.out, "--out");
@@ -83,48 +83,38 @@ void write_tasks(const DataArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %zu %s to %s\n", made.size(), made.size() == 1 ? "task" : "tasks", arguments.out.c_str());
 }
 
-void add_integer(CLI::App* command, const std::string& name, std::int64_t& value, std::int64_t low, std::int64_t high,
-                 const std::string& meaning) {
-  command->add_option(name, value, meaning)->check(between(low, high))->capture_default_str()->type_name("INT");
-}
-
 /// Adds a generator param's option, an integer or words, with its default.
-void add_own_option(CLI::App* command, GeneratorOption& option) {
+void add_own_option(CLI::App& command, GeneratorOption& option) {
   const config::Param& param = *option.param;
   const std::string name = option_of(param.name);
   if (const auto* integers = std::get_if<config::Param::Integers>(&param.type)) {
-    return add_integer(command, name, std::get<std::int64_t>(option.value), integers->low, integers->high,
-                       param.meaning);
+    add_integer(command, name, std::get<std::int64_t>(option.value), integers->low, integers->high, param.meaning)
+        ->capture_default_str();
+    return;
   }
   const auto& words = std::get<config::Param::Words>(param.type);
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
-  command->add_option(name, std::get<std::string>(option.value), param.meaning)
-      ->check(one_of(words))
-      ->capture_default_str()
-      ->type_name(text);
+  add_word(command, name, std::get<std::string>(option.value), words, base::joined(words, "|"), param.meaning)
+      ->capture_default_str();
 }
 
 void add_generator(CLI::App* data, const tasks::Generator& generator, Action& action) {
   auto arguments = std::make_shared<DataArguments>();
   arguments->generator = &generator;
   CLI::App* command = data->add_subcommand(std::string(generator.word), std::string(generator.what));
-  command->add_option("--out", arguments->out, "file to write")->required()->check(not_empty())->type_name("FILE");
-  add_integer(command, "--size", arguments->size, 1, 10'000'000, "tasks");
+  add_text(*command, "--out", arguments->out, "FILE", "file to write")->required();
+  add_integer(*command, "--size", arguments->size, 1, 10'000'000, "tasks")->capture_default_str();
   command->add_option("--seed", arguments->seed, "seed of the generator")
       ->check(whole_number())
       ->capture_default_str()
       ->type_name("INT");
-  command->add_option("--split", arguments->split, "side of the fixed split; held-out tasks are distinct")
-      ->check(one_of({"train", "held_out"}))
-      ->capture_default_str()
-      ->type_name("train|held_out");
+  add_word(*command, "--split", arguments->split, {"train", "held_out"}, "train|held_out",
+           "side of the fixed split; held-out tasks are distinct")
+      ->capture_default_str();
   command->add_flag("--demonstrations", arguments->demonstrations,
                     "write worked tasks, with `response`, as sft.train_files reads them");
   for (const config::Param& param : generator.params) arguments->own.push_back({&param, param.default_value});
-  for (GeneratorOption& option : arguments->own) add_own_option(command, option);  // options refer to the elements
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { write_tasks(*arguments, world); }; });
+  for (GeneratorOption& option : arguments->own) add_own_option(*command, option);  // options refer to the elements
+  set_work(*command, action, arguments, write_tasks);
 }
 
 }  // namespace

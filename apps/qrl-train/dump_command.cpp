@@ -48,7 +48,6 @@ void write(const std::string& file, const model::Snapshot& snapshot, const std::
 }
 
 void dump(const DumpArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "dump");
   require_new_file(arguments.out, "--out");
   RecipeArguments on_cpu = arguments.recipe;
   for (const char* key : {"trainer.device", "rollout.device"}) on_cpu.overrides.push_back(std::string(key) + "=cpu");
@@ -74,21 +73,12 @@ void add_dump(CLI::App& app, Action& action) {
   command->add_option("--prompt", arguments->prompt, "the prompt, before prompt template and chat template")
       ->type_name("TEXT")
       ->required();
-  command
-      ->add_option("--out", arguments->out,
-                   "a new file: tokens, embedding, layers.0 and on (the residual stream, fp32), logits; weights and "
-                   "activations in the recipe's formats, keys and values in fp32")
-      ->check(not_empty())
-      ->type_name("FILE")
+  add_text(*command, "--out", arguments->out, "FILE",
+           "a new file: tokens, embedding, layers.0 and on (the residual stream, fp32), logits; weights and "
+           "activations in the recipe's formats, keys and values in fp32")
       ->required();
-  command
-      ->add_option("--checkpoint", arguments->checkpoint,
-                   "checkpoint or Hugging Face folder; default: the recipe's model before training, with "
-                   "the adapters of lora.path")
-      ->check(not_empty())
-      ->type_name("DIR");
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { dump(*arguments, world); }; });
+  add_checkpoint(*command, arguments->checkpoint);
+  set_work(*command, action, arguments, dump);
 }
 
 }  // namespace qrl::app

@@ -88,20 +88,11 @@ void add_eval(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<EvalArguments>();
   CLI::App* command = app.add_subcommand("eval", "score a policy on the recipe's held-out prompts");
   add_recipe_arguments(*command, arguments->recipe);
-  command
-      ->add_option("--checkpoint", arguments->checkpoint,
-                   "checkpoint or Hugging Face folder; default: the recipe's model before training, with "
-                   "the adapters of lora.path")
-      ->check(not_empty())
-      ->type_name("DIR");
-  command
-      ->add_option("--out", arguments->out,
-                   "folder for results.json and responses.jsonl, every response with its verdict")
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_checkpoint(*command, arguments->checkpoint);
+  add_text(*command, "--out", arguments->out, "DIR",
+           "folder for results.json and responses.jsonl, every response with its verdict");
   add_ranks(*command);
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { evaluate(*arguments, world); }; });
+  set_work(*command, action, arguments, evaluate);
 }
 
 }  // namespace qrl::app

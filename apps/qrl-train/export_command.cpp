@@ -255,7 +255,6 @@ void export_quantized(const ExportArguments& arguments, dist::Collectives& world
 }
 
 void export_model(const ExportArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train export");
   check_outputs(arguments);
   if (arguments.quantized) return export_quantized(arguments, world);
   train::Policy policy = train::load_policy(arguments.checkpoint);
@@ -295,31 +294,20 @@ void add_export(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("export", "write a checkpoint as a Hugging Face folder; one of adapters as a PEFT folder");
   command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N")->required();
-  command->add_option("--out", arguments->out, "folder to write")->required()->check(not_empty())->type_name("DIR");
-  command->add_option("--dtype", arguments->dtype, "dtype of the weights; default: the model's own")
-      ->check(one_of({"float32", "bfloat16"}))
-      ->type_name("float32|bfloat16");
+  add_text(*command, "--out", arguments->out, "DIR", "folder to write")->required();
+  add_word(*command, "--dtype", arguments->dtype, {"float32", "bfloat16"}, "float32|bfloat16",
+           "dtype of the weights; default: the model's own");
   command->add_flag(
       "--merge", arguments->merge,
       "of a checkpoint of adapters: write the model that they make of their base, instead of a PEFT folder");
   command->add_flag("--quantized", arguments->quantized,
                     "write the low-bit weights that the run's sampler multiplied by, in compressed-tensors' format");
-  command
-      ->add_option(
-          "--onto", arguments->onto,
-          "with --merge: onto the base as it was quantized, or as it was; default: what the learner multiplied")
-      ->check(one_of({"quantized", "original"}))
-      ->type_name("quantized|original");
-  command
-      ->add_option(
-          "--logits", arguments->logits,
-          "also write the written model's fp32 logits on fixed random tokens, to compare with another program's")
-      ->check(not_empty())
-      ->type_name("FILE");
-  command->callback([&action, arguments] {
-    arguments->checkpoint = base::local_model(arguments->checkpoint);
-    action = [arguments](dist::Collectives& world) { export_model(*arguments, world); };
-  });
+  add_word(*command, "--onto", arguments->onto, {"quantized", "original"}, "quantized|original",
+           "with --merge: onto the base as it was quantized, or as it was; default: what the learner multiplied");
+  add_text(*command, "--logits", arguments->logits, "FILE",
+           "also write the written model's fp32 logits on fixed random tokens, to compare with another program's");
+  set_work(*command, action, arguments, export_model,
+           [arguments] { arguments->checkpoint = base::local_model(arguments->checkpoint); });
 }
 
 }  // namespace qrl::app

@@ -173,7 +173,6 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
 }
 
 void generate(const GenerateArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train generate");
   set_memory_settings("what is sampled at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
   Source source = open_source(arguments);
   const config::Recipe& recipe = source.recipe;
@@ -244,17 +243,9 @@ void add_generate(CLI::App& app, Action& action) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);  // words after a text are not a second text
-  command
-      ->add_option("--file", arguments->prompts.file,
-                   "prompts of a data file, JSONL or CSV: field prompt or question, or --set data.prompt_key=NAME")
-      ->check(not_empty())
-      ->type_name("FILE");
-  command
-      ->add_option("--checkpoint", arguments->checkpoint,
-                   "beside a recipe file: checkpoint or Hugging Face folder; default: the recipe's model before "
-                   "training, with the adapters of lora.path")
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_text(*command, "--file", arguments->prompts.file, "FILE",
+           "prompts of a data file, JSONL or CSV: field prompt or question, or --set data.prompt_key=NAME");
+  add_checkpoint(*command, arguments->checkpoint, "beside a recipe file: ");
   command->add_option("--n", arguments->num_samples, "samples of each prompt, 1 to 1024")
       ->check(between(1, 1024).description(""))
       ->type_name("INT")
@@ -263,10 +254,7 @@ void add_generate(CLI::App& app, Action& action) {
   command->add_flag("--json", arguments->as_json,
                     "one JSON object a line: prompt, response, sample, stop (eos or length), response_tokens");
   add_overrides(*command, arguments->overrides);
-  command->callback([&action, arguments] {
-    check_prompts(arguments->prompts, arguments->model);
-    action = [arguments](dist::Collectives& world) { generate(*arguments, world); };
-  });
+  set_work(*command, action, arguments, generate, [arguments] { check_prompts(arguments->prompts, arguments->model); });
 }
 
 }  // namespace qrl::app

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/recipe.h"
+#include "data/conversation.h"
 #include "train/policy/policy.h"
 
 namespace qrl::app {

@@ -1,7 +1,6 @@
 #include "help.h"
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -113,8 +113,7 @@ config::Recipe recipe_of(const JudgeArguments& arguments) {
   return recipe;
 }
 
-void judge(const JudgeArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train judge");
+void judge(const JudgeArguments& arguments) {
   const config::Recipe recipe = recipe_of(arguments);
   const bool by_recipe = !arguments.recipe.file.empty();
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
@@ -203,11 +202,8 @@ void add_judge(CLI::App& app, Action& action) {
       "and ground_truth (--ground-truth-key)" +
           own_fields());
   command->add_option("--verifier", arguments->verifier, "who judges")->check(one_of(verifier_words()));
-  command
-      ->add_option("--recipe", arguments->recipe.file,
-                   "instead: judge as this recipe says, with its weights; prints all scores")
-      ->check(not_empty())
-      ->type_name("FILE");
+  add_text(*command, "--recipe", arguments->recipe.file, "FILE",
+           "instead: judge as this recipe says, with its weights; prints all scores");
   add_overrides(*command, arguments->recipe.overrides);
   add_own_options(command, *arguments);
   command
@@ -215,7 +211,7 @@ void add_judge(CLI::App& app, Action& action) {
                    "field that holds the ground truth, or a path to it (a.b); default: ground_truth")
       ->check(not_empty());
   command->add_flag("--time", arguments->time, "add the processor time of each verdict, in microseconds");
-  command->callback([&action, arguments] {
+  set_work(*command, action, arguments, judge, [arguments] {
     const bool by_recipe = !arguments->recipe.file.empty();
     QRL_REQUIRE(arguments->verifier.empty() == by_recipe, "qrl-train judge", "--verifier or --recipe",
                 by_recipe ? "both" : "neither", "see qrl-train judge --help");
@@ -227,7 +223,6 @@ void add_judge(CLI::App& app, Action& action) {
                   by_recipe ? "none with --recipe" : "none with --verifier " + arguments->verifier, option.word,
                   by_recipe ? "--set " + option.key->name + "=" + option.word : "");
     }
-    action = [arguments](dist::Collectives& world) { judge(*arguments, world); };
   });
 }
 

@@ -25,7 +25,6 @@ struct ProfileArguments {
 };
 
 void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train profile");
   const config::LoadedRecipe loaded = arguments.recipe.load(true, config::RecipeUse::sampling);
   const config::Recipe& recipe = loaded.recipe;
   const std::string& key = recipe.quant.profile;
@@ -62,17 +61,10 @@ void add_profile(CLI::App& app, Action& action) {
       "profile",
       "calibrate the fixed int8 profile of a recipe's model (quant.rollout.profile) on its training prompts");
   add_recipe_arguments(*command, arguments->recipe);
-  command
-      ->add_option("--checkpoint", arguments->checkpoint,
-                   "checkpoint or Hugging Face folder; default: the recipe's model before training, with "
-                   "the adapters of lora.path")
-      ->check(not_empty())
-      ->type_name("DIR");
-  command->add_option("--out", arguments->out, "safetensors file to write; default: the recipe's quant.rollout.profile")
-      ->check(not_empty())
-      ->type_name("FILE");
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { make_profile(*arguments, world); }; });
+  add_checkpoint(*command, arguments->checkpoint);
+  add_text(*command, "--out", arguments->out, "FILE",
+           "safetensors file to write; default: the recipe's quant.rollout.profile");
+  set_work(*command, action, arguments, make_profile);
 }
 
 }  // namespace qrl::app

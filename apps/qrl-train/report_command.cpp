@@ -60,8 +60,7 @@ void write_events(const std::vector<report::RunFiles>& runs, const std::string& 
   }
 }
 
-void report_runs(const ReportArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train report");
+void report_runs(const ReportArguments& arguments) {
   QRL_REQUIRE(arguments.runs.size() <= kMaxRuns, "qrl-train report", "at most " + std::to_string(kMaxRuns) + " runs",
               std::to_string(arguments.runs.size()));
   QRL_REQUIRE(arguments.group.empty() || !arguments.out.empty(), "--group", "--out beside it", "none");
@@ -79,18 +78,14 @@ void add_report(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("report", "say what runs have learned; verdicts and a table, or with --out a page");
   command->add_option("RUN", arguments->runs, "run folders, at most 8")->required()->check(not_empty());
-  command->add_option("--out", arguments->out, "write one HTML file with charts and samples, which needs no network")
-      ->check(not_empty())
-      ->type_name("FILE");
-  command->add_option("--tensorboard", arguments->tensorboard, "write TensorBoard's events files there")
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_text(*command, "--out", arguments->out, "FILE",
+           "write one HTML file with charts and samples, which needs no network");
+  add_text(*command, "--tensorboard", arguments->tensorboard, "DIR", "write TensorBoard's events files there");
   command
       ->add_option("--group", arguments->group,
                    "seed: runs that differ in the seed alone are one curve, mean and range")
       ->check(one_of({"seed"}));
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { report_runs(*arguments, world); }; });
+  set_work(*command, action, arguments, report_runs);
 }
 
 }  // namespace qrl::app

@@ -98,8 +98,7 @@ void detokenize(const data::Tokenizer& tokenizer) {
   std::fputs(decoder.finish().c_str(), stdout);
 }
 
-void tokenize(const TokenizeArguments& arguments, dist::Collectives& world) {
-  require_one_process(world, "qrl-train tokenize");
+void tokenize(const TokenizeArguments& arguments) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(base::local_model(arguments.model));
   if (arguments.decode) return detokenize(tokenizer);
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
@@ -145,8 +144,7 @@ void add_tokenize(CLI::App& app, Action& action) {
       ->excludes(jsonl)
       ->excludes(plain)
       ->excludes(add);
-  command->callback(
-      [&action, arguments] { action = [arguments](dist::Collectives& world) { tokenize(*arguments, world); }; });
+  set_work(*command, action, arguments, tokenize);
 }
 
 }  // namespace qrl::app

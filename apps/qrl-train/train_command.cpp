@@ -1,8 +1,6 @@
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -67,12 +65,9 @@ Action prepared(const std::shared_ptr<TrainArguments>& arguments, train::RunPart
 
 void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_required) {
   add_recipe_arguments(command, arguments.recipe, recipe_required);
-  command
-      .add_option("--resume", arguments.resume,
-                  "auto (default): the run's newest sound checkpoint; "
-                  "never: refuse when there is one; PATH: go on from that checkpoint; without a word auto")
-      ->check(not_empty())
-      ->type_name("auto|never|PATH");
+  add_text(command, "--resume", arguments.resume, "auto|never|PATH",
+           "auto (default): the run's newest sound checkpoint; "
+           "never: refuse when there is one; PATH: go on from that checkpoint; without a word auto");
   add_ranks(command);
   CLI::Option* print =
       command.add_flag("--print-config", arguments.print_config, "print all keys with each value's origin, and stop");
