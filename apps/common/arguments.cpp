@@ -48,7 +48,7 @@ std::pair<std::string, std::string> sides_of(const std::string& text, std::strin
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
 }
 
-/// Holds a parser error's parts: its code gives the kind, and only its text names the option.
+/// Holds a parser error's parts: its code gives the kind; only its text names the option.
 struct Fault {
   std::string where, expected, got;
 };
@@ -83,8 +83,8 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
   }
 }
 
-/// Returns advice for a recipe key given as an option ("--optim.lr=1e-6", "--learning_rate 1e-6"): --set, or this
-/// project's name for it. `value`: the text after the name. "" for other words.
+/// Returns advice for a recipe key given as an option ("--optim.lr=1e-6"): --set, or this project's name for it; else
+/// "". `value`: the text after the name.
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
   if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;

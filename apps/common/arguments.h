@@ -12,7 +12,7 @@ namespace qrl::app {
 /// Returns the command's words: "qrl-train check reward".
 std::string full_name(const CLI::App& command);
 
-/// Throws the input error for an unknown command, which lists `parent`'s commands.
+/// Throws the input error for an unknown command; it lists `parent`'s commands.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
 /// Calls refuse_command for the first unknown command, before the parser takes it for a recipe.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
@@ -20,7 +20,7 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 /// Inserts "auto" after a --resume without a value.
 std::vector<std::string> with_bare_options(std::vector<std::string> words);
 
-/// Replaces each recipes:NAME by the file of that shipped recipe. Throws the input error of shipped_recipe.
+/// Replaces each recipes:NAME by that shipped recipe's file. Throws like shipped_recipe.
 std::vector<std::string> with_shipped_recipes(std::vector<std::string> words);
 
 /// Converts a parser error to base::Error, with a hint at a misspelled option, --set or --help.

@@ -21,7 +21,6 @@ struct RecipeArguments {
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
-/// Adds --ranks, for commands that run as several processes.
 void add_ranks(CLI::App& command);
 /// Returns the parsed --ranks; 1 without it.
 int num_local_ranks();
@@ -37,10 +36,9 @@ void set_memory_settings(const std::string& text);
 /// Throws an input error if a file of that name exists.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// Adds an option for a text that is not empty. --help shows `type` for it.
+/// Adds an option for a text that is not empty.
 CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& type,
                       const std::string& meaning);
-/// Adds an option for one of `words`.
 CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
                       const std::vector<std::string>& words, const std::string& type, const std::string& meaning);
 /// Adds --checkpoint, whose default is the recipe's model.

@@ -25,8 +25,7 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure, on the first rank first, aborts a job of several ranks, and returns the exit code. With `stopped`,
-/// the message is no error.
+/// Logs the failure, aborts a job of several ranks, and returns the exit code. With `stopped`, the message is no error.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -46,7 +45,7 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Returns the error of a path that could not be looked at: an input error for missing permissions, loops of links and
+/// Returns the error of a path that could not be accessed: an input error for missing permissions, loops of links and
 /// long names.
 base::Error path_error(const std::filesystem::filesystem_error& error) {
   const std::error_code& code = error.code();
@@ -71,7 +70,7 @@ void open_standard_streams() {
   }
 }
 
-/// Ends the process, without allocation, for an exception without a handler: in a library's thread, or before main.
+/// Ends the process, without allocation, for an exception without a handler.
 [[noreturn]] void end_unhandled() {
   static constexpr char kMemory[] =
       "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";

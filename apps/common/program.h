@@ -14,7 +14,7 @@ struct Program {
 void add_commands(CLI::App& app, Action& action);
 void add_benchmarks(CLI::App& program, Action& action);
 
-/// Runs a program from its command line: connects the ranks, runs the command, reports errors. Returns the exit code.
+/// Runs a program: connects the ranks, runs the command, reports errors. Returns the exit code.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace qrl::app

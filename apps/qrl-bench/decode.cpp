@@ -56,7 +56,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     result["limit_tokens_per_s"] = limit;
     result["share_of_limit"] = decode_rate / limit;
   } else if (best.decode_ticks > 0) {
-    // Launches count; waiting for the device does not.
+    // Counts launches, but not waiting for the device.
     const auto ticks = static_cast<double>(best.decode_ticks);
     result["host_s_per_tick"] = (best.decode_s - best.decode_waited_s) / ticks;
     result["host_share_of_tick"] = 1 - best.decode_waited_s / best.decode_s;
@@ -69,7 +69,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["tick_kv_bytes"] = attention.kv_bytes;
   result["tick_attention_flops"] = attention.operations;
   result["prefill_tokens_per_s"] = prefill_rate;
-  // Attention does not count.
+  // Excludes attention.
   result["prefill_share_of_ceiling"] =
       2 * train::matmul_params(bench.config).layers * prefill_rate / ceiling_of(bench.quant_format(), bench.ceilings);
   result["weight_bytes"] = sampler.snapshot.num_bytes();

@@ -41,7 +41,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   const config::Recipe& recipe = bench.loaded.recipe;
-  // Needed by a quantized forward pass, which reads the sampler's weights; low_bit on a GPU also uses its matmuls.
+  // Exists for a quantized forward pass, which reads the sampler's weights; low_bit on a GPU also uses its matmuls.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;

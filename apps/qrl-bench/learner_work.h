@@ -10,7 +10,8 @@
 
 namespace qrl::app {
 
-/// Packed micro-batches of prompts·n sequences with random tokens and advantages, which learner and step time.
+/// Holds packed micro-batches of prompts·n sequences with random tokens and advantages, for the benchmarks `learner`
+/// and `step`.
 struct LearnerWork {
   LearnerWork(const ModelBench& bench, const std::vector<types::Completion>& completions);
 

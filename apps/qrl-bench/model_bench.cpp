@@ -29,8 +29,7 @@ model::HfModel model_of(const BenchArguments& arguments) {
   return {config, model::new_weights(config, 0)};
 }
 
-/// Lists the recipe keys that affect the benchmark, which makes its own prompts and schedule. A trailing dot means a
-/// section.
+/// Lists the recipe keys that affect the benchmark. A trailing dot means a section.
 std::vector<std::string> accepted_keys(const std::string& name) {
   const std::vector<std::string> decode = {"quant.kv_calibration.percentile",
                                            "quant.kv_calibration.margin",
@@ -136,7 +135,7 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
                                                      checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;
-  // The benchmark has only token ids: arguments give lengths.
+  // Takes lengths from the arguments, because the benchmark has only token ids.
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;

@@ -35,8 +35,8 @@ void add_sample_options(CLI::App& command, BenchArguments& arguments);
 using Measure = void (*)(const BenchArguments&, dist::Collectives&);
 void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure);
 
-/// Returns the recipe's defaults (int8 weights, bf16 learner) with --set's values and the arguments' lengths. Throws an
-/// input error for keys without effect.
+/// Returns the recipe's defaults with --set's values and the arguments' lengths. Throws an input error for keys without
+/// effect.
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
 /// Sets the keys at `auto` as in a run of these sequences, for this machine's GPU or else one of 80 GiB.
 void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);

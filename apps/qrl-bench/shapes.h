@@ -9,13 +9,11 @@
 
 namespace qrl::app {
 
-/// Names the shapes of docs/performance.md and docs/gpu.md: the quickstart's, a laptop's (86m), Qwen2.5 1.5B and Qwen3
-/// 8B. A GPU has no mixture of experts (moe-1b).
+/// Names the shapes of docs/performance.md and docs/gpu.md. A GPU has no mixture of experts (moe-1b).
 std::vector<std::string> shape_names(bool with_experts = true);
 /// Returns a built-in config, with up to 8192 positions.
 model::ModelConfig built_in_shape(const std::string& name);
 
-/// Name weight and KV formats of the GPU engine.
 std::vector<std::string> gpu_format_names();
 quant::Format gpu_format(const std::string& name);
 std::vector<std::string> gpu_kv_format_names();

@@ -13,7 +13,7 @@ namespace qrl::app {
 namespace {
 
 constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // 4 warps of 32 per cycle
-constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // the latter: of one multiprocessor
+constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // reads of L2: by all, and by one
 /// The share of read bandwidth that a kernel reaches, and its fixed time.
 struct Reach {
   double reads, fixed_s;
@@ -23,13 +23,13 @@ constexpr Reach kStreamed{0.93, 4.5e-6}, kStreamedInt4{0.93, 7.5e-6}, kCublasLt{
 /// Shares of the tensor cores' peak: mma.sync, CUTLASS's int8 and e4m3 (sums promoted to fp32), cuBLASLt's bf16 and
 /// scaled e4m3.
 constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kScaledUnits = 0.85;
-/// A kernel that dequantizes a matrix or rearranges scales: fixed time, shares of read bandwidth.
+/// A kernel that dequantizes a matrix or rearranges scales: time, shares of read bandwidth.
 constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsReads = 0.8;
 /// Fixed seconds of attention, of a tile of lm_head, and of sampling.
 constexpr double kAttention_s = 8e-6, kHeadTile_s = 5e-6, kSample_s = 24e-6, kSampleRow_s = 6e-8;
 /// Multiples of the read bandwidth for rows, mostly in L2, and logits.
 constexpr double kRowReads = 1.45, kLogitReads = 3.2;
-/// Query heads joined concurrently; rows x kv heads from which no row is split.
+/// kJoined: query heads joined concurrently. kWhole: rows × kv heads from which no row is split.
 constexpr double kJoined = 3168, kWhole = 2048;
 constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
@@ -63,9 +63,8 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Returns the streamed kernel's share of issue slots. Its warps wait for x in L2, longer with more rows. Instructions
-/// for scales per 128 inputs wait less. Several row tiles, whose blocks sum all splits, occupy the multiprocessors
-/// better.
+/// Returns the streamed kernel's share of issue slots. Its warps wait for x in L2, longer with more rows, and less with
+/// scales per 128 inputs. Several row tiles occupy the multiprocessors better.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;

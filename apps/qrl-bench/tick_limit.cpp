@@ -20,7 +20,6 @@ double num_bytes(const ops::PackedLinear& matrix) {
   return static_cast<double>(matrix.panels.num_bytes() + matrix.scales.num_bytes() + matrix.column_sums.num_bytes());
 }
 
-/// A mixture's experts: their bytes and number.
 struct Experts {
   double num_bytes = 0, count = 0;
 };
@@ -69,7 +68,7 @@ double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings) {
   const train::MatmulParams params = train::matmul_params(snapshot.config());
   const AttentionWork attention = attention_of_tick(snapshot.config(), tick);
-  // int8 keys take queries as two int8 terms: the bf16 rate.
+  // With int8 keys, each query is two int8 terms, which gives bf16's rate.
   const double attention_rate =
       tick.kv_format == quant::KvFormat::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
   const double compute_s = 2 * tick.batch * params.layers / ceiling_of(snapshot.format(), ceilings) +

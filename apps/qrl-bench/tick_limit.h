@@ -23,8 +23,8 @@ struct AttentionWork {
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// A GPU tick's least work: bytes are weights, scales, keys and values, each read once. Other operations are lm_head's,
-/// an int8 one counted half (twice the rate), and attention's, at the bf16 rate.
+/// The least work of a GPU tick. Bytes are weights, scales, keys and values, each read once. Other operations are
+/// attention's, at the bf16 rate, and lm_head's; an int8 one counts half, at twice the rate.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
@@ -34,8 +34,8 @@ TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, q
 /// Returns the peak operations per second of a format's matmuls, by its activation format.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 
-/// Returns the tick's least seconds: compute or DRAM time, with all weights but the embedding, keys and values read
-/// once. `experts_read` counts for a mixture's experts.
+/// Returns the tick's least seconds: compute or DRAM time. Weights except the embedding, keys and values are read once.
+/// `experts_read` replaces the number of a mixture's experts.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
 /// Returns train::learner_operations of separate sequences of `length` tokens with all logits.

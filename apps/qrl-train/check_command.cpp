@@ -49,8 +49,7 @@ std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector
   return (num_named == 1 ? "line " : "lines ") + lines;
 }
 
-/// Returns a line each for countdown rows without a solution, and with too many numbers to search, if any. Skips other
-/// tasks.
+/// Returns a line each for countdown rows without a solution and for those with too many numbers to search, if any.
 std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers) {
   std::vector<Search> results(rows.size());
   base::parallel_for(static_cast<std::int64_t>(rows.size()), 16, [&](base::Range range) {
@@ -167,8 +166,7 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   set_work(*command, action, arguments, describe);
 }
 
-/// Prints the libraries that GPU learners and rollouts require and those found. Loading LibTorch's CUDA library shows
-/// other missing parts.
+/// Prints the libraries that GPU learners and rollouts require and those found.
 void describe_gpu() {
   std::string lacking;
   for (const base::LibraryReport& library : learner::gpu_libraries(true)) {

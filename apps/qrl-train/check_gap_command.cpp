@@ -45,7 +45,7 @@ struct GapArguments {
 
 struct Setting {
   const char* name;
-  std::vector<std::string> keys;  ///< below quant.rollout. unless dotted
+  std::vector<std::string> keys;  ///< in quant.rollout unless they contain a dot
   bool is_usual = true;           ///< false: only with --all
 };
 
@@ -142,7 +142,7 @@ struct GapRow {
   std::size_t weight_bytes = 0;
 };
 
-/// A sampler and a learner per setting, a bf16 learner once.
+/// Measures each setting with its own sampler and learner; bf16 learners score only once.
 class GapTable {
  public:
   GapTable(const train::Policy& policy, Drawn drawn, dist::Collectives& world)
@@ -188,8 +188,7 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Recommends the usual setting with the fewest bytes and a small gap with a bf16 learner. At nearly equal sizes the
-/// smallest gap wins.
+/// Recommends the usual setting with the fewest bytes and a small gap with a bf16 learner.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;

@@ -1,4 +1,4 @@
-// To compare implementations (scripts/accept/parity.py).
+// Writes a model's activations, to compare implementations (scripts/accept/parity.py).
 #include <algorithm>
 
 #include "commands.h"

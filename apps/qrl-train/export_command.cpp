@@ -58,7 +58,7 @@ void write_logits(const std::string& folder, const std::string& file) {
   state::write_safetensors(file, tensors, {{"model", folder}});
 }
 
-/// Throws an input error, before the model is read, for outputs that cannot be written or would overwrite files.
+/// Throws an input error for outputs that cannot be written or would overwrite files.
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -91,8 +91,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// Returns and prints the base to merge onto: --onto's weights, else those that the learner multiplied by; nothing for
-/// the original ones.
+/// Returns and prints the base to merge onto: --onto's weights, else those that the learner multiplied by. Returns
+/// nothing for the original weights.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -114,8 +114,8 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-/// Returns a run's weights in bf16. Records in `errors` how rounding changes the update from the recipe's model.path,
-/// if that exists.
+/// Returns a run's weights in bf16. Records in `errors` how rounding changes the update from model.path, if that
+/// exists.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -158,7 +158,7 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// Prints the error that the low-bit format adds to a merged model, whose scores may fall back to the base's.
+/// Prints the error that the low-bit format adds to a merged model, which may lose the update.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;

@@ -34,7 +34,7 @@ std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const co
 void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy);
 std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< in tokens
 
-/// Warns once if a prompt lacks the newline that ended all prompts of the recipe's task in training.
+/// Warns once if a prompt lacks the newline that ended the recipe's training prompts.
 void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
 
 }  // namespace qrl::app

@@ -8,8 +8,7 @@ namespace qrl::app {
 inline constexpr const char* kRareOptions = "More options";
 inline constexpr const char* kRareCommands = "More commands";
 
-/// Adds --help of at most 24 lines of 80 columns, and --help-all with all options and recipe keys. Call it after adding
-/// all commands.
+/// Adds --help of at most 24 lines, and --help-all with all options and recipe keys. Call it after adding all commands.
 void add_help(CLI::App& program);
 
 }  // namespace qrl::app

@@ -22,7 +22,7 @@ std::string names_of_fields(const nlohmann::json& row) {
   return names.empty() ? "no field at all" : "none; its fields are " + names;
 }
 
-/// Returns a field, nested ones as "a.b", as text: "" for null or a number whose digits were lost, JSON for others.
+/// Returns a field ("a.b": a nested one) as text: "" for null or a number whose digits were lost, JSON for others.
 std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
                   const char* what_to_do = "") {
   const nlohmann::json* value = data::find_field(row, name);

@@ -17,7 +17,7 @@ struct JudgedRow {
 };
 
 struct RowForm {
-  const tasks::VerifierChoice* verifier = nullptr;  ///< whose fields may replace the ground truth; or null
+  const tasks::VerifierChoice* verifier = nullptr;  ///< its fields may replace the ground truth; null: none
   std::string gold_key;  ///< the ground truth's field; "": ground_truth, or the verifier's fields
   bool whole = false;    ///< whether to keep prompt, data source and row
 };

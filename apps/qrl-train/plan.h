@@ -10,12 +10,12 @@ struct PlanOptions {
   bool allow_absent = false, allow_change = false;
 };
 
-/// Checks a recipe's model, shapes, batch arithmetic and data. Prints a run's plan: memory, disk, the checkpoint to
-/// resume from. Writes nothing.
+/// Checks a recipe's model, shapes, batch arithmetic and data. Prints a run's memory, disk use and checkpoint to resume
+/// from. Writes nothing.
 ///
-/// Reports what this machine lacks (weights, tokenizer, data files, a GPU) and skips dependent checks, then throws an
+/// Reports what this machine lacks (weights, tokenizer, data files, a GPU) and skips dependent checks. Then throws an
 /// input error unless `allow_absent`. Also throws one if `num_here` processes exceed this machine's memory.
-/// `allow_change` has the effect of --allow-change.
+/// `allow_change`: see --allow-change.
 void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options);
 
 }  // namespace qrl::app

@@ -1,4 +1,3 @@
-// Serves the report's page live.
 #include <cstdio>
 
 #include "commands.h"
