@@ -1,4 +1,4 @@
-// Computes attention over paged keys and values. A block takes one tile of the plan and one kv head at a time.
+// A block takes one tile of the plan and one kv head at a time.
 //
 // Estimates for 64 rows at 2,048 positions, 8 kv heads of 128 in e4m3, per layer on an H100:
 // - 268 MB of keys and values take 80 µs at 3.35 TB/s.
@@ -6,10 +6,10 @@
 //   third of their rate.
 // - All instructions take 23 µs on all schedulers; bf16 operands would double that.
 //
-// Keys and values go from device memory to registers, not through shared memory, which holds only the queries. Each
-// lane's 16-byte loads give, dequantized, an mma fragment; this fixes the order of sums.
+// Keys and values go from device memory to registers; shared memory holds only the queries. Each lane's 16-byte loads
+// give, dequantized, an mma fragment; this fixes the order of sums.
 //
-// int8 values are multiplied unconverted by queries and weights of two terms each: as many mma instructions as bf16,
+// int8 values need no conversion: queries and weights are two terms each. This takes as many mma instructions as bf16,
 // each of twice the depth.
 #include "cuda/attention/attention.h"
 #include "cuda/attention/attention_join.cuh"
@@ -54,7 +54,7 @@ QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memo
 }
 
 /// Writes the queries to shared memory as mma fragments, with their scores' scales. Each warp converts every kWarps-th
-/// query. Fragments past the last query stay uninitialized, unused.
+/// query. Fragments past the last query stay uninitialized.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {

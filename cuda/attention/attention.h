@@ -6,10 +6,11 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are rounded
 /// like the CPU's (ops/paged_attention.h), except in e4m3:
-/// - bf16: queries and weights are rounded to bf16, weights before they are summed. Products are exact, sums fp32 in
+/// - bf16: queries and softmax weights are rounded to bf16, weights before they are summed. Products are exact, sums
+/// fp32 in
 ///   the tensor core's order and rounding.
 /// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below
-///   2⁻¹⁴ of its chunk's largest has fewer than 11 bits, and one below 2⁻²⁵ is 0.
+///   2⁻¹⁴ of its chunk's largest loses bits; one below 2⁻²⁵ is 0.
 /// - int8: a query, scaled by its largest magnitude to 15 bits, is 254·high + low of int8 terms. Weights times the
 ///   values' scales, scaled by the largest of a warp's 64 positions to 16 bits, are 256·high + low of uint8 terms. Sums
 ///   are exact in int32.

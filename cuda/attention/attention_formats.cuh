@@ -66,9 +66,8 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   }
 };
 
-/// Converts elements to fp16, exactly. Queries and weights are fp16, with 3 bits more than bf16. A query is first
-/// scaled by a power of two, so that its largest number is in [2^14, 2^15). Only numbers below 2^-28 of the largest
-/// then keep fewer than 11 bits.
+/// Converts elements to fp16, exactly. Queries and weights are fp16. A query is first scaled by a power of two, so that
+/// its largest number is in [2^14, 2^15).
 template <>
 struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;

@@ -25,7 +25,7 @@ struct ChunkOf {
   int query;
   std::int64_t row, head;
   int chunk;
-  bool sees, is_last;  // sees: the query attends to part of the chunk; is_last: it is the row's last
+  bool sees, is_last;  // sees: whether the query attends to the chunk; is_last: whether this is the row's last chunk
 };
 
 /// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins it with the earlier

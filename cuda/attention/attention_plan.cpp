@@ -9,8 +9,8 @@ namespace {
 
 // Blocks that keep an H100 busy: some four for each of 132 multiprocessors.
 //
-// Splits rows of decoding sequences into nearly four waves, so that the last wave is a small part. For a prompt's tiles
-// one wave suffices.
+// Splits rows of decoding sequences into nearly four waves, because the last wave is then a small part. One wave
+// suffices for a prompt's tiles.
 //
 // Does not split 256 rows with 8 kv heads: that would take 121 us instead of 114 (measured).
 constexpr std::int64_t kWave = 4 * 132;
@@ -40,8 +40,8 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials) {
   const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
-  // Counts an unsplit row once. A split row is listed twice, for its shared chunks and for the others, and each of its
-  // tiles has its own partial result.
+  // Counts an unsplit row once. A split row is listed twice, for its shared chunks and for its others; each of its
+  // tiles has a partial result.
   AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
   const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
   room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));
@@ -92,7 +92,7 @@ void AttentionPlanner::find_groups(const AttentionRows& rows) {
   }
 }
 
-/// Reserves memory for the results of every chunk of these rows, or none if they do not fit. Returns whether they fit.
+/// Reserves memory for the results of every chunk of these rows, or none. Returns whether they fit.
 bool AttentionPlanner::reserve_partials(const AttentionRows& rows, std::span<const std::int32_t> of) {
   std::int64_t wanted = 0;
   for (const std::int32_t row : of) wanted += num_chunks(rows, row);

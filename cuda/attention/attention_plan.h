@@ -1,5 +1,4 @@
-// Owns the split of a tick's attention into blocks: which rows read which chunk of positions together. Host arithmetic
-// only.
+// Owns the split of a tick's attention into blocks. Host arithmetic only.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,7 @@ inline constexpr int kRoundPositions = 64;
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
-/// Returns the prefetch distance to L2, in rounds. All blocks' prefetches must stay well below L2's size, or lines are
-/// evicted before use.
+/// Returns the prefetch distance to L2, in rounds. All blocks' prefetches must stay well below L2's size.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
 
 struct AttentionShape {

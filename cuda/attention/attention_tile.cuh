@@ -12,7 +12,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 using quant::KvFormat;
-/// Positions that a warp takes at once. Warps alternate, so that short chunks use all.
+/// Positions that a warp takes at once. Warps alternate, so that short chunks use all warps.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
@@ -56,13 +56,13 @@ struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
   // The queries as mma fragments, one set per 8- or 16-bit term.
   std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
-  std::int64_t bytes_at[kAttentionChunk];                            // of a chunk's positions
+  std::int64_t bytes_at[kAttentionChunk];                            // byte offset of each of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
   float context[2][kQueries][kDim + 2];                              // contexts of the chunk, per pair of warps
   float joined[kQueries][kDim + 2];                                  // contexts of the segment's chunks so far
   Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats alternates between chunks
-  Stats total_stats[2][kQueries];                                    // of earlier segments; alternates likewise
-  float weight_units[kWarps][kQueries];                              // int8 only
+  Stats total_stats[2][kQueries];        // statistics of earlier segments; alternates between chunks
+  float weight_units[kWarps][kQueries];  // int8 only
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];
   std::int32_t last_position[kQueries];  // last position that the query attends to; −1: no query

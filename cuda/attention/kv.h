@@ -15,8 +15,7 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8 only
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
-  /// Returns the index of a position's slot, by its sequence's page_ids. Divides in 32 bits, because 64 take twice as
-  /// long.
+  /// Returns the index of a position's slot, by its sequence's page_ids, in 32-bit divisions.
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
     const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
     return at.slot(page_ids[from / page_size], kv_head, from % page_size);

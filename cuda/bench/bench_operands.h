@@ -1,5 +1,5 @@
-// Makes the operands of benchmarks: quantized normal random values. Uniform random bits would make the device look
-// faster: their infinities and NaN in bf16 take less power.
+// Makes the operands of benchmarks: quantized normal random values. Uniform random bits would look faster: infinities
+// and NaN take less power.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ inline constexpr std::int64_t kNormalPeriod = 100'003;
 /// 5) are clamped.
 float unit_scale(quant::Element element);
 
-/// Fills memory with normal random values of mean 0 and deviation `sigma` under unit_scale(element), generated on the
-/// host from `seed`. Rounds to nearest even and clamps; int4 has two values per byte.
+/// Fills memory with normal random values of mean 0 and deviation `sigma` under unit_scale(element), generated from
+/// `seed`. Rounds to nearest even and clamps; int4 has two values per byte.
 void fill_normal(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes, void* to,
                  const Stream& stream);
 Memory normal_memory(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes,

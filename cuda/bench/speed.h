@@ -36,7 +36,7 @@ struct AttentionSpeedTask {
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least the sequences' pages
 };
 struct AttentionSpeed {
-  double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
+  double read_bytes_per_s = 0;  ///< as in GemmSpeeds
   double attention_s = 0;
 };
 
@@ -47,7 +47,7 @@ struct TickSpeedTask {
                 head_format = quant::Format::bf16;  ///< formats of the layers, and of lm_head
   std::vector<std::int64_t> batches, contexts;
   std::int64_t matmul_size = 8192;            ///< size of the square bf16 GEMM that times the tensor cores
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< same as in GemmSpeedTask
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< as in GemmSpeedTask
 };
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
@@ -55,7 +55,7 @@ struct TickSpeed {
   double host_s = 0;  ///< the part of tick_s without waits for the device
 };
 struct TickSpeeds {
-  double read_bytes_per_s = 0;  ///< same as in GemmSpeeds
+  double read_bytes_per_s = 0;  ///< as in GemmSpeeds
   double matmul_flops = 0;      ///< per second, bf16
   double rewrite_s = 0;         ///< time to rewrite all weights from fp32 masters on the device
   std::vector<TickSpeed> ticks;
@@ -63,16 +63,15 @@ struct TickSpeeds {
 
 namespace QRL_CUDA_TARGET {
 
-/// Times the engine's GEMMs with bf16 results on normal random values, as a CUDA graph. Returns the best of five rounds
-/// by the host's clock. Throws like make_engine.
+/// Times the engine's GEMMs with bf16 results on normal random values, as a CUDA graph. Returns the best of five
+/// rounds. Throws like make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
 /// Times attention with the engine's plan, like measure_gemms. Throws like make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
-/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages. Keys and values
-/// are copies of one sequence's. Copies sampled tokens to the host. Returns the best of three rounds. Throws like
-/// make_engine and allocate_kv.
+/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages. Copies sampled
+/// tokens to the host. Returns the best of three rounds. Throws like make_engine and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

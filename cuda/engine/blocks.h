@@ -13,7 +13,6 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Describes rows of this width, quantized for a matrix of this format.
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
 /// Memory for rows of one width and their scales, in any format.

@@ -24,7 +24,7 @@ class SequenceScorer;
 /// Returns the kernels' targets, "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
 std::string version();
 
-/// Selects any layer of a model. An engine's layers have equal matrices.
+/// Selects any layer; all have equal matrices.
 inline constexpr std::int64_t kAnyLayer = 0;
 
 /// Returns the bytes that GEMMs of at most num_rows rows keep for dequantized operands: the largest matrix and, for
@@ -65,8 +65,8 @@ struct EngineOptions {
   std::int64_t max_sequences = 0;  ///< per tick
   std::int64_t max_positions = 0;  ///< per sequence
   std::int64_t num_pages = 0;
-  /// 0: allocates num_pages or fails. Otherwise allocates at most num_pages, so that all processes together use at most
-  /// this share of device memory.
+  /// 0: allocates num_pages or fails. Otherwise allocates at most num_pages, so that all processes use at most this
+  /// share of device memory.
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;

@@ -147,8 +147,8 @@ void DeviceEngine::run_all(const TickArrays& arrays) {
   }
 }
 
-/// Launches a tick's kernels singly at the first tick of a shape, which loads kernels and plans cuBLASLt's GEMMs: a
-/// capture forbids both. Records a graph at the second, and launches it from then on.
+/// Launches a tick's kernels singly at a shape's first tick, because a capture may neither load kernels nor plan
+/// cuBLASLt's GEMMs. Records a graph at the second, and launches it from then on.
 void DeviceEngine::launch_graph(const TickArrays& arrays) {
   const auto launch = [&] {
     run_all(arrays);

@@ -47,8 +47,7 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// Loops over layers, then over ticks, so that only one layer's keys and values and one tick's activations exist at a
-/// time.
+/// Loops over layers, then over ticks: only one layer's keys and values and one tick's activations exist at a time.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(

@@ -26,11 +26,11 @@ struct EngineState {
   /// previous tick's samples, to which tokens may refer.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
   /// Throws an internal error that names `where` and the memory found, unless `at` points into the device's memory.
-  /// Call it before a kernel reads `at`, so that the device stays usable. Makes one query, without synchronization.
+  /// Call it before a kernel reads `at`. Makes one query, without synchronization.
   void require_on_device(const void* at, const char* where) const;
   void wait();
-  /// Calls work(stream) with the caller's stream, ordered after the engine's work. Waits for another caller's stream
-  /// first, because all share the GEMMs' workspaces.
+  /// Calls work(stream) with the caller's stream, ordered after the engine's work and after other callers' streams,
+  /// because all share the GEMMs' workspaces.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);

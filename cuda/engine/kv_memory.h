@@ -11,8 +11,7 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Holds keys and values of some layers, initialized to zero. Attention weighs slots past a sequence's end by 0, which
-/// NaN would survive; percentiles need empty slots to be smallest. One allocation per array serves all layers, because
-/// the device rounds each up.
+/// NaN would survive; percentiles need empty slots to be smallest. One allocation per array serves all layers.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);

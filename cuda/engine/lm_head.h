@@ -15,8 +15,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Limit on rows with whole logits, for top-k and top-p.
 inline constexpr std::int64_t kWholeRows = 32;
 
-/// Computes samples, scores or whole logits from hidden states, in stream order: final norm, then logits of one
-/// vocabulary tile at a time.
+/// Computes samples, scores or whole logits from hidden states, in stream order, one vocabulary tile at a time.
 class LmHead {
  public:
   /// Allocates memory for up to max_rows samples at once. `weights` and `gemms` must outlive the object.

@@ -1,4 +1,4 @@
-// The entry to a decoder's passes over whole sequences, for a learner on the same device and for calibration.
+// The entry to a decoder's passes over whole sequences, for a learner and for calibration.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class SequenceScorer {
   virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
                        CallersStream stream) = 0;
   /// Computes log-probs and entropies of tokens from x, fp32 [*, width], the residual stream after the last layer.
-  /// Log-probs equal sampling's bit for bit. Entropies are summed over blocks in fp64.
+  /// Log-probs equal sampling's bit for bit. Entropies are summed in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
   /// Runs a tick with all positions of its sequences, without copies, and measures keys and values for fp8 scales. Uses

@@ -15,8 +15,8 @@ namespace qrl::cuda {
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
-/// Holds byte offsets of a tick's arrays in one upload. Page ids and copies come last, so that their counts move no
-/// other offset.
+/// Holds byte offsets of a tick's arrays in one upload. Page ids and copies come last: their counts move no other
+/// offset.
 struct TickLayout {
   std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
                partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,

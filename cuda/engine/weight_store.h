@@ -1,5 +1,4 @@
-// The entry to a decoder's weights on the GPU: uploaded from the CPU, rewritten from a learner's masters, or read by a
-// learner on the device.
+// The entry to a decoder's weights on the GPU: uploaded, rewritten from a learner's masters, or read by a learner.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ struct HostMatrix {
 
 /// A block's weights in CPU memory: matrices, and fp32 gains (null if the model lacks one).
 using HostLayer = model::Block<const float*, HostMatrix>;
-/// A model's weights in CPU memory; WeightStore::upload alone reads them.
+/// A model's weights in CPU memory, read by WeightStore::upload only.
 struct HostWeights {
   const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as HostMatrix::panels
   const float* final_norm_D = nullptr;          ///< fp32
@@ -107,7 +106,7 @@ class WeightStore {
   /// Blocks until done. Weights must be uploaded first. Returns the index of a master with NaN or infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
   /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. A matrix's first call allocates
-  /// memory and drops recorded ticks, so call it before allocate_kv.
+  /// memory and drops recorded ticks: call it before allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
   // The functions below serve a learner on the same device, after an upload. Each call returns at once. Its work is

@@ -34,7 +34,7 @@ class BlockScaledGemms {
 
   explicit BlockScaledGemms(std::int64_t rows_at_once = 4096) : rows_at_once_(rows_at_once) {}
 
-  /// Allocates the memory of a tick's GEMMs with such a matrix, unless it exists.
+  /// Allocates the memory of a tick's GEMMs with `w`, unless it exists.
   void reserve(const DeviceMatrix& w);
   /// Sets whether reserved memory must not move (growing_memory.h).
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }

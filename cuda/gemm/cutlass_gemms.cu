@@ -1,5 +1,5 @@
-// CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel scale) in bf16
-// or fp32. One source file for both, because CUTLASS's headers take 26 s to compile.
+// CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel scale). One
+// source file for both, because CUTLASS's headers take 26 s to compile.
 
 #include <cuda_runtime_api.h>
 #include <cutlass/cutlass.h>
@@ -79,8 +79,8 @@ struct CutlassGemm {
   }
 };
 
-/// Runs a tile of cutlass_tile_rows: 64 rows by one warp group, or 128 by two cooperating groups. A cluster's blocks
-/// share a tile of outputs, whose weights are multicast.
+/// Runs a tile of cutlass_tile_rows: 64 rows by one warp group, or 128 by two. A cluster's blocks share a tile of
+/// outputs, whose weights are multicast.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_1, cute::_64, cute::_128;

@@ -11,16 +11,15 @@
 
 namespace qrl::cuda {
 
-/// Returns the splits over the inputs, each with its own sums. They depend on the matrix alone, because they determine
-/// a row's bits. Aims at two blocks of 64 outputs for each of an H100's 132 multiprocessors, with at least four chunks
-/// per split.
+/// Returns the splits over the inputs. They depend on the matrix alone, because they determine a row's bits. Aims at
+/// two blocks of 64 outputs for each of an H100's 132 multiprocessors, with at least four chunks per split.
 inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestChunks = 4;
 inline std::int64_t num_splits(const MatrixLayout& at) {
   const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
   return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputChunk / kFewestChunks}));
 }
 
-/// A block of streamed_gemm. Tiles with more rows also have more outputs, because each tile of outputs reads all of x.
+/// A block of streamed_gemm. Tiles with more rows also have more outputs, because each tile reads all of x.
 struct StreamTile {
   int rows, outputs, num_stages;
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
@@ -125,8 +124,7 @@ inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 /// cuBLASLt; the streamed kernel would dequantize once per 64 rows.
 ///
 /// With block_scales cuBLASLt multiplies fp8_block128 directly, for more than kStreamedFp8Rows rows and a bf16 result.
-/// With its scales per row and output it multiplies the other e4m3 formats for more than kCutlassFp8Rows rows. On an
-/// H100 ticks of 8B took 4 % less time at 256 rows, 8 % at 512.
+/// With its scales per row and output it multiplies the other e4m3 formats for more than kCutlassFp8Rows rows.
 enum class GemmKernel : std::uint8_t {
   cublaslt,
   block_scaled,
@@ -154,7 +152,7 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
 }
 
 /// Returns the rows of CUTLASS's tile of 128 outputs: 64 if tiles of 128 rows would leave multiprocessors idle. Not
-/// chosen by timing, because the two tiles' fp32 sums may differ.
+/// chosen by timing, because the tiles' fp32 sums may differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;

@@ -23,8 +23,8 @@ int attribute(cudaDeviceAttr which, const DeviceFacts& device) {
   return value;
 }
 
-/// Measures the best of a few launches between two events. A write of twice L2's size before each forces reads of
-/// weights from device memory.
+/// Measures the best of a few launches between two events. A write of twice L2's size before each evicts the weights
+/// from L2.
 class ColdTimer {
  public:
   explicit ColdTimer(std::size_t l2_bytes) : swept_(2 * l2_bytes) {

@@ -22,8 +22,8 @@ class Gemms {
   ///   relative to their largest term.
   /// - int4 and fp8_block128, from dequantized_rows(format) rows: operands are rounded to bf16 (dequantized_gemms.h).
   virtual void multiply(const GemmTask& task, const Stream& stream) = 0;
-  /// Allocates the memory for such GEMMs of num_rows rows, padded by padded_rows. Otherwise `multiply` allocates, which
-  /// a graph capture forbids.
+  /// Allocates the memory that `multiply` needs for `w` and num_rows rows, padded by padded_rows. Otherwise `multiply`
+  /// allocates, which a graph capture forbids.
   virtual void reserve(const DeviceMatrix& w, std::int64_t num_rows) = 0;
   /// Sets whether recorded ticks contain the memory's addresses, which then must not move.
   virtual void set_recorded(bool is_recorded) = 0;

@@ -60,11 +60,12 @@ struct Operands {
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
   static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // of a chunk
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
-  /// Vectors of a row's chunk that each of four lanes has; x's vectors have the same inputs as W's.
+  /// Number of 16-byte vectors of a chunk that each of a row's four lanes holds. x's vectors cover the same inputs as
+  /// W's.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
-  /// Number of x's vectors in a part of a lane's chunk, multiplied at once with kPartWords words per output. Larger
-  /// parts would spill registers.
+  /// Number of x's vectors that a lane multiplies at once, with kPartWords words per output. More would spill
+  /// registers.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
@@ -196,13 +197,13 @@ struct Streamed {
   /// adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns a byte offset within a stage: that of an output's vector j, which only this lane accesses.
+  /// Returns the byte offset, within a stage, of an output's vector j, which only this lane accesses.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, at most to `end`. Address constants
-  /// come first: with few rows, addresses are a third of all instructions.
+  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, at most to `end`. Addresses begin with
+  /// constants, because computing addresses takes a third of all instructions with few rows.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;

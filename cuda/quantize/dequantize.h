@@ -1,5 +1,5 @@
-// Contracts of the kernels that write quantized operands as bf16 for GEMMs of many rows: value · scale in fp32, rounded
-// to nearest even.
+// Contracts of the kernels that dequantize operands to bf16 for GEMMs of many rows: value · scale in fp32, rounded to
+// nearest even.
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,7 @@ void place_rows(const PlaceTask& task, const Stream& stream);
 struct DequantizeWeightsTask {
   DeviceMatrix w;
   quant::Element element;
-  std::int64_t scale_group;  ///< same as in QuantizeWeightsTask
+  std::int64_t scale_group;  ///< as in QuantizeWeightsTask
   WordOrder order;
   void* to;
   bool to_f32;

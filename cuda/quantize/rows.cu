@@ -1,6 +1,5 @@
-// Kernels over rows, with one or several blocks per row: embedding, norm, activation, quantization, and repacking of
-// the host's panels. Few rows are limited by latency, many by instructions. So a thread issues all loads first, indices
-// in a row have 32 bits, and several rows share a multiprocessor.
+// Kernels over rows, with one or several blocks per row. Few rows are limited by latency, many by instructions. So a
+// thread issues all loads first, indices in a row have 32 bits, and several rows share a multiprocessor.
 #include <type_traits>
 
 #include "cuda/quantize/row_quads.cuh"

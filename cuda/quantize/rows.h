@@ -29,7 +29,7 @@ struct NormTask {
   const std::int32_t* row_ids;  ///< null: all rows
   float eps;
   QuantizedRows out;              ///< out.width elements per row
-  std::uint16_t* wide = nullptr;  ///< same as in QuantizeTask
+  std::uint16_t* wide = nullptr;  ///< as in QuantizeTask
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
@@ -54,7 +54,7 @@ void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< same as in QuantizeTask
+  std::uint16_t* wide = nullptr;  ///< as in QuantizeTask
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 

@@ -7,8 +7,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// States whether growing memory may move. Graphs contain addresses of reserved memory only. Unreserved memory, which
-/// only a learner's GEMMs use, may always move.
+/// States whether growing memory may move. Graphs contain addresses of reserved memory only.
 struct MayMove {
   bool is_reserved = false, is_recorded = false;
   explicit operator bool() const { return !is_reserved || !is_recorded; }

@@ -1,4 +1,4 @@
-// Owns the layout of matrices, keys and values in device memory, in 64-bit index arithmetic for device and host.
+// Owns the layout of matrices, keys and values in device memory.
 #pragma once
 
 #include <algorithm>

@@ -15,8 +15,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 base::LibraryReport driver_report(int driver_version, int runtime_version);
 
 /// Returns the places to search for cuBLASLt, in order: the process's loaded library, LibTorch's copy, the loader's
-/// search, the toolkit's folders. LibTorch's copy is found from the path of libtorch_cpu.so (or empty). It is early,
-/// because libtorch_cuda.so needs it and the process keeps the first library loaded.
+/// search, the toolkit's folders. libtorch_cpu: path of libtorch_cpu.so, or empty. LibTorch's copy is early, because
+/// libtorch_cuda.so needs it.
 std::vector<std::string> cublaslt_places(const std::string& libtorch_cpu);
 
 struct CublasLtLibrary {

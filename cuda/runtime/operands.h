@@ -1,5 +1,4 @@
-// Owns the operands that kernels share: rows of activations, results of GEMMs, matrices. Pointers are unowned device
-// memory.
+// Owns the kernels' common operands: activation rows, GEMM results, matrices. Pointers are unowned device memory.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +33,6 @@ struct GemmRows {
   }
 };
 
-/// A matrix on the device (layout.h).
 struct DeviceMatrix {
   quant::Format format = quant::Format::bf16;
   MatrixLayout at;

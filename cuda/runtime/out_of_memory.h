@@ -32,7 +32,7 @@ class OutOfMemory final : public base::Error {
   std::string wanted_, free_;
 };
 
-/// The purpose of some memory, and what to lower or free.
+/// Names the purpose of memory, and what to lower or free.
 struct MemoryUse {
   const char* key;
   const char* what;

@@ -22,7 +22,7 @@ QRL_DEVICE float sum_of_warps(const float* exchange) {
 }
 
 /// Returns to every thread the sum, or the largest, over kBlockWarps warps, through `exchange` [kBlockWarps]. Sums are
-/// fp32: a butterfly within a warp, then another across 32 warps, or fewer warps in order.
+/// fp32 in a fixed order.
 template <int kBlockWarps = kWarps>
 QRL_DEVICE float block_sum(float value, float* exchange) {
   value = warp_sum(value);

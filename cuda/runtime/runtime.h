@@ -1,5 +1,5 @@
-// Owns device memory, streams, copies and graphs. Two implementations: CUDA's (runtime.cpp, namespace `device`), and
-// the tests' emulation on the host (tests/cuda/emulation, `emulated`).
+// Owns device memory, streams, copies and graphs. Implementations: CUDA's (runtime.cpp), and the tests' emulation on
+// the host (tests/cuda/emulation).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 namespace qrl::cuda {
 
 /// Returns the byte that fills new memory: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. 0xff bytes are NaN in
-/// bf16, fp16, e4m3 and fp32, and expose reads before the first write.
+/// every format, and expose reads before the first write.
 inline int new_memory_byte() {
   static const bool poisons = [] {
     const char* value = std::getenv("QRL_CUDA_POISON");
@@ -51,13 +51,12 @@ inline bool has_kernels_for(int major) { return major >= 8; }
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
 /// Makes the visible device take_device(number, their count) current in this thread. Throws an input error without a
-/// driver, a device or kernels for it, or if the driver is too old.
+/// device, a sufficient driver, or kernels for the device.
 DeviceFacts use_device(int number);
 void enter_device(const DeviceFacts& device);
 
 std::size_t free_bytes();
 
-/// Names a device's memory in errors.
 inline std::string memory_name(int device_number) { return "memory of device " + std::to_string(device_number); }
 /// Returns a name for the memory that `at` points to: a device's, or "host memory".
 std::string name_of_memory(const void* at);
@@ -96,9 +95,9 @@ class Event {
   void* handle_ = nullptr;
 };
 
-/// A CUDA graph of the work that `record` enqueues: kernel launches, and copies between device and pinned memory. A
-/// launch reuses the arguments but reads memory anew, so varying values must be in memory at a fixed address. `record`
-/// may neither allocate nor wait. Run it once before, to load kernels and plan libraries' GEMMs.
+/// A CUDA graph of the kernel launches and of copies between device and pinned memory that `record` enqueues. A launch
+/// reuses the arguments but reads memory anew. `record` may neither allocate nor wait. Run it once before, to load
+/// kernels and plan libraries' GEMMs.
 class Graph {
  public:
   Graph() = default;

@@ -14,8 +14,7 @@ class SharedMemoryLimits {
   static constexpr std::size_t kDefaultBytes = std::size_t{48} << 10;
 
   /// Calls prepare() at the kernel's first launch, and raise(num_bytes) if it needs more than before. Any thread may
-  /// call it; the limit is raised before another thread can rely on it. If a callback throws, rethrows and keeps the
-  /// old limit.
+  /// call it. If a callback throws, rethrows and keeps the old limit.
   template <class Prepare, class Raise>
   void require(const void* kernel, std::size_t num_bytes, const Prepare& prepare, const Raise& raise) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -46,9 +46,8 @@ QRL_DEVICE T shuffle_xor(T value, int mask) {
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
 /// Waits for the previous kernel; all threads of every kernel must call it first.
 ///
-/// Before this call the previous kernel may run, and only memory that it does not write may be read. Afterwards its
-/// results are visible, and the next kernel may begin, which hides the launch time on Hopper and newer. Elsewhere
-/// kernels run in sequence.
+/// Before this call, only memory that the previous kernel does not write may be read. Afterwards its results are
+/// visible, and the next kernel may begin, which hides the launch time on Hopper and newer.
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

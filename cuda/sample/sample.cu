@@ -227,7 +227,7 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     return;
   }
   // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects a part; past all
-  // weights (by rounding), it selects the last token with a weight above zero.
+  // weights, it selects the last token with a weight above zero.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {

@@ -59,7 +59,6 @@ struct AddNormGradientTask {
   std::int64_t num_rows = 0, width = 0;
 };
 
-/// Rows of q, k and v heads, and the parameters of their transform.
 struct HeadTransform {
   std::int64_t num_rows = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< head_dim: even, at most kMostHeadDim
   const float* bias = nullptr;                                               ///< one per column; null: none
@@ -120,7 +119,7 @@ struct ScoreGradientTask {
 /// Sums rows: row i of `to` is the sum of the rows of `from` in list i, in fp32 in order, rounded once. To gather, use
 /// lists of one row. One launch can process a second pair of `from` and `to`.
 struct RowListsTask {
-  ReadRows from[2];  ///< the second without values: none
+  ReadRows from[2];  ///< the second pair is optional
   WrittenRows to[2];
   const std::int32_t* starts = nullptr;   ///< num_lists + 1 offsets in `rows`; null: list i is rows[i]
   const std::int32_t* rows = nullptr;     ///< null: 0, 1, 2, …
@@ -129,13 +128,13 @@ struct RowListsTask {
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// Describes a tensor of an array. Its sum of squares is the sum of its parts from first_part on.
+/// Describes a tensor, whose sum of squares is that of its parts from first_part on.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
 /// Number of a tensor's elements that one block squares; a tensor's last part may have fewer.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
-/// Computes Σ x² of each part of each fp32 tensor, summed in fp64 in a fixed order.
+/// Computes Σ x² of each part (kSquaresPart elements) of fp32 tensors, in fp64 in a fixed order.
 struct SquaresTask {
   const float* values = nullptr;
   const TensorSpan* tensors = nullptr;  ///< on the device, by first_part, without gaps

@@ -60,7 +60,7 @@ struct AddNormGradientWork {
 };
 
 /// Takes kSegment rows per block in order, the same columns per thread. With x̂ = sum / rms, the gradient of sum is
-/// (dx̂ − x̂ · mean(dx̂ · x̂)) / rms, plus d_sum of the later layers.
+/// (dx̂ − x̂ · mean(dx̂ · x̂)) / rms + d_sum.
 template <int kSize>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
   wait_for_kernel_before();

@@ -55,7 +55,7 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
 }
 
 // Limit on pairs per lane. A pair is a head's numbers i and i + E/2, rotated together. A power of two of a warp's lanes
-// share a head, for all rows of the block: one thread sums a column over rows.
+// share a head, for all rows of the block.
 constexpr int kPairs = 8;
 constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);

@@ -29,7 +29,7 @@ QRL_DEVICE float block_max(float value, double* exchange) {
 }
 
 /// Holds softmax statistics of the logits that a thread or block has read. `largest` starts at the lowest finite
-/// number, not −inf, so that differences are numbers. NaN reaches the sum.
+/// number, so that differences are numbers. NaN reaches the sum.
 struct Seen {
   float largest = kLowest, sum = 0, weighted = 0;  ///< Σ e^z, Σ e^z · z; z = (logit − largest) / temperature, fp32
   QRL_DEVICE void add(const float (&logits)[kRead], float inverse_temperature) {
