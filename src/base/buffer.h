@@ -7,8 +7,8 @@
 
 namespace qrl::base {
 
-/// Allocates buffers from blocks of whole huge pages: fewer TLB misses with many small matrices. Unwritten pages take
-/// address space only. A block lives as long as its last buffer.
+/// Allocates buffers from blocks of whole huge pages, for fewer TLB misses. Unwritten pages take address space only. A
+/// block lives as long as its last buffer.
 class Arena {
  public:
   /// Returns untouched, zeroed, 64-byte aligned memory; throws std::bad_alloc.

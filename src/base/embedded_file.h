@@ -1,4 +1,4 @@
-// Owns the type of an embedded file (src/embed.cmake).
+// Owns the type of a file that src/embed.cmake embeds.
 #pragma once
 
 #include <span>

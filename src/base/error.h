@@ -14,7 +14,7 @@ enum class ErrorKind {
 };
 
 /// One error: where (file:line, path, tensor, op), expected, found, what to do. Only `where` is never empty. `what()`
-/// joins them; newlines (a list of errors) are its only control bytes.
+/// joins them.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
@@ -35,8 +35,8 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Marks the phase that builds a run from its recipe, when lack of memory is an input error; later it is an internal
-/// one. The recipe's reader sets it, the start of the work resets it, and main reads it.
+/// Marks the phase that builds a run from its recipe. A failed allocation is an input error in this phase, later an
+/// internal one.
 void set_making_parts(bool making);
 bool making_parts();
 

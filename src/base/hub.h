@@ -8,7 +8,7 @@
 
 namespace qrl::base {
 
-/// Returns whether a text is OWNER/NAME or OWNER/NAME@REVISION.
+/// Returns whether a text is OWNER/NAME[@REVISION].
 bool is_hub_name(std::string_view text);
 
 /// Returns huggingface_hub's cache: $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or
@@ -18,7 +18,7 @@ std::filesystem::path hub_cache();
 /// Returns OWNER/NAME@COMMIT if the cache has the name's revision (default: main).
 std::optional<std::string> pinned_hub_name(std::string_view name);
 
-/// Resolves a command's path: a hub name's cached snapshot unless a file or folder has that name, else the path itself.
+/// Resolves a command's path: an existing file or folder, else a hub name's cached snapshot, else the path itself.
 std::string local_model(const std::string& path);
 
 /// Returns model.path's folder: the path, or a hub name's cached snapshot. Throws an input error with the download

@@ -7,8 +7,8 @@
 
 namespace qrl::base {
 
-/// Returns the process's CPU quota in processors (1.5 for 150 ms of each 100): the least of its control group's (a
-/// container's; version 1 or 2) and the ancestors', if any. `root` has /proc and the paths named in it.
+/// Returns the CPU quota in processors (1.5 for 150 ms of each 100): the least of the process's control group (version
+/// 1 or 2) and its ancestors, if any. `root` has /proc and the paths named in it.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 /// Returns the lowest memory limit of these groups, if any.

@@ -15,12 +15,11 @@ void log_warning(std::string_view line);
 /// Logs like log_warning, once per process and `key`.
 void log_once(std::string_view key, std::string_view line);
 
-/// Writes a line to the log file only.
 void log_to_file(std::string_view line);
 /// Writes a process's last message to stderr, on every rank, and to the log file.
 void log_error(std::string_view line);
 
-/// Appends all lines since the process began, with local times, to `path`. "" closes the file. Throws an input error if
+/// Appends all lines since the process began, with local times, to `path`; "" closes the file. Throws an input error if
 /// it cannot be opened.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);

@@ -5,9 +5,8 @@
 
 namespace qrl::base {
 
-/// Quotes at most `max_bytes` of a text in any language, in whole characters, so that YAML and JSON read it back. \",
-/// \\, \n and \t are escaped. Control characters, those that reorder or hide text, and bytes that are not UTF-8 become
-/// \xNN or \uNNNN.
+/// Quotes at most `max_bytes` of a text, in whole characters, so that YAML and JSON read it back. \", \\, \n and \t are
+/// escaped. Control characters, those that reorder or hide text, and bytes that are not UTF-8 become \xNN or \uNNNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
 /// Escapes text for a terminal: control characters except newline and tab, characters that reorder or hide text, and

@@ -17,11 +17,10 @@ enum class LibraryScope { own, global };
 /// Opens the first of `names` (paths, or loader names) that can be opened.
 SharedLibrary open_shared_library(std::span<const std::string> names, LibraryScope scope = LibraryScope::own);
 
-/// Returns the file of a library that comes with the program: beside it, above a test's folder, or in an install's
-/// lib/qrl-train; else "".
+/// Returns the file of a library that comes with the program: beside it, above a test's folder, or in lib/qrl-train;
+/// else "".
 std::string own_library(const std::string& name);
 
-/// Returns the file of this library, if the process has loaded it.
 std::string loaded_library_path(const std::string& name);
 
 /// Returns the files of all libraries that the process has loaded, in the loader's order.

@@ -1,5 +1,5 @@
-// Owns the places of files that come with the program, in the source tree beside a build folder or in an install; and
-// the names of its recipes: "recipes:NAME" in place of a recipe's file.
+// Owns the places of files that come with the program, in the source tree or an install, and its recipes' names
+// ("recipes:NAME").
 #pragma once
 
 #include <string>
@@ -17,12 +17,11 @@ bool is_in_wheel();
 /// Returns whether a word has the form recipes:NAME.
 bool is_shipped_recipe(std::string_view word);
 
-/// Returns the file that recipes:NAME means, where NAME is a path below the program's recipes, with or without ".yaml".
-/// Throws an input error that names the most similar recipe if there is none.
+/// Returns the file of recipes:NAME; NAME is a path below the program's recipes, with or without ".yaml". Throws an
+/// input error that names the most similar recipe.
 std::string shipped_recipe(std::string_view word);
 
-/// Returns the path that recipes:PATH means below the program's recipes, whether or not a file is there; other texts
-/// unchanged.
+/// Returns the path that recipes:PATH means, whether or not a file is there; other texts unchanged.
 std::string shipped_path(const std::string& path);
 
 }  // namespace qrl::base

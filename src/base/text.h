@@ -9,8 +9,8 @@ namespace qrl::base {
 /// Returns whether the text is strict UTF-8: no overlong forms or surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
 
-/// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps). Returns "" above
-/// a third of the word's length (one edit for two letters).
+/// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" if that
+/// exceeds a third of the word's length (one edit for two letters).
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
 /// Quotes at most `max_chars` bytes of untrusted text, with \xNN outside printable ASCII.

@@ -46,16 +46,14 @@ int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
 /// Runs `body` on `num_threads` threads (0: num_threads()); nested calls run on the calling thread alone. Rethrows the
-/// lowest rank's exception after all have ended. A body that throws while others wait at a barrier would hang: check
-/// inputs before the first barrier.
+/// lowest rank's exception. A body that throws while others wait at a barrier would hang: check inputs before.
 void parallel(int num_threads, const std::function<void(Team&)>& body);
 
 /// Calls body(range) on each thread, for shares of [0, count) of at least `grain`.
 void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(Range)>& body);
 
 /// Sets, for its lifetime, the threads of parallel regions that the calling thread begins, LibTorch's included (0:
-/// unchanged). Scopes nest. libgomp keeps a pool per thread that begins regions, so a decoder in another thread has its
-/// own.
+/// unchanged). Scopes nest. libgomp keeps a pool for each such thread.
 class ThreadsInScope {
  public:
   explicit ThreadsInScope(int count);

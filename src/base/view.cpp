@@ -4,7 +4,6 @@ namespace qrl::base {
 
 namespace {
 
-/// A dtype's spelling and size.
 struct Kind {
   std::string_view name;
   std::size_t num_bytes;

@@ -24,7 +24,7 @@ std::string text_of(const nlohmann::json& config, const char* name) {
 }
 
 /// Returns the template text of tokenizer_config.json, or of a list the template named default, or "". Throws
-/// jinja::Unsupported for a list without a default, which transformers does not render either.
+/// jinja::Unsupported for a list without a default.
 std::string template_of(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};

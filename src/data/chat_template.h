@@ -21,10 +21,10 @@ struct TemplateOptions {
   std::optional<bool> enable_thinking = {};                   ///< unset: the template's own choice
 };
 
-/// Returns the template that `options` names: a file, an embedded template, or with auto the model's own. That is in
-/// chat_template.jinja or tokenizer_config.json; without one the result is plain. Throws an input error for a template
-/// that cannot be rendered, or whose turns do not end with an added token of the tokenizer. Does the same if
-/// data.system_prompt or data.enable_thinking has no effect.
+/// Returns the template that `options` names: a file, an embedded template, or with auto the model's own
+/// (chat_template.jinja or tokenizer_config.json, else plain). Throws an input error for a template that cannot be
+/// rendered, or whose turns do not end with an added token of the tokenizer. Does the same if data.system_prompt or
+/// data.enable_thinking has no effect.
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 
 /// Returns why a system message has no effect; "" if it has one.
@@ -36,8 +36,7 @@ bool has_thinking(const ChatTemplate& chat);
 Conversation sample_turns(const std::string& answer, bool has_system = false);
 
 /// Describes the chat template in the tokenizer's folder, one property per line, for `qrl-train check chat`. Shows a
-/// sample prompt with data between « and », the end of a turn, and which parts of a conversation the template shows.
-/// Reports whether later turns change earlier output.
+/// sample prompt with data between « and », and which parts of a conversation the template shows.
 std::string describe_chat(const Tokenizer& tokenizer);
 
 }  // namespace qrl::data

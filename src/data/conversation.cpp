@@ -75,7 +75,7 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
 }
 
 /// Returns for each byte the index of the message that it teaches, by {% generation %}; −1: none. A block teaches the
-/// message that it contains; an empty block, the assistant's next message.
+/// message in it; an empty block, the assistant's next one.
 std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
   const std::vector<TextRun> runs = text.runs();
@@ -95,7 +95,7 @@ std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, co
 }
 
 /// Returns the message that each byte teaches, without {% generation %}. An assistant's turn is learned from the end of
-/// its header through the end-of-turn token, with the template's text in between.
+/// its header through the end-of-turn token.
 std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conversation& conversation,
                                            const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);

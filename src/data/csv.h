@@ -1,6 +1,4 @@
-// Owns reading of CSV files.
-//
-// The format is RFC 4180, with a header. A field in double quotes may hold commas, line ends and doubled quotes. Files
+// Reads CSV by RFC 4180, with a header. A field in double quotes may hold commas, line ends and doubled quotes. Files
 // are UTF-8. A byte order mark, CRLF and a missing last line end are allowed.
 #pragma once
 
@@ -14,9 +12,8 @@
 namespace qrl::data {
 
 /// Calls `take` with each record in order, as an object of strings by column, and the number of its first line. Throws
-/// an input error that names file:line for a missing header, a column named twice, or a record with another number of
-/// fields. Also throws for a quote inside an unquoted field, an unclosed quote, invalid UTF-8, a NUL byte, and a field
-/// above 64 MiB.
+/// an input error that names file:line. Faults are a missing header, a column named twice, another number of fields, a
+/// quote inside an unquoted field, an unclosed quote, invalid UTF-8, a NUL byte, and a field above 64 MiB.
 void read_csv(std::istream& in, const std::string& name,
               const std::function<void(const nlohmann::json& record, std::int64_t line)>& take);
 

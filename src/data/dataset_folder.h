@@ -13,12 +13,10 @@ struct DataFiles {
 };
 
 /// Finds the files of an entry of data.train_files or a similar key. An existing path is that file. Otherwise the entry
-/// is DIR:SPLIT or DIR:CONFIG/SPLIT, as on the Hugging Face Hub; DIR, DIR/data, DIR/CONFIG and DIR/data/CONFIG are
-/// searched. Files of a split are SPLIT.EXT, SPLIT-00000-of-00003.EXT, or any in a folder SPLIT, with EXT parquet,
-/// jsonl, json or csv.
+/// is DIR:SPLIT or DIR:CONFIG/SPLIT, searched as docs/howto/own-data.md states ("A folder from the Hub").
 ///
-/// Throws an input error for a missing folder or split (and lists the existing ones), for several matches (and lists
-/// them), and for missing shards. Returns a name whose folder does not exist unchanged; its reader refuses it.
+/// Throws an input error for a missing folder or split, several matches, and missing shards, and lists the existing
+/// ones. A `name` whose folder does not exist is returned as it is; its reader refuses it.
 DataFiles find_data_files(const std::string& name);
 
 }  // namespace qrl::data

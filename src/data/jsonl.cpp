@@ -44,7 +44,7 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-/// Names foreign formats, which helps more than a parser's error.
+/// Throws an input error that names a foreign format (gzip, parquet, UTF-16, …).
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
@@ -56,7 +56,7 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
               "UTF-16: save it as UTF-8");
 }
 
-/// Names common lookalikes of JSONL.
+/// Throws an input error that names a common lookalike of JSONL (a JSON array, Python dicts, CSV, …).
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
   const std::string expected = "JSONL: one object a line";

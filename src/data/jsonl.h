@@ -23,7 +23,7 @@ namespace qrl::data {
 
 inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 
-/// How to treat a lone surrogate's escape ("\\ud800", which Python writes and UTF-8 cannot represent).
+/// How to treat a lone surrogate's escape ("\\ud800"), which UTF-8 cannot represent.
 enum class LoneSurrogate : bool {
   error,
   replaced,  ///< by U+FFFD
@@ -35,8 +35,8 @@ class JsonLines {
   JsonLines(std::istream& in, std::string name, LoneSurrogate surrogate = LoneSurrogate::error)
       : in_(in), name_(std::move(name)), surrogate_(surrogate) {}
 
-  /// Returns the next line that is not blank; nothing at the end. Throws an input error that names the line for invalid
-  /// JSON and for the other faults of read_jsonl's text.
+  /// Returns the next line that is not blank; nothing at the end. Throws an input error that names the line for the
+  /// faults of read_jsonl's text.
   std::optional<nlohmann::json> next();
   std::string where() const { return name_ + ":" + std::to_string(line_); }
   std::int64_t line() const { return line_; }
@@ -78,8 +78,8 @@ std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowRe
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {}, std::int64_t* num_read = nullptr);
 
-/// Reads a file of prompts in any format of read_rows, with its errors, also if the filter leaves no row. `num_read`
-/// gets the number of rows before the filter. `source` is for rows that name none; "": the file's stem.
+/// Reads a file of prompts in any format of read_rows, with its errors, also if the filter leaves no row. `num_read`:
+/// the number of rows before the filter. `source`: for rows that name none; "": the file's stem.
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 

@@ -8,8 +8,8 @@
 namespace qrl::data {
 
 /// Calls `take` with each row of a file as the text of a JSON object, and its number from 1. Loads libqrl_parquet.so at
-/// the first call. Throws an input error for a build without parquet, with the command that adds it, and for a file or
-/// row that cannot be read. If an error of `take` names a column that has no JSON form, adds the reason.
+/// the first call. Throws an input error for a build without parquet, and for a file or row that cannot be read. If an
+/// error of `take` names a column that has no JSON form, adds the reason.
 void read_parquet(const std::filesystem::path& file,
                   const std::function<void(std::string_view text, std::int64_t number)>& take);
 

@@ -1,5 +1,5 @@
-// The interface of libqrl_parquet.so: rows of a parquet file, in order, as JSON. It is in C, because the library is
-// built separately and loaded at run time: only users of parquet need Arrow.
+// The interface of libqrl_parquet.so: rows of a parquet file, in order, as JSON. It is in C and loaded at run time,
+// because only users of parquet need Arrow.
 #pragma once
 
 extern "C" {
@@ -10,8 +10,8 @@ struct QrlParquet;  ///< an open file
 QrlParquet* qrl_parquet_open(const char* path, const char** error);
 
 /// Returns the next row as the text of a JSON object, valid until the next call. Members are in the columns' order,
-/// without null columns and fields that have no JSON form. Returns null at the end, with null `*error`, and on failure,
-/// with the reason in it.
+/// without null columns and fields that have no JSON form. At the end returns null, with null `*error`; on failure
+/// null, with the reason in it.
 const char* qrl_parquet_next(QrlParquet* file, const char** error);
 
 /// Returns the fields of the row that have no JSON form, "NAME\nWHY\n" each, or "". Valid until the next call.

@@ -110,7 +110,7 @@ std::string gold_text(const json& value, const std::string& name, const std::str
 
 namespace {
 
-/// Reads messages. A single question, with or without a system message, becomes a plain text prompt.
+/// Reads messages. A single question, with or without a system message, becomes a text prompt.
 void read_messages(const nlohmann::ordered_json& whole, const std::string& name, const nlohmann::ordered_json& messages,
                    const std::string& where, PromptRow& row) {
   const auto tools = whole.find("tools");

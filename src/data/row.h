@@ -46,11 +46,8 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 
 /// Converts a row that satisfies the filter to a PromptRow, by the fields that RowOptions names.
 ///
-/// A key is a field's name, or a path into nested objects ("reward_model.ground_truth"). Keys of prompt and gold may
-/// list several names with commas ("problem, question"). A row must have exactly one of them; two are an error.
-/// Defaults without a key:
-/// - the prompt is `prompt` or `question`, the gold `ground_truth`, `answer` or veRL's `reward_model.ground_truth`;
-/// - the source is `data_source`, which may be missing.
+/// Keys and their defaults: docs/howto/own-data.md ("Fields of a row"). If a key lists several names ("problem,
+/// question"), a row must have exactly one of them.
 ///
 /// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools` if it has any.
 /// Text of white space alone is an error.

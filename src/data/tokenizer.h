@@ -21,35 +21,32 @@ struct TextPart {
   bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten plain characters
 };
 
-/// Converts text to token ids and back, as a Hugging Face tokenizer.json defines. Byte-level BPE of the families GPT-2,
-/// Qwen2/3, Llama 3 and Phi-2, and vocabularies without merges. Ids equal those of the tokenizers library for the same
-/// file. Reading refuses a setting that is not implemented by name. Cheap to copy; thread-safe.
+/// Converts text to token ids and back, as a Hugging Face tokenizer.json defines: byte-level BPE of GPT-2, Qwen2/3,
+/// Llama 3 and Phi-2, and vocabularies without merges. Ids equal those of the tokenizers library. Reading refuses
+/// unsupported settings by name. Cheap to copy; thread-safe.
 class Tokenizer {
  public:
   /// Returns the quickstart's tokenizer: ids 0…255 are the bytes, then <|endoftext|> (256, special: end and padding),
   /// <answer> (257) and </answer> (258).
   static Tokenizer byte_level();
   /// Reads DIR/tokenizer.json and the end token: its name in DIR/tokenizer_config.json, else the first id in
-  /// DIR/generation_config.json. If `dir` is a file, it is a tokenizer.json without an end token. Keeps the tokenizer's
-  /// files for `save`. Throws an input error with the reason if it refuses a file.
+  /// DIR/generation_config.json. If `dir` is a file, it is a tokenizer.json without an end token. Throws an input error
+  /// with the reason if it refuses a file.
   static Tokenizer load(const std::filesystem::path& dir);
-  /// Reads a tokenizer.json's text (`where` names it in errors). eos_token: the content of the end token, an added
-  /// token ("": none).
+  /// Reads a tokenizer.json's text (`where` names it in errors). eos_token: an added token's content ("": none).
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
-  /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters. Only
-  /// added tokens of white space alone are recognized (Phi-2's runs of spaces).
+  /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters.
+  /// Recognizes only added tokens of white space alone (Phi-2's).
   std::vector<types::TokenId> encode(std::string_view text) const;
   /// Encodes the program's own text (templates, demonstrations). Recognizes added tokens, like the tokenizers library
   /// with add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
   /// Encodes several parts as one text. Bytes that are not UTF-8 become single-byte tokens. If the file requires NFC,
-  /// each part is normalized, and decode returns the normalized text; otherwise it returns exactly the text. Drops
-  /// bytes that the vocabulary lacks.
+  /// each part is normalized; otherwise decode returns exactly the text. Drops bytes that the vocabulary lacks.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
 
-  /// Counts bytes of `text` without a token in the vocabulary. encode drops them, or replaces them with the file's
-  /// unk_token, like the tokenizers library.
+  /// Counts bytes of `text` without a token. encode drops them, or replaces them with the file's unk_token.
   std::int64_t unencodable_bytes(std::string_view text) const;
   bool lacks_bytes() const;
   /// Logs a warning that names `where`, unless `num_bytes` is 0.
@@ -61,7 +58,7 @@ class Tokenizer {
   const std::vector<types::TokenId>& suffix() const;
 
   /// Returns the bytes of tokens, not necessarily UTF-8. Leaves out special tokens and, like transformers, ids without
-  /// a token (padding rows of a model's vocabulary). Other added tokens are spelled.
+  /// a token. Other added tokens are spelled.
   std::string decode(std::span<const types::TokenId> tokens) const;
   /// Returns one token's bytes; for a special token its spelling if `spell_special`, else none.
   std::string_view bytes_of(types::TokenId token, bool spell_special) const;
@@ -72,9 +69,9 @@ class Tokenizer {
   types::TokenId added_token_id(std::string_view text) const;
 
   std::string describe() const;
-  /// Returns a file stored with the tokenizer ("tokenizer_config.json"), or null.
+  /// Returns a file that is stored with the tokenizer ("tokenizer_config.json"), or null.
   const std::string* file(const std::string& name) const;
-  /// Returns that file's path in the loaded folder, for messages; it need not exist.
+  /// Returns a file's path in the loaded folder, for messages; the file need not exist.
   std::string path_of(const std::string& name) const;
   /// Writes the files as they were read.
   void save(const std::filesystem::path& dir) const;

@@ -16,16 +16,16 @@ struct Part {
 };
 
 /// Connects a job's ranks (processes). All make the same calls with the same sizes, in the same order, from one thread.
-/// Calls block; a long wait sleeps. Buffers are CPU memory of any size; two arguments alias only if they are the same
-/// span. The job ends if a rank is lost, or delays the others beyond the time limit. Calls throw only the internal
-/// error for wrong sizes. The destructor waits for other ranks, so a rank that fails alone first calls abort_job.
+/// Calls block; a long wait sleeps. Buffers are CPU memory; two arguments alias only if they are the same span. The job
+/// ends if a rank is lost, or delays the others beyond the time limit. Calls throw only the internal error for wrong
+/// sizes. The destructor waits for other ranks, so a rank that fails alone first calls abort_job.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Returns the job's ranks on this machine, among which callers divide its processors. 1 if the launcher has bound
-  /// each rank to processors.
+  /// Returns the job's ranks on this machine, which share its processors. 1 if the launcher has bound each rank to
+  /// processors.
   virtual int local_size() const = 0;
   virtual int local_rank() const = 0;  ///< among local_size()
 
@@ -43,7 +43,7 @@ class Collectives {
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN if any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
   /// Sums like all_reduce_sum, bit for bit, but only a part's owner gets its sum. Other ranks' parts of `values` do not
-  /// change. Parts, in any order, must not overlap and are the same on every rank.
+  /// change. Parts must not overlap and are the same on every rank.
   virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
   /// Copies each part, in bytes, from its owner to every rank. Parts as in reduce_scatter_sum.
   virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
@@ -66,8 +66,8 @@ std::unique_ptr<Collectives> make_solo();
 inline constexpr int kMaxLocalRanks = 256;
 /// Starts `count` ranks of a job on this machine as children of this process, and returns in each of them; make_world
 /// then joins the job. The parent passes SIGTERM, SIGINT, SIGHUP and SIGUSR1 on, ends all ranks if one is lost, and
-/// exits with the job's exit code. The ranks die with it. A count of 1 only returns. Called before the process has
-/// other threads. Throws an input error beside a launcher's ranks, or if the machine refuses memory or processes.
+/// exits with the job's exit code. The ranks die with it. A count of 1 only returns. Call it before the process has
+/// other threads. Throws an input error inside a launcher's job, or if the machine refuses memory or processes.
 void start_ranks(int count);
 
 /// Returns this process's job: that of start_ranks, else MPI if mpirun or srun started several processes, else solo

@@ -1,6 +1,5 @@
-// Implements Collectives over messages. A library's all-reduce adds in an order that depends on message size, rank
-// count and topology, and may differ between ranks. Here each rank receives all terms for its own part of the array,
-// adds them in rank order and sends the result. Bits do not depend on the transport.
+// Implements Collectives over messages. Each rank receives all terms for its own part of the array, adds them in rank
+// order and sends the result. Bits depend neither on the transport nor on topology.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,8 +31,8 @@ class Job final : public Collectives {
   }
 
   ~Job() override {
-    // Does not wait during an exception: the other ranks may be in another call. The launcher ends the job when this
-    // process exits without an end.
+    // Does not wait during an exception, because the other ranks may be in another call. The launcher then ends the
+    // job.
     if (std::uncaught_exceptions() != 0) return;
     barrier();
     messages_->end(limit_s_);
@@ -138,8 +137,8 @@ class Job final : public Collectives {
       waited_s = moved == Moved::some ? 0 : waited_s + std::min(now_s - last_s, 1.0);
       last_s = now_s;
       if (waited_s > limit_s_) give_up();
-      // Another rank may work for minutes, and spinning would take its cores. Sleeping for a hundredth of the time
-      // waited adds at most one percent.
+      // Spins only briefly, because another rank may need the cores. Sleeping for a hundredth of the time waited adds
+      // at most one percent.
       constexpr double kSpin_s = 1e-3, kLongestSleep_s = 5e-3;
       if (waited_s > kSpin_s) usleep(static_cast<useconds_t>(1e6 * std::min(waited_s / 100, kLongestSleep_s)));
     }

@@ -34,8 +34,8 @@ void abort_local(int exit_code) {
   std::_Exit(exit_code);
 }
 
-/// Makes the child process a rank. It has a process group of its own: a terminal's signals reach the parent alone,
-/// which passes each on once.
+/// Makes the child process a rank, in a process group of its own: a terminal's signals reach the parent alone, which
+/// passes each on once.
 void become_rank(const SharedMemory* memory, int rank, pid_t parent, const sigset_t& mask) {
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);

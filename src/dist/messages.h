@@ -19,9 +19,9 @@ enum class Moved {
   nothing,  ///< no byte moved, or it is unknown whether one did
 };
 
-/// Sends and receives messages between the ranks of one job; job.cpp computes with them. Each call begins one. Buffers
-/// stay unchanged until poll returns Moved::all. Messages from one rank to another arrive in the order of the calls;
-/// both name the same size.
+/// Sends and receives messages between the ranks of one job. Each call begins one message. Buffers stay unchanged until
+/// poll returns Moved::all. Messages from one rank to another arrive in the order of the calls; sender and receiver
+/// give the same size.
 class Messages {
  public:
   virtual ~Messages() = default;

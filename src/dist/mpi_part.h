@@ -1,5 +1,5 @@
-// The interface of libqrl_mpi.so: messages between ranks by MPI. It is in C, because the library is loaded at run time:
-// only jobs that a launcher starts need MPI.
+// The interface of libqrl_mpi.so: messages between ranks by MPI. It is in C and loaded at run time, because only jobs
+// that a launcher starts need MPI.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct QrlMpi {
   void (*receive)(void* bytes, std::size_t count, int from);
   void (*broadcast)(void* bytes, std::size_t count, int root);
   void (*barrier)();
-  int (*finished)();           ///< continues transfers; returns 1 if all that began have ended
+  int (*finished)();           ///< continues transfers; returns 1 if all begun transfers have ended
   int (*waits_for)(int peer);  ///< returns 1 if an unfinished call waits for this rank
   void (*end)();               ///< finalizes MPI
   void (*abort)(int exit_code);

@@ -1,4 +1,3 @@
-// Owns the memory that ranks on one machine share, and their messages in it. Knows nothing of processes.
 #pragma once
 
 #include <atomic>
@@ -12,7 +11,7 @@
 namespace qrl::dist {
 
 /// Holds a job's shared memory: a ring of bytes for each ordered pair of ranks, and how each rank ended. Child
-/// processes inherit this anonymous memory, so no file system keeps any of it.
+/// processes inherit this anonymous memory.
 class SharedMemory {
  public:
   /// Throws an input error if the machine refuses the memory.

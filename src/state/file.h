@@ -10,16 +10,14 @@
 
 namespace qrl::state {
 
-/// Owns an open file, closed by the destructor. New files get the umask's permissions. A read past the end is an input
-/// error (the file has changed), other failures internal errors.
+/// Owns an open file. A read past the end is an input error (the file has changed), other failures internal errors.
 class File {
  public:
   /// Opens for reading, through links, or throws an input error unless it is a regular file.
   static File open(const std::filesystem::path& path);
   /// Opens like `open`, but throws an input error if the path's last component is a link.
   static File open_no_follow(const std::filesystem::path& path);
-  /// Opens like `open`, but returns nothing for a missing file or a link. Other failures are internal errors: the file
-  /// may be undamaged.
+  /// Opens like `open`, but returns nothing for a missing file or a link, and throws internal errors.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
   /// Opens a new file for writing, or throws an internal error if the name exists.
   static File create(const std::filesystem::path& path);
@@ -49,7 +47,8 @@ class File {
 /// Returns a regular file's text; throws an input error beyond `max_bytes` and for a Git LFS pointer.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-/// Throws an input error if the name, through links, is no regular file. Does not open it: a device or pipe may block.
+/// Throws an input error if the name, through links, is no regular file. Does not open it, because a device or pipe may
+/// block.
 void require_no_special_file(const std::filesystem::path& path);
 
 /// Returns the file to write for a user's `path`: itself, or a link's target. Throws an input error without a writable

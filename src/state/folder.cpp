@@ -72,7 +72,7 @@ bool is_temporary_name(std::string_view name) {
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// Sorts names relative to `dir`. Throws an input error for others than files and folders, which cannot be hashed.
+/// Sorts names relative to `dir`. Throws an input error for others than files and folders.
 std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* folders = nullptr) try {
   std::set<std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {

@@ -7,17 +7,14 @@
 
 namespace qrl::state {
 
-/// Commits a folder, which must not exist, by docs/decisions/0007-checkpoint-protocol.md:
-/// 1. `fill` writes files into PATH.tmp-<id>; each is hashed and synced.
-/// 2. manifest.json is written and synced: files' sizes and hashes, `facts_json`, and its own hash.
-/// 3. The folder is synced and renamed to `path`, and the parent is synced. An error or a kill before the return leaves
-///    `path` absent. A symlink at the temporary name is not followed.
+/// Commits a folder, which must not exist, by docs/decisions/0007-checkpoint-protocol.md. `fill` writes files into
+/// PATH.tmp-<id>. The manifest has the files' sizes and hashes, `facts_json`, and its own hash. An error or a kill
+/// before the return leaves `path` absent. A symlink at the temporary name is not followed.
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Returns why a folder is damaged (file, expected, found), or nothing. Damage is missing files, or bytes read that
-/// differ from the manifest. Throws an internal error if the system cannot read it (EIO, EACCES, EMFILE, …): the folder
-/// may be undamaged.
+/// Returns why a folder is damaged (file, expected, found), or nothing. Damage is missing files, or bytes that differ
+/// from the manifest. Throws an internal error if the system cannot read it (EIO, EACCES, EMFILE, …).
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
 /// Returns a committed folder's facts_json. Throws an input error for a damaged manifest, an internal error for an
@@ -27,8 +24,8 @@ std::string folder_facts(const std::filesystem::path& path);
 /// Removes unfinished commits (`*.tmp-<id>`) in `parent`.
 void remove_leftovers(const std::filesystem::path& parent);
 
-/// Replaces a small file atomically, through links: temporary name, fsync, rename, fsync of the folder. Throws an input
-/// error for others than regular files (output_file).
+/// Replaces a small file atomically, through links: temporary name, fsync, rename, fsync of the folder. Throws like
+/// output_file.
 void replace_file(const std::filesystem::path& file, const std::string& bytes);
 
 /// Holds an exclusive flock on PATH/.lock; throws an input error if another process does.

@@ -11,8 +11,8 @@ namespace qrl::state {
 
 namespace {
 
-/// Builds the value from the parser's events: nlohmann's own callback searches the parent after each child, in
-/// quadratic time for a header of many tensors.
+/// Builds the value from the parser's events, because nlohmann's own callback takes quadratic time for a header of many
+/// tensors.
 template <class Json>
 class StrictBuilder final : public nlohmann::json_sax<Json> {
   using Sax = nlohmann::json_sax<Json>;

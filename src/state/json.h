@@ -10,8 +10,8 @@ namespace qrl::state {
 inline constexpr int kMaxJsonDepth = 32;
 
 /// Parses `text`, with members sorted by key; throws an input error with `where` and the byte. Also rejects a
-/// byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys and comments. Rejects numbers
-/// beyond a double, NaN and Infinity, text after the value, and more than `max_depth` levels.
+/// byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys, numbers beyond a double, NaN and
+/// Infinity, and more than `max_depth` levels.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
 /// Parses with members in the text's order, each compared with all earlier ones; for short texts.

@@ -134,8 +134,7 @@ float f16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
-/// Names another file's format by its first bytes, and what to do, or "". Only after an invalid header: a valid length
-/// may look like a magic number.
+/// Names another file's format by its first bytes, and what to do, or "". Call it after an invalid header only.
 std::string foreign_format(std::string_view start) {
   struct Mark {
     std::string_view bytes;

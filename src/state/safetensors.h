@@ -25,9 +25,9 @@ struct TensorEntry {
   std::uint64_t begin = 0, end = 0;  ///< in the data section
 };
 
-/// An open, checked file. Format: the header is at most 100 MB, fits in the file, and is strict JSON that starts with
-/// '{', of bounded depth. Names are unique, dtypes known and products checked. Offsets leave no holes, overlaps or
-/// trailing bytes. __metadata__ is a map of strings. Policy of this project where the format is silent:
+/// An open, checked file. The header is at most 100 MB, fits in the file, and is strict JSON of bounded depth that
+/// starts with '{'. Names are unique, dtypes known and products checked. Offsets leave no holes, overlaps or trailing
+/// bytes. __metadata__ is a map of strings. Policy of this project where the format is silent:
 /// - a control byte in a name is rejected: readers could cut "a\0b" to "a".
 /// - a zero-size tensor may share its neighbor's offset, as in the reference reader.
 /// - a tensor with fields beside dtype, shape and data_offsets is rejected: they may change its meaning.
@@ -49,8 +49,8 @@ class SafetensorsFile {
   base::Buffer read(std::string_view name) const;
   /// Converts a tensor exactly from F32, BF16 or F16; throws an input error for others.
   base::Buffer read_f32(std::string_view name) const;
-  /// Reads to.size() elements from `first` on, like read_f32; thread-safe. Reads small pieces by pread: a file that
-  /// shrinks is an input error, not a mapping's bus error.
+  /// Reads to.size() elements from `first` on, like read_f32; thread-safe. Reads small pieces by pread, so that a
+  /// shrinking file is an input error, not a bus error.
   void read_f32(std::string_view name, std::int64_t first, std::span<float> to) const;
 
  private:
@@ -65,7 +65,7 @@ struct NamedView {
   base::View view;
   /// bf16: an f32 view that the file has rounded to bf16 (nearest even).
   std::optional<base::DType> stored_as;
-  /// The file's dtype name if DType has none ("F8_E4M3"), with elements of the view's size; empty: that of the view.
+  /// The file's dtype name if DType has none ("F8_E4M3"); empty: that of the view.
   std::string_view dtype_name = {};
 };
 

@@ -9,13 +9,13 @@
 namespace qrl::types {
 
 /// The learner's input: sequences, concatenated without padding. Arrays have N = tokens.size() entries except where
-/// noted. Position t of a sequence predicts token t+1, which entry t of the per-token arrays describes. Entries at a
-/// sequence's end, and those that predict a prompt token, have loss_mask 0.
+/// noted. Entry t of the per-token arrays describes token t+1, which position t predicts. Entries at a sequence's end,
+/// and those that predict a prompt token, have loss_mask 0.
 struct MicroBatch {
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> sequence_starts;  ///< S+1 offsets into tokens, first 0, last N
   /// [S], or empty for all 0: 1 if the sequence continues the last one before it that has a 0. Attention then sees that
-  /// prefix first, so a prompt's samples compute it once; it has no targets.
+  /// prefix first, so that samples compute their prompt once.
   std::vector<std::uint8_t> continues_prefix;
   std::vector<TokenId> targets;         ///< tokens[t+1]; 0 at the end of a sequence
   std::vector<std::uint8_t> loss_mask;  ///< 1: a response token in the loss
@@ -29,7 +29,7 @@ struct MicroBatch {
   std::vector<float> advantages;          ///< the sequence's, on each of its tokens; with a teacher, per token
   KeptTokens kept;                        ///< the tokens that the target was sampled from; none without top-k and top-p
   /// Routes of all tokens under the sampler; no entries if they are unknown. The last token of a sequence that is no
-  /// prefix has none: its entry is the experts 0 … k − 1.
+  /// prefix has experts 0 … k − 1.
   Routes sampler_routes;
   Routes old_routes;  ///< those of the pass that made old_logprobs; no entries unless replayed
   RouteReplay replay = RouteReplay::none;

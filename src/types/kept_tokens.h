@@ -8,8 +8,8 @@ namespace qrl::types {
 
 using TokenId = std::int32_t;
 
-/// The tokens that top-k and top-p left, for a learner's distribution over the sampler's tokens: a set of ascending ids
-/// for each entry of another array. Empty if nothing was excluded.
+/// Holds the tokens that top-k and top-p left: a set of ascending ids for each entry of another array. Empty if nothing
+/// was excluded.
 class KeptTokens {
  public:
   /// Returns whether there are no entries, as without top-k and top-p.

@@ -19,8 +19,7 @@ struct Gold {
   virtual ~Gold() = default;
 };
 
-/// One task for the model. `id`, its position in its data source, is part of the sampling key: samples do not depend on
-/// shuffle, batch or rank.
+/// One task for the model. `id`, its position in its data source, is part of the sampling key.
 struct Prompt {
   std::uint64_t id = 0;
   std::string text;             ///< before the chat template
@@ -44,8 +43,8 @@ struct Completion {
   StopReason stop = StopReason::eos;
   KeptTokens kept = {};          ///< the tokens that each was sampled from; none without max_kept or exclusions
   std::int32_t num_limited = 0;  ///< tokens whose set max_kept reduced further
-  /// Routes of the prompt's tokens, then of all tokens but the last, which was drawn and never computed. No entries
-  /// without wants_routes, and from a dense model.
+  /// Routes of the prompt's tokens, then of all tokens but the last. No entries without wants_routes, and from a dense
+  /// model.
   Routes routes = {};
 };
 
@@ -63,7 +62,6 @@ struct SamplingParams {
   bool wants_routes = false;  ///< completions of a mixture have routes
 };
 
-/// Samples first_sample … first_sample + num_samples − 1 of one prompt.
 struct SampleRequest {
   std::uint64_t prompt_id = 0;
   std::span<const TokenId> prompt_tokens;

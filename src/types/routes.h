@@ -1,4 +1,3 @@
-// Owns routes: the experts that a mixture's sparse layers chose for each token.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +6,7 @@
 
 namespace qrl::types {
 
-/// Holds k different experts a token and sparse layer, ascending. A mixture has at most 256.
+/// Holds the k different experts that each sparse layer chose for a token, ascending. A mixture has at most 256.
 struct Routes {
   std::int32_t num_layers = 0;        ///< S, sparse layers
   std::int32_t per_token = 0;         ///< k

@@ -1,4 +1,4 @@
-// Owns Jinja's operators, filters, tests, methods and functions; each is one row of a table.
+// Owns Jinja's operators, filters, tests, methods and functions as a table.
 #pragma once
 
 #include <functional>

@@ -14,17 +14,16 @@ namespace qrl::data::jinja {
 struct Run;
 using Names = std::map<std::string, int, std::less<>>;  ///< of variables, with ids
 
-/// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks; the
-/// tables of builtins.h list its operators, filters, tests, methods and functions. A render's time, memory and
-/// recursion depth are bounded.
+/// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks;
+/// builtins.h lists the rest. A render's time, memory and recursion depth are bounded.
 class Template {
  public:
   /// Throws Unsupported for invalid Jinja and for unknown tags. Other unknown names (functions, filters, …) are errors
   /// only when render() evaluates them.
   explicit Template(const std::string& text);
 
-  /// Renders the template with these variables; all others are undefined. Throws Unsupported. `strftime_now is defined`
-  /// is false, and a call uses the fixed date 26 Jul 2024: renders are reproducible.
+  /// Renders the template with these variables; all others are undefined. Throws Unsupported. The test `strftime_now is
+  /// defined` fails, but a call uses the fixed date 26 Jul 2024.
   Text render(const std::vector<std::pair<std::string_view, Value>>& variables) const;
 
   /// Returns whether the template contains {% generation %}.

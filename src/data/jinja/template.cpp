@@ -65,7 +65,7 @@ constexpr int kMaxMacros = 30;  // calls in progress
 constexpr std::size_t kWork_bytes = std::size_t{64}
                                     << 20;  // budget: bytes of all texts that a render makes, plus 64 a step
 
-/// Returns what the macro writes. The macro sees its parameters and the template's own names, not other open scopes.
+/// Returns what the macro writes. The macro sees its parameters and the template's own names.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
@@ -432,8 +432,7 @@ class Parser {
     return is_value ? std::move(all[0].value) : list(std::move(all));
   }
 
-  /// Parses the members, elements, methods, filters and tests after a value. A filter's result needs parentheses before
-  /// a member or element.
+  /// Parses the members, elements, methods, filters and tests after a value.
   Expression with_steps(Expression value, bool with_filters) {
     for (bool is_filtered = false;;) {
       if (!is_filtered && take(".")) value = member(std::move(value), expect_name());

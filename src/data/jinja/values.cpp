@@ -109,8 +109,7 @@ Value elements_of(const Value& value, std::string_view what, Budget& budget) {
 
 namespace {
 
-/// Formats like Python's repr(), which str() uses inside lists and objects, or like json.dumps(). Punctuation between
-/// texts has the template's source.
+/// Formats like Python's repr() or json.dumps(). Punctuation between texts has the template's source.
 class Writer {
  public:
   Writer(bool is_json, std::size_t indent, Budget& budget) : is_json_(is_json), indent_(indent), budget_(budget) {}

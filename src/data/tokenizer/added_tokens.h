@@ -24,17 +24,15 @@ struct TextRange {
   std::size_t end = 0;
 };
 
-/// Finds added tokens before a text is split into pieces, those searched before (or after) normalization, like the
-/// tokenizers library. The leftmost match wins, then the longest. A match that single_word rejects still hides the text
-/// that it covers.
+/// Finds added tokens before a text is split, those searched before (or after) normalization, like the tokenizers
+/// library. The leftmost match wins, then the longest. A match that single_word rejects still hides its text.
 class AddedTokens {
  public:
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   /// Splits `text`, valid UTF-8 or not, in order into ranges of plain text (id −1) and tokens. In `trusted`, ordered
-  /// disjoint ranges, all added tokens are recognized. Elsewhere only tokens of white space are (Phi-2's indents),
-  /// which control nothing.
+  /// disjoint ranges, all added tokens are recognized; elsewhere only tokens of white space (Phi-2's indents).
   struct Part {
     TextRange range;
     types::TokenId id = -1;

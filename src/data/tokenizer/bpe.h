@@ -19,8 +19,8 @@ struct Merge {
   types::TokenId merged = 0;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019) of a piece of text. The neighboring
-/// pair of lowest rank is merged first, the leftmost on ties, until no pair is left.
+/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019) of a piece of text. Merges the
+/// neighboring pair of lowest rank first, the leftmost on ties.
 class Bpe {
  public:
   /// Describes what replaces a byte without a token.
@@ -29,9 +29,9 @@ class Bpe {
     bool fuse_repeats = false;  ///< consecutive bytes without a token give `id` once
   };
 
-  /// `vocab`: each id's bytes, empty for tokens that text cannot become; each single byte at most once. A pair that
-  /// occurs twice has the later rank, as in the tokenizers library. `ignore_merges`: a piece that equals a token
-  /// becomes that token without merges (Llama 3).
+  /// `vocab`: each id's bytes, empty for tokens that text cannot become. A pair that occurs twice has the later rank,
+  /// as in the tokenizers library. `ignore_merges`: a piece that equals a token becomes that token without merges
+  /// (Llama 3).
   Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown);
 
   /// Appends the ids of one piece of any bytes, in O(n log n) time.
@@ -70,7 +70,7 @@ class Bpe {
   std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
   std::vector<types::TokenId> merged_;          ///< by rank
   std::vector<PairSlot> pairs_;                 ///< open addressing, a power of two of slots
-  std::vector<WordSlot> words_;                 ///< open addressing; tokens that their own bytes encode to
+  std::vector<WordSlot> words_;  ///< open addressing: tokens that the merges produce from their own bytes
 };
 
 }  // namespace qrl::data

@@ -34,8 +34,7 @@ std::string eos_token_of(const std::string& config_text, const std::string& wher
   return content.get<std::string>();
 }
 
-/// Reads the first end token of generation_config.json, used if the tokenizer's config names none. Returns -1 unless it
-/// is a special added token.
+/// Reads the first end token of generation_config.json. Returns -1 unless it is a special added token.
 types::TokenId eos_of_model(const std::filesystem::path& dir, const TokenizerParts& parts) {
   const std::filesystem::path file = dir / kGenerationFile;
   if (!std::filesystem::exists(file)) return -1;

@@ -188,7 +188,7 @@ class TokenizerReader {
     for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) flag_of(part, flag);
   }
 
-  /// Accepts ByteLevel, which moves offsets only, and templates that add special tokens before and after a text.
+  /// Accepts ByteLevel, and templates that add special tokens before and after a text.
   void read_post_processor(const json& part) {
     for (const json& step : sequence(part, "post_processor", "processors")) {
       if (type_of(step, "post_processor") == "TemplateProcessing") read_template(step);
@@ -251,9 +251,8 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// Returns an added token's id: its vocabulary entry's, else the next id after the vocabulary. Like the tokenizers
-  /// library, ignores the file's id for vocabulary entries. For others, a different id would select another embedding
-  /// row: an error.
+  /// Returns an added token's id: its vocabulary entry's, whatever the file says (like the tokenizers library), else
+  /// the next id. Another id in the file would select another embedding row: an error.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;

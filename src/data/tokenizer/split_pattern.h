@@ -6,14 +6,14 @@
 
 namespace qrl::data {
 
-/// A pre-tokenizer's regular expression, which splits a text into pieces. The tokenizers library runs it in Oniguruma,
-/// this program in PCRE2 (UTF, UCP, JIT). Accepts only syntax that means the same in both:
+/// A pre-tokenizer's regular expression. The tokenizers library runs it in Oniguruma, this program in PCRE2 (UTF, UCP,
+/// JIT). Accepts only syntax that means the same in both:
 /// - literals and escaped punctuation, \r \n \t, \s \S \d \D, \p{…} and \P{…} of general categories;
 /// - classes without nested classes, \S, \D or \P;
 /// - groups (plain, (?:, (?i:), look-ahead and look-behind, alternatives, greedy, lazy and possessive repeats.
 ///
-/// Where their tables differ, Oniguruma's apply: \s excludes U+180E, and a PCRE2 with Unicode 14 gets the letters,
-/// digits and marks of Unicode 15 and 16.
+/// Oniguruma's tables apply: \s excludes U+180E, and a PCRE2 with Unicode 14 gets the letters, digits and marks of
+/// Unicode 15 and 16.
 class SplitPattern {
  public:
   /// Throws an input error at `where` for syntax that is not accepted, and for PCRE2's errors.

@@ -8,7 +8,7 @@ namespace qrl::data {
 /// Returns whether valid UTF-8 is in normalization form C (UAX #15).
 bool is_nfc(std::string_view text);
 /// Converts valid UTF-8 to normalization form C by the tables of Unicode 9, like the tokenizers library. Newer
-/// characters stay unchanged and in place.
+/// characters stay unchanged.
 std::string to_nfc(std::string_view text);
 
 /// Return the white space bytes (property White_Space) at the start or end of valid UTF-8.
