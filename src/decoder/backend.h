@@ -1,4 +1,3 @@
-// Owns the interface between a planned tick and the backend that computes it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ struct DeviceStats {
   double waited_s = 0;           ///< spent in `finish`
 };
 
-/// Computes ticks; one thread calls it.
+/// Computes planned ticks; one thread calls it.
 class Backend {
  public:
   Backend() = default;
@@ -37,13 +36,13 @@ class Backend {
 
   /// Prepares for ticks after an idle time: allocates KV memory, makes the snapshot's weights current, and drops a tick
   /// left in flight by an error. Snapshot and scales must not change until the last tick. Returns the number of pages:
-  /// kv_pages, on a GPU possibly fewer, but enough for one longest sequence.
+  /// kv_pages, or on a GPU possibly fewer.
   virtual std::int64_t begin() = 0;
   /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may have tokens that are
-  /// pending_token. Callers use 0 while any request has top-k or top-p (ops::SampleParams::cuts).
+  /// pending_token. Callers use 0 while any request has top-k or top-p.
   virtual int num_ticks_ahead() const { return 0; }
-  /// Starts a tick: copies pages, stores keys and values, and samples plan.sample_rows. The plan may change after it
-  /// returns. `samples` has one element per sample row, and must stay valid until `finish`.
+  /// Starts a tick: copies pages, stores keys and values, and samples plan.sample_rows. The plan may change afterwards.
+  /// `samples` has one element per sample row, and must stay valid until `finish`.
   virtual void start(const Plan& plan, std::span<ops::SampledToken> samples) = 0;
   /// Waits for the oldest tick in flight and its samples. Throws an internal error if a row of logits cannot be
   /// sampled.
@@ -54,7 +53,7 @@ class Backend {
 
   /// Returns the routes of a sequence's first positions, whose pages it still holds; no entries from a dense model.
   virtual types::Routes routes(std::span<const PageId> /*pages*/, std::int64_t /*num_tokens*/) const { return {}; }
-  /// Returns how many experts ticks have read: those of a route, once a layer and team.
+  /// Returns how many experts ticks have read. A layer's rows of one team read an expert once.
   virtual std::int64_t num_experts_read() const { return 0; }
   virtual DeviceStats device_stats() const { return {}; }  ///< zeros without a device
   /// null if weights are read in host memory

@@ -55,7 +55,7 @@ void check_params(const types::SamplingParams& params, const DecoderOptions& opt
 }
 
 /// Throws an input error for parameters out of range, an empty request, tokens outside the vocabulary, or a request
-/// that can never fit. Stop strings without bytes_of are an internal error.
+/// that can never fit.
 void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config) {
   check_params(request.params, options);
   const std::int32_t max_new_tokens = request.params.max_new_tokens;

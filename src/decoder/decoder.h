@@ -1,4 +1,3 @@
-// Owns generation: scheduling, KV pages, forward pass, sampling. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ class Backend;
 /// Samples with continuous batching from one model. Only one thread may call.
 ///
 /// `submit` queues a request at any time, `tick` advances all requests, `take_finished` returns the finished ones. A
-/// request's results do not depend on other requests or timing; on a GPU this requires row_only_sums.
+/// request's results depend on no other requests; on a GPU this requires row_only_sums.
 class Decoder final : public types::TextSource {
  public:
   /// Throws an input error for options out of range, and for a device that is missing here or in this build.
@@ -30,12 +29,11 @@ class Decoder final : public types::TextSource {
   ~Decoder() override;
 
   /// Sets the snapshot, which is read in place and must live until the next load. The first tick after an idle time
-  /// takes its version, so publishing while idle requires no load. Throws an internal error for another model, an
-  /// unpublished snapshot, or an unfinished request.
+  /// takes its version. Throws an internal error for another model, an unpublished snapshot, or an unfinished request.
   void load(const model::Snapshot& snapshot);
 
-  /// Calibrates fp8 keys and values for the snapshot's current version. Call it after every publish, with equal
-  /// sequences on every rank (kv_calibration.h). No-op for other formats.
+  /// Calibrates fp8 keys and values for the snapshot's current version; call it after every publish, with equal
+  /// sequences on every rank. No-op for other formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
 
   /// Sets scales that were made for `scales.version`; throws an internal error for formats without scales.
@@ -51,8 +49,8 @@ class Decoder final : public types::TextSource {
   /// Runs a tick; while a GPU computes it, plans the next one. Returns false if all requests have finished.
   ///
   /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Does the same
-  /// for fp8 scales that are missing or of another version, and for logits that cannot be sampled. Any error, also from
-  /// before_tick, abandons all requests that take_finished has not returned.
+  /// for fp8 scales that are missing or of another version, and for logits that cannot be sampled. Any error abandons
+  /// all requests that take_finished has not returned.
   bool tick();
 
   /// Returns requests finished since the last call, in the order in which they finished.

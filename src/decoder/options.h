@@ -1,4 +1,3 @@
-// Owns the options of a decoder and the totals that it reports.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ struct DecoderOptions {
   std::int64_t page_size = 16;
   std::int64_t kv_pages = 0;  ///< pages in the pool; enough for one longest sequence
   /// GPU only. 0: allocates kv_pages or throws. Otherwise allocates the pages that fit into this share of the GPU's
-  /// memory, other uses included.
+  /// memory.
   double gpu_memory_utilization = 0;
   bool enforce_eager = false;  ///< GPU only: launches without CUDA graphs; samples are the same
   bool row_only_sums = false;  ///< GPU only: sums each row alone (cuda/engine/decode_engine.h), as the CPU always does

@@ -1,4 +1,3 @@
-// Owns the arrays of one tick's forward pass, and the split of sequences over threads.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace qrl::decoder {
 
-/// Describes the whole sequences of one team, as ranges of the plan's arrays.
+/// Describes the sequences that one team computes, as ranges of the plan's arrays.
 struct PlanPart {
   base::Range rows, samples, copies;
 };
@@ -21,16 +20,15 @@ struct PlanPart {
 /// Size below which weights mostly stay in a core's own cache.
 inline constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
 
-/// Holds one tick: the N concatenated rows of the chosen sequences. Reuse it, so that a steady tick allocates nothing.
+/// Holds one tick: the N concatenated rows of the chosen sequences. Reused, it does not allocate in steady ticks.
 class Plan {
  public:
   explicit Plan(const model::ModelConfig& config);
 
   /// Fills the arrays for the chosen sequences, which must not change until the tick ends. If all threads can have
-  /// enough rows, each gets its own part and none waits. Otherwise all share one part.
+  /// enough rows, each gets its own part; otherwise all share one part.
   ///
-  /// With weights that stay cached, each part runs on one thread: a tick's hundreds of barriers cost more than a team
-  /// saves.
+  /// If weights stay cached, each part runs on one thread, because barriers cost more than a team saves.
   void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
   bool each_alone = false;  ///< one thread computes each part

@@ -1,4 +1,3 @@
-// Owns the decoder's requests and results, as plain data.
 #pragma once
 
 #include <cstdint>

@@ -58,8 +58,7 @@ void Scheduler::take_rows(Sequence& sequence) {
   chosen_.push_back(&sequence);
 }
 
-// Only decoding sequences can need a page; others got all pages at their start. A decoding sequence may preempt
-// sequences that started later and are not chosen yet.
+// Only decoding sequences can need a page. One may preempt sequences that started later and are not chosen yet.
 void Scheduler::choose_decoding() {
   for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
     if (running_[i]->num_pending() > 1 || running_[i]->all_sampled()) continue;
@@ -149,8 +148,7 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   return true;
 }
 
-// A preempted sequence whose last token is in flight finishes before the next tick. It cannot restart in this one,
-// because its page was just taken.
+// A preempted sequence whose last token is in flight finishes before the next tick.
 void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   running_.pop_back();

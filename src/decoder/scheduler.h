@@ -1,4 +1,3 @@
-// Owns the choice of a tick's sequences and their pages. Does not use tensors.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +14,19 @@ namespace qrl::decoder {
 
 /// Batches requests continuously; they may arrive between any two ticks.
 ///
-/// Each tick first takes one row of every decoding sequence, which keeps the batch full. Prompt chunks fill the rest of
-/// max_num_batched_tokens: first started sequences, then new ones in order.
+/// Each tick first takes one row of every decoding sequence. Prompt chunks fill the rest of max_num_batched_tokens:
+/// first started sequences, then new ones in order.
 ///
 /// Shared prompts: a group's first sample, the leader, computes the prompt. The group then holds the pages of all
 /// prompt tokens but the last, where each other sample starts. It shares full pages, and copies the slots of a partly
-/// filled one. Shared pages are never overwritten: samples write from the last prompt token on.
+/// filled one. Shared pages are never overwritten.
 ///
-/// Without free pages: first, prefixes of groups without a running sequence are freed. Then the sequence started last
-/// frees its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for its
-/// tokens and one more per running sequence, against early preemption. The sequence started first is never preempted,
-/// so every tick progresses.
+/// Without free pages: first frees prefixes of groups without a running sequence. Then the sequence started last frees
+/// its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for its tokens
+/// and one more per running sequence. The sequence started first is never preempted, so every tick progresses.
 ///
 /// A tick chosen while the previous one is in flight (after `advance`) counts a pending token for its sequences. A
-/// sequence that turns out to have ended may have an extra row in the newer tick. Its pages are reusable at once, since
-/// ticks run in order.
+/// sequence that has ended meanwhile may have an extra row. Its pages are reusable at once, since ticks run in order.
 class Scheduler {
  public:
   /// `options`, `pool` and `stats` must outlive this object, which updates preemptions, shared_prompt_tokens and

@@ -50,7 +50,7 @@ struct Sequence {
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
   /// Returns whether this tick computes the newest token, for the next one's logits.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Returns a token, or for one in flight, always the newest, pending_token(in_flight_output).
+  /// Returns a token; for the one in flight, which is the newest, pending_token(in_flight_output).
   types::TokenId token(std::int64_t position) const;
 };
 

@@ -1,4 +1,3 @@
-// Owns the loop of ticks, the assignment of samples, and statistics.
 #pragma once
 
 #include <array>

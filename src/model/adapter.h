@@ -1,4 +1,4 @@
-// Owns low-rank adapters (LoRA, Hu et al. 2021): targeted layers, names and shapes of A and B, and applying them.
+// Owns low-rank adapters (LoRA, Hu et al. 2021).
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
   std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
 };
-/// Throws an input error for a target that is no linear layer here, or a rank above a targeted matrix's smaller side.
+/// Throws an input error for a target that is no linear layer, or a rank above a matrix's smaller side.
 void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source = {});
 
 /// Appends ".lora_A.weight", or ".lora_B.weight".
@@ -108,8 +108,8 @@ void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, 
                  float* y);
 
 /// Computes y[row, c] = x[row]·Ŵᵀ + bias + scale·B·(A·x[row]) for `columns` of y, fp32 [*, out], on the calling thread;
-/// `accumulate` adds it to y. `columns` are whole panels of `weight`. B's fp32 sum is added to the matrix's sum in
-/// registers. `accumulate` requires modules of whole panels, as a single module has.
+/// `accumulate` adds it to y. `columns` are whole panels of `weight`. B's fp32 sum is added to the matrix's.
+/// `accumulate` requires modules of whole panels.
 void multiply_adapted(const ops::PackedLinear& weight, const ops::Activations& x, const MatrixAdapter& adapter,
                       const AdapterProducts& products, base::Range rows, base::Range columns, bool accumulate,
                       float* y);

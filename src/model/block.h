@@ -1,4 +1,4 @@
-// Owns a transformer block's parameters: each matrix's modules and norm, shapes and order.
+// Owns a transformer block's parameters.
 #pragma once
 
 #include <cstdint>
@@ -135,14 +135,12 @@ void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& ga
       [](auto& block) -> auto& { return block.expert_down; });
 }
 
-/// Visits a dense layer's matrices.
 template <class OnMatrix>
 void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatrix& matrix) {
   visit_block(
       config, layer, [](const BlockGain&, const auto&) {}, matrix);
 }
 
-/// Visits any layer's matrices.
 template <class OnMatrix, class OnExperts>
 void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatrix& matrix, const OnExperts& experts) {
   visit_block(

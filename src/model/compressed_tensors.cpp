@@ -223,7 +223,7 @@ void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
       });
 }
 
-/// Refuses a layer whose experts have several formats, because engines that read such folders use one for all.
+/// Refuses a layer whose experts have several formats, which other engines cannot read.
 void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   for (const std::vector<ops::PackedLinear>* experts : {&layer.expert_gate_up, &layer.expert_down}) {
     for (const ops::PackedLinear& expert : *experts) {
@@ -236,8 +236,8 @@ void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   }
 }
 
-/// Returns a target's name for modules of one kind: "down_proj". In a model with experts "mlp.down_proj" or
-/// "experts.*.down_proj", whose groups of inputs may differ.
+/// Returns a target's name for modules of one kind: "down_proj", or in a model with experts "mlp.down_proj" and
+/// "experts.*.down_proj".
 std::string target_of(const ModelConfig& config, const std::string& module) {
   const std::string last = module.substr(module.rfind('.') + 1);
   if (module.find(".mlp.experts.") != std::string::npos) return R"(re:.*mlp\.experts\.\d+\.)" + last + "$";

@@ -10,7 +10,7 @@
 namespace qrl::model {
 
 /// Returns a folder's "quantization_config" as JSON. Throws an input error for block128 with an input width that is no
-/// multiple of 128: compressed-tensors lacks ragged activation groups.
+/// multiple of 128, because compressed-tensors lacks ragged groups.
 ///
 /// | weights | format | a matrix |
 /// |---|---|---|
@@ -26,8 +26,7 @@ std::string quantization_config(const Snapshot& snapshot);
 
 /// Writes config.json (with quantization_config), generation_config.json and tensors to the existing folder. Embedding,
 /// exempt layers and lm_head keep the snapshot's dtypes; gains and biases are fp32. A tied lm_head of another dtype
-/// than the embedding becomes its own tensor. Holds one tensor at a time besides the snapshot. Throws an internal error
-/// for a rotated snapshot.
+/// than the embedding becomes its own tensor. Throws an internal error for a rotated snapshot.
 void save_compressed(const std::filesystem::path& dir, const Snapshot& snapshot,
                      std::uint64_t max_shard_bytes = kMaxShard_bytes);
 

@@ -235,8 +235,8 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
-/// Returns whether a layer has a sliding window, by layer_types if present. Without it, layers from max_window_layers
-/// on have one if windows are on.
+/// Returns whether a layer has a sliding window, by layer_types if present, else from max_window_layers on if windows
+/// are on.
 bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
   const bool is_switched = reader.find("use_sliding_window") != nullptr;
   const bool is_on = is_switched && reader.boolean("use_sliding_window");

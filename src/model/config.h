@@ -1,4 +1,3 @@
-// Owns the shape of a model as Hugging Face's config.json states it.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +40,7 @@ struct RopeScaling {
 };
 
 /// Describes a decoder-only transformer: pre-norm, RMSNorm, rotary positions (rotate-half), grouped-query attention,
-/// SwiGLU, or a mixture of SwiGLU experts. Tensor names use the letters below.
+/// SwiGLU or experts. Tensor names use the letters below.
 struct ModelConfig {
   Family family = Family::qwen3;
   std::int64_t vocab_size = 0;           ///< V
@@ -98,24 +97,19 @@ struct ModelConfig {
 
 /// Parses a config.json; `where` names it in errors. Keys mean what transformers' class for that model_type makes of
 /// them.
-/// - Required: model_type, every size above, rms_norm_eps, tie_word_embeddings, rope_theta (or
-///   rope_parameters.rope_theta) and dtype (or torch_dtype). qwen2 and llama may omit head_dim, or have null: it is
-///   then hidden_size / num_attention_heads.
-/// - Omitted keys get the one value that transformers gives them in all families and that we compute. These are
-/// hidden_act "silu", no biases but Qwen2's, no window, no dropout, initializer_range 0.02. Nothing else
-/// is assumed.
-/// - Biases of attention: Qwen2 has them on q, k and v. With attention_bias, Qwen3 and Llama have them on q, k, v and
-///   o.
+/// - Required: model_type, every size above, rms_norm_eps, tie_word_embeddings, rope_theta and dtype (or torch_dtype).
+///   qwen2 and llama may omit head_dim: it is then hidden_size / num_attention_heads.
+/// - Omitted keys have transformers' value: hidden_act "silu", no biases but Qwen2's, no window, no dropout,
+///   initializer_range 0.02. Nothing else is assumed.
+/// - Biases of attention: Qwen2's on q, k and v; with attention_bias, Qwen3's and Llama's on q, k, v and o.
 /// - Refused by name: another model_type or architecture, a rope_type other than default, llama3 and yarn, mlp_bias,
 ///   another activation, partial rotary, dropout, quantization_config, remote code.
-/// - Refused as well: keys by which related models change the forward pass (multipliers, soft caps, …), and experts
-///   outside qwen3_moe. So is a sliding window that a layer uses and that is shorter than max_position_embeddings.
-/// - Experts (qwen3_moe): num_experts or num_local_experts of at most 256, num_experts_per_tok, moe_intermediate_size
-///   and norm_topk_prob are required. decoder_sparse_step (1) and mlp_only_layers (none) are optional. Shared experts
-///   are refused.
-/// - Ignored: keys that do not affect the forward pass, and keys with value null.
-/// - Any other key is ignored, as by transformers, but unknown_config_keys lists it, and callers that load a model
-/// warn about it, as read_config does.
+/// - Also refused: keys by which related models change the forward pass (multipliers, soft caps, …), experts outside
+///   qwen3_moe, and a layer's sliding window shorter than max_position_embeddings.
+/// - Experts (qwen3_moe) require num_experts or num_local_experts of at most 256, num_experts_per_tok,
+///   moe_intermediate_size and norm_topk_prob. Shared experts are refused.
+/// - Ignored: keys with value null, keys that do not affect the forward pass, and all others, which unknown_config_keys
+///   lists.
 ModelConfig parse_config(std::string_view json_text, const std::string& where);
 /// Reads a config.json of at most 1 MB; warns of unknown keys and of float16 weights.
 ModelConfig read_config(const std::filesystem::path& file);
@@ -133,7 +127,7 @@ std::string stop_strings_note(std::string_view json_text, const std::string& whe
 /// Returns a line for `qrl-train check generation`: end tokens, checked against the folder's config.json.
 std::string describe_generation(const std::filesystem::path& file);
 
-/// Returns a paragraph for `qrl-train check config`: family, sizes, number of parameters, dtype, unknown keys.
+/// Returns a paragraph for `qrl-train check config`.
 std::string describe_config(const std::filesystem::path& file);
 
 /// Returns a config.json for transformers 4 and 5 (rope_theta and rope_parameters, torch_dtype and dtype), which
@@ -143,7 +137,7 @@ std::string config_json(const ModelConfig& config);
 /// Decides a tensor's initialization, optimizer group and whether it may be quantized.
 enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head, router };
 
-/// Returns whether a tensor is a layer's matrix, or one of each expert.
+/// Returns whether a tensor is a layer's matrix: a linear layer's, an expert's or a router's.
 constexpr bool is_layer_matrix(WeightKind kind) { return kind == WeightKind::linear || kind == WeightKind::router; }
 
 /// Describes a range of a tensor that Hugging Face's files store as a tensor of its own.

@@ -1,4 +1,3 @@
-// Owns reading a config.json's values by key, for config.cpp and config_experts.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Owns the interface to the weights that a decoder on a device reads. Masters on that device are quantized without a
-// copy through the host.
+// Owns the interface to the weights that a decoder on a device reads. Masters on that device are quantized there.
 #pragma once
 
 #include <cstddef>
@@ -78,7 +77,7 @@ class DeviceWeights {
 
   // The functions below serve a learner on the device that holds the weights. `stream` is a cudaStream_t that must
   // outlive this; null: the default stream. Work is enqueued without waiting, unless stated otherwise. The decoder must
-  // be idle. Any thread may call, one at a time. cuda/engine has the contracts.
+  // be idle. Any thread may call, one at a time.
 
   /// Uploads the snapshot's weights, which the decoder must read, if the device has another version.
   virtual void bring(const Snapshot& snapshot) = 0;

@@ -1,5 +1,4 @@
-// Owns the fixed int8 profile (FlashRL): smoothing factors and weight scales, computed once on calibration prompts and
-// kept while weights change.
+// Owns the fixed int8 profile (FlashRL): smoothing factors and weight scales, computed once on calibration prompts.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +14,7 @@ namespace qrl::model {
 using ChannelRanges = Weights;
 
 /// Holds scales that replace a snapshot's own: values are round(w · smoothing / scale), clamped to ±127. The norm's
-/// gain is divided by the smoothing, so that the product is unchanged. Activations keep a scale per token.
+/// gain is divided by the smoothing. Activations keep a scale per token.
 struct Int8Profile {
   Weights tensors;            ///< fp32, as in profile_specs
   std::string model_hash;     ///< weights_hash of its weights
@@ -25,7 +24,7 @@ struct Int8Profile {
 /// Return names of a profile's tensors: a factor per input of a norm's layers, and a scale per output of a matrix.
 std::string smoothing_name(const std::string& norm);
 std::string scale_name(const std::string& matrix);
-/// Returns specs of a profile's tensors, for each block's two norms and its matrices q, k, v, o, gate, up, down.
+/// Returns specs of a profile's tensors: each block's two norms and its matrices.
 std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
 /// Computes smoothing_j = √max|x_j| / √max|W_:j| over the norm's matrices, 1 if either is 0, and scale = max|W_i: ·

@@ -17,7 +17,7 @@ struct MatrixPart {
   std::string weight;  ///< its spec's name
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
-  std::span<Packed> experts = {};  ///< of a whole layer, `matrix` first; empty: rows of `matrix`
+  std::span<Packed> experts = {};  ///< all experts of a layer, `matrix` first; empty: rows of `matrix`
 };
 
 /// Lists parts by matrix and row. `layers`: LayerSnapshots.

@@ -1,4 +1,3 @@
-// Owns PEFT's regular expressions of module names, in Python's syntax.
 #pragma once
 
 #include <memory>
@@ -6,8 +5,8 @@
 
 namespace qrl::model {
 
-/// Matches an expression that PCRE2 and Python read alike, of at most 1,000 bytes. It may have letters, digits, \d, \w,
-/// \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
+/// Matches one of PEFT's regular expressions of module names, of at most 1,000 bytes, that PCRE2 and Python read alike.
+/// It may have letters, digits, \d, \w, \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
 class ModulePattern {
  public:
   /// Compiles the pattern. Throws an input error at `where` for others than those above.

@@ -26,7 +26,7 @@ constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kWeightsFile = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
-/// Names a key that must be null or PEFT's neutral value, since others change the result.
+/// Names a key that must be null or PEFT's neutral value.
 struct Neutral {
   const char* key;
   Json value;
@@ -93,8 +93,7 @@ ModuleRule rule_of_pattern(const ConfigReader& reader, const char* key) {
   };
 }
 
-/// Restricts `lora` to modules that `keeps` accepts. Throws an input error unless whole kinds remain, such as q_proj of
-/// all layers.
+/// Restricts `lora` to modules that `keeps` accepts. Throws an input error unless whole kinds remain.
 void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
                 LoraConfig& lora) {
   const std::vector<std::string> targeted = adapted_modules(config, lora);

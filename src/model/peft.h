@@ -16,15 +16,15 @@ struct PeftAdapter {
 bool is_peft(const std::filesystem::path& dir);
 
 /// Opens a folder of adapters for this model. Throws an input error for all but plain LoRA on linear layers (DoRA,
-/// biases, rank patterns, an initialization that changed the base, …). Does the same for missing, extra or misshaped
-/// tensors, and on reading, for values that are not finite.
+/// biases, rank patterns, …), and for missing, extra or misshaped tensors. Reading throws one for values that are not
+/// finite.
 PeftAdapter open_peft(const std::filesystem::path& dir, const ModelConfig& config);
 
 /// Returns the folder's base_model_name_or_path, or "".
 std::string peft_base(const std::filesystem::path& dir);
 
-/// Writes both files into the existing folder, tensors in fp32 under PEFT's names. `base` becomes
-/// base_model_name_or_path. `staged` reads tensors outside host memory.
+/// Writes both files into the existing folder, tensors in fp32 under PEFT's names. `staged` reads tensors outside host
+/// memory.
 void save_peft(const std::filesystem::path& dir, const ModelConfig& config, const LoraConfig& lora,
                const std::string& base, const WeightViews& adapters, const state::StagedRead& staged = {});
 

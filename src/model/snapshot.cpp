@@ -32,7 +32,7 @@ Format head_format(const SnapshotFormats& formats) {
   return formats.f32_lm_head ? Format::f32 : wide_format(formats.linear);
 }
 
-/// Chooses the formats of matrices in order. check_patterns then verifies that every pattern matched, and that some
+/// Chooses the formats of matrices in order. check_patterns then verifies that every pattern matched and that some
 /// layer is not exempt.
 class FormatChooser {
  public:

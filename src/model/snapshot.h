@@ -1,5 +1,3 @@
-// Owns the published weights that the decoder reads in place: quantized, in the kernels' layout, with the policy
-// version.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +25,7 @@ struct SnapshotFormats {
   SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: a format alone is the common case
   quant::Format linear;  ///< format of q, k, v, o, gate, up and down, also in experts
   /// Modules that stay bf16. A pattern (with * and ?) matches a whole name or its last part:
-  /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" are allowed without effect.
+  /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" have no effect.
   std::vector<std::string> ignore;
   bool f32_lm_head = false;  ///< fp32 lm_head; otherwise bf16, or fp32 if `linear` is
   bool int8_lm_head =
@@ -37,8 +35,8 @@ struct SnapshotFormats {
   bool rotates_if_it_fits = false;  ///< whether a `rotation` that does not fit is left out, not an input error
 };
 
-/// Returns formats.rotation. Returns none if `linear` has no scales, or if it does not fit all inputs and
-/// rotates_if_it_fits is set. Throws like check_formats.
+/// Returns formats.rotation, or none if `linear` has no scales, or if it does not fit all inputs and rotates_if_it_fits
+/// is set. Throws like check_formats.
 quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormats& formats);
 
 /// Holds one transformer block in the kernels' layout: fp32 gains, packed matrices. Gains that the model lacks are
@@ -64,21 +62,20 @@ struct WeightError {
 /// Throws for values that are not finite: an input error for loaded weights (version 0), otherwise a guard error.
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
-/// Throws an input error for an `ignore` pattern that matches no module, or only some modules of a matrix (q, k and v;
-/// gate and up). Does the same if all linear layers are exempt, or inputs are not whole rotation blocks.
+/// Throws an input error for an `ignore` pattern that matches no module, or only some modules of a matrix. Does the
+/// same if all linear layers are exempt, or inputs are not whole rotation blocks.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;
 
-/// Holds a published policy, in buffers that `publish` rewrites in place. No forward pass may run during a publish;
-/// readers check the version.
+/// Holds a published policy in the kernels' layout, in buffers that `publish` rewrites in place. No forward pass may
+/// run during a publish; readers check the version.
 class Snapshot {
  public:
   /// Throws as check_formats and check_lora do.
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
-  /// Quantizes int8 layers by this profile from the next publish on, its factors folded into the norms. Null: the
-  /// weights' own scales.
+  /// Quantizes int8 layers by this profile from the next publish on. Null: by the weights' own scales.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
 
   /// Adds noise to all norms' gains from the next publish on, new for each version, in host memory only.
@@ -90,12 +87,12 @@ class Snapshot {
   /// Publishes like above from a source, one fp32 tensor at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
-  /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Keeps the base of
-  /// an earlier publish on host and device. Throws (fail_broken) for a weight that is not finite.
+  /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Keeps the base.
+  /// Throws (fail_broken) for a weight that is not finite.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
-  /// Publishes to a device's memory alone, like publish or, with adapters, publish_adapters. Until the next host
-  /// publish, reading the host's tensors is an internal error.
+  /// Publishes to a device's memory alone, like publish or publish_adapters. Until the next host publish, reading the
+  /// host's tensors is an internal error.
   class DeviceWriter {
    public:
     /// `device` holds this snapshot's weights; both must outlive this.
@@ -136,9 +133,9 @@ class Snapshot {
   std::vector<SnapshotTensor> tensors() const;
 
   /// Returns every matrix's error against the published `masters`, in order. Applies a profile's factors and the
-  /// rotation to masters first. Without a master the error has no name.
+  /// rotation first. Without a master the error has no name.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
-  /// Computes the same on one thread, reading few masters at a time. `read` returns an empty buffer for a missing one.
+  /// Computes the same on one thread, few masters at a time. `read` returns an empty buffer for a missing one.
   using ReadMaster = std::function<base::Buffer(const std::string& weight)>;
   std::vector<WeightError> format_errors(const ReadMaster& read) const;
 

@@ -1,4 +1,3 @@
-// Lists a snapshot's tensors, and the errors of its weights against the masters.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -51,7 +50,7 @@ SnapshotTensor tensor_of_experts(std::string name, std::span<const ops::PackedLi
   return {std::move(name), std::move(what), experts.front().panels.view().data, false};
 }
 
-/// Dequantizes few rows at a time, because a whole lm_head would be an adapter run's largest allocation.
+/// Dequantizes few rows at a time, because a whole lm_head would be an adapter run's largest buffer.
 void add_errors(const ops::PackedLinear& packed, std::int64_t first_row, std::span<const float> original,
                 quant::FormatErrorSums& sums) {
   constexpr std::int64_t kRows = 64;

@@ -1,4 +1,3 @@
-// Owns a Hugging Face folder's tensor files as one set of tensors, for weights.cpp.
 #pragma once
 
 #include <filesystem>
@@ -16,11 +15,11 @@ inline constexpr const char* kSingleFile = "model.safetensors";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 /// Reads a model.safetensors.index.json: each tensor's shard. Throws an input error unless `weight_map` has plain
-/// .safetensors names in that folder (links are allowed, as in Hugging Face's cache). Shards must hold exactly their
-/// mapped tensors.
+/// .safetensors names in that folder (links are allowed).
 std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
 
-/// Opens DIR's model.safetensors, or its index's shards. Throws an input error unless exactly one of them exists.
+/// Opens DIR's model.safetensors, or its index's shards, as one set of tensors. Throws an input error unless exactly
+/// one of them exists.
 class TensorFiles {
  public:
   explicit TensorFiles(const std::filesystem::path& dir);
@@ -37,7 +36,7 @@ class TensorFiles {
   std::map<std::string, const state::SafetensorsFile*, std::less<>> by_name_;
 };
 
-/// Throws an input error that names a missing, misshaped or extra tensor, or one that holds all experts. Accepts RoPE's
+/// Throws an input error for a missing, misshaped or extra tensor, or one that holds all experts. Accepts RoPE's
 /// buffers, and a tied lm_head equal to the embedding.
 void require_tensors_of(const TensorFiles& files, const ModelConfig& config, const std::string& dir);
 

@@ -26,8 +26,7 @@ WeightViews views(const Weights& weights);
 /// outside CPU memory.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere = false);
 
-/// Reads a model's weights, each directly to its final place, without a second copy. Cheap to copy. One thread reads at
-/// a time.
+/// Reads a model's weights, each directly to its final place. Cheap to copy. One thread reads at a time.
 class WeightSource {
  public:
   using Read = std::function<void(const WeightSpec& spec, float* to)>;
@@ -44,8 +43,7 @@ class WeightSource {
 Weights read_weights(const ModelConfig& config, const WeightSource& source);
 
 /// Returns a new model's fp32 weights. Linears, embeddings and lm_head are normal(0, initializer_range), o_proj and
-/// down_proj divided by √(2L) as in GPT-2. Norms are 1, biases 0. An element depends on (seed, tensor's index, element)
-/// alone.
+/// down_proj divided by √(2L) as in GPT-2. An element depends on (seed, tensor's index, element) alone.
 WeightSource new_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {
@@ -54,8 +52,7 @@ struct HfModel {
 };
 
 /// Reads DIR/config.json and opens DIR/model.safetensors, or model.safetensors.index.json's shards. Throws an input
-/// error if both exist, or for a missing, extra or misshaped tensor. Ignores RoPE's buffers (…rotary_emb.inv_freq), and
-/// a tied model's lm_head.weight if equal to the embedding.
+/// error if both exist, or as require_tensors_of does.
 ///
 /// Reading refuses weights that are not finite. A generation_config.json's end tokens replace the config's; save_hf
 /// writes that file back. Pickled weights (.bin, .pt) are never opened.
@@ -65,10 +62,10 @@ HfModel open_hf(const std::filesystem::path& dir);
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
 /// Creates DIR, and writes config.json, generation_config.json and model.safetensors. Tensors have `config.dtype` (f32,
-/// or bf16 to nearest even). generation_config.json is the model's own, with the config's special tokens.
+/// or bf16 to nearest even).
 ///
-/// Tensors larger than max_shard_bytes together are sharded in order, with model.safetensors.index.json. The caller
-/// adds tokenizer files. `staged`, if set, reads weights from any memory.
+/// Shards tensors that exceed max_shard_bytes together, in order, with model.safetensors.index.json. The caller adds
+/// tokenizer files. `staged`, if set, reads weights from any memory.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
@@ -84,7 +81,7 @@ void write_shards(const std::filesystem::path& dir, const std::vector<state::Nam
 void write_config(const std::filesystem::path& dir, const ModelConfig& config,
                   std::string_view quantization_config = {});
 
-/// Write a folder jointly, one shard per process. A process's tensors of weight_specs in `config.dtype` become
+/// Write a folder jointly, one shard per process. A process's tensors in `config.dtype` become
 /// model-<number>-of-<count>.safetensors, from number 1; without tensors, no file. One process then writes the index
 /// and other files. A tensor without a shard is an internal error.
 void save_hf_shard(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
@@ -94,7 +91,7 @@ void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& confi
 /// Returns "stem-00002-of-00003.safetensors".
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count);
 
-/// Returns a paragraph for `qrl-train check index`: tensors and shards.
+/// Returns a paragraph for `qrl-train check index`.
 std::string describe_index(const std::filesystem::path& file);
 
 }  // namespace qrl::model

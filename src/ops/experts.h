@@ -1,7 +1,7 @@
-// Contract of a mixture of experts: a token's route, rows sorted by expert, and each expert's product.
+// Contract of a mixture of experts.
 //
-// The ops are SPMD like those of linear.h, without a barrier inside. A row's results depend on that row alone: each
-// expert's product equals `linear` bit for bit, and a row adds its experts by ascending index.
+// The ops are SPMD like those of linear.h, without a barrier inside. Each expert's product equals `linear` bit for bit,
+// and a row adds its experts by ascending index.
 #pragma once
 
 #include <cstdint>

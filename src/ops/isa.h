@@ -13,15 +13,15 @@ enum class Isa { amx, avx512, avx2, portable };
 
 std::string_view name(Isa isa);
 
-/// Returns the process's path, chosen at the first call: by the environment variable QRL_ISA (amx | avx512 | avx2 |
-/// portable), else the processor's best. Throws an input error if the processor lacks it.
+/// Returns the process's path: the environment variable QRL_ISA, else the processor's best. Throws an input error if
+/// the processor lacks it.
 Isa isa();
 
 /// Switches the path, for tests and benchmarks. Call only while no kernel runs.
 void force_isa(Isa isa);
 
-/// Replaces the amx path's tile kernels, so that tests can run that path on any avx512 processor. Null restores the
-/// originals. Call only while no kernel runs.
+/// Replaces the amx path's tile kernels, for tests on other avx512 processors. Null restores the originals. Call only
+/// while no kernel runs.
 void replace_tiles(const TileKernels* tiles);
 
 bool supported(Isa isa);

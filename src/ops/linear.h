@@ -1,8 +1,8 @@
 // Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and quantized inputs.
 //
-// Ops of this folder are SPMD: all members of a team call an op together, and it splits the work. An op has no barrier
-// inside: call team.barrier() before an op that reads its output. Results depend neither on the team's size nor on
-// other rows: an output row has one order of operations per ISA path.
+// Ops of this folder are SPMD: all members of a team call an op together, and it splits the work. Call team.barrier()
+// before an op that reads another op's output. Results depend neither on the team's size nor on other rows: an output
+// row has one order of operations per ISA path.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,7 @@ struct PackedLinear {
   quant::Rotation rotation = {};  ///< of the inputs, so panels hold W·H; set before pack_rows
   base::Buffer panels;            ///< layout: kPanelColumns
   base::Buffer scales;  ///< [⌈in / scale_inputs⌉, out padded to panels], fp32 (int4: bf16); empty without scales
-  /// For int8 activations: int32, in the shape of `scales`, 128 · Σ quantized values per scale, the excess of u8·s8
-  /// sums.
+  /// For int8 activations: the excess of u8·s8 sums, 128 · Σ quantized weights, int32 in the shape of `scales`.
   base::Buffer column_sums;
   base::Buffer bias;  ///< fp32 [out, padded]; empty: no bias
   /// Output sizes of the fused tensors, in order (empty: one). Scale blocks restart with each.
@@ -51,8 +50,8 @@ struct FixedScales {
 
 /// Rotates and quantizes `rows` output rows of one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row
 /// … of `packed`, split over the team. Calls whose row ranges share a panel need a barrier between them. Equals
-/// quant::rotate and quant::round_weights bit for bit unless `fixed` is set. Returns false if a weight of this member's
-/// share is not finite.
+/// quant::rotate and quant::round_weights bit for bit without `fixed`. Returns false if a weight of this member's share
+/// is not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 
@@ -122,9 +121,9 @@ struct AddedProduct {
   std::int64_t first_column = 0;
 };
 
-/// Computes linear_into for a range of columns that begins at a multiple of kPanelColumns; leaves the others. `added`
-/// is summed separately (order as in linear), and its fp32 sum is added to the first product and bias. With
-/// `accumulate`, the total is added to y.
+/// Computes linear_into for a range of columns that begins at a multiple of kPanelColumns. `added` is summed separately
+/// (order as in linear), and its fp32 sum is added to the first product and bias. With `accumulate`, the total is added
+/// to y.
 void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                          base::Range columns, bool accumulate, float* y, std::int64_t y_stride,
                          const AddedProduct* added = nullptr);

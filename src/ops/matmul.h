@@ -29,8 +29,8 @@ struct Matmul {
 };
 
 /// Accumulates in fp32 in the order of ops::linear: one fp32 input at a time, or two bf16 inputs, or 32 on amx. The
-/// second pair continues these sums at a new step, as in one product with zero padding between the depths. Adds the old
-/// value of `out` last, and rounds a bf16 `out` once. An element's result depends on its row and column alone.
+/// second pair continues these sums at a new step. Adds the old value of `out` last, and rounds a bf16 `out` once. An
+/// element's result depends on its row and column alone.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

@@ -73,7 +73,7 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 ///
 /// Spans of 128 positions begin at position 0. A span's weights are exp(score − its maximum). Its sums are in position
 /// order (int8's exact), and merged in fp32 with both sides rescaled to the larger maximum. Results do not depend on
-/// page size, page order or chunking. Neighboring rows read common pages once, in whole spans.
+/// page size, page order or chunking.
 ///
 /// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. (row, kv head) are split over the team. Writes
 /// `context` fp32 [*, H·E], to be quantized after a barrier, and log Σ exp of the scores to lse_NH [*, H] unless null.

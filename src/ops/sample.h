@@ -27,8 +27,7 @@ struct SampledToken {
 inline constexpr std::int64_t kSampleBlock = 256;
 
 /// Summarizes a row's logits block by block, for sampling without top-k and top-p: each block's largest logit and Σ
-/// exp((logit − largest) / temperature). Sampling selects a block by these sums, then a token by the block's logits,
-/// which may be recomputed.
+/// exp((logit − largest) / temperature). Sampling selects a block by these sums, then a token by the block's logits.
 class RowSummary {
  public:
   /// Begins a new row; `temperature` as in SampleParams.
@@ -72,7 +71,7 @@ class RowSummary {
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
 /// Returns the log-prob that `sample` reports for `token`, bit for bit, given its `kept` (ascending; empty: all); −inf
-/// for a token not in `kept`. Throws like `sample`; the temperature must be above 0.
+/// for a token not in `kept`. The temperature must be above 0.
 float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
               std::span<const std::int32_t> kept = {});
 

@@ -1,8 +1,8 @@
 // Contracts of training's small ops: fused loops over packed rows.
 //
 // Every op splits its contiguous rows over base::num_threads() and returns when all are done. Arithmetic and sums are
-// fp32. Sums over rows (gradients of gains and biases) use fixed blocks: bits do not depend on the thread count. bf16
-// outputs are rounded to nearest even.
+// fp32. Sums over rows use fixed blocks: bits do not depend on the thread count. bf16 outputs are rounded to nearest
+// even.
 #pragma once
 
 #include <cstdint>

@@ -27,9 +27,9 @@ void spread_outputs(const PackedLinear& weight, const float* row, float* inputs)
 void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear& to);
 
 /// Quantizes a dense fp32 matrix's rows at `x`, [num_rows, to.out], into inputs first_row … of `to`, fp8_block128
-/// [columns, rows]. Each column has one scale per 128 rows, amax/448 (NaN if a value is not finite), and rounds to
-/// nearest even, like quant::round_activations. first_row is a multiple of 128, num_rows 128 or the remainder. Runs on
-/// the calling thread; threads may quantize distinct rows at once.
+/// [columns, rows]. Each column has one scale per 128 rows, amax/448 (NaN if a value is not finite). first_row is a
+/// multiple of 128, num_rows 128 or the remainder. Runs on the calling thread; threads may quantize distinct rows at
+/// once.
 void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to);
 
 }  // namespace qrl::ops

@@ -13,10 +13,10 @@ struct MixedArray {
 enum class MatmulType : std::uint8_t { bf16, f32 };
 
 /// Packed sequences and their heads. Rows of `qkv`, C = (H + 2K)·E wide, hold H query, K key and K value heads after
-/// rope, as in rope_and_store. Query head h reads key head h / (H/K).
+/// rope. Query head h reads key head h / (H/K).
 ///
 /// A sequence may continue a prefix, the nearest earlier sequence that continues nothing. Its rows attend to the
-/// prefix's rows, then to its own: samples compute a shared prompt once. A prefix and its continuations are a family.
+/// prefix's rows, then to its own. A prefix and its continuations are a family.
 struct VarlenAttention {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S
@@ -29,13 +29,12 @@ struct VarlenAttention {
 };
 
 /// Computes out[n, h] = Σ_t softmax_t(q·k_t / √E) v_t over the rows that row n attends to, with fp32 sums. Also writes
-/// lse[n, h] = log Σ_t exp(q·k_t / √E) for the backward pass. out: [N, H·E]. A row's result depends on its own sequence
-/// and prefix only. (family, key head) are split over base::num_threads(), with equal results for any number of
-/// threads.
+/// lse[n, h] = log Σ_t exp(q·k_t / √E) for the backward pass. out: [N, H·E]. (family, key head) are split over
+/// base::num_threads(), with equal results for any number of threads.
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
 /// Computes d_qkv [N, C] from d_out [N, H·E], overwriting d_qkv: FlashAttention (Dao et al. 2022, §3.1) without online
-/// rescaling. Recomputes probabilities for one block of queries at a time, over all its keys.
+/// rescaling, one block of queries at a time over all its keys.
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC);
 

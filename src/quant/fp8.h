@@ -1,6 +1,5 @@
 // Owns the reference conversion of fp8 e4m3 (OCP "fn"): one sign bit, four exponent bits (bias 7), three significand
-// bits, no infinities. The largest value is 448, the smallest normal 2⁻⁶; subnormals are multiples of 2⁻⁹. 0x7f and
-// 0xff are NaN.
+// bits, no infinities. The largest value is 448, the smallest normal 2⁻⁶. 0x7f and 0xff are NaN.
 #pragma once
 
 #include <cstdint>

@@ -7,11 +7,10 @@
 namespace qrl::quant {
 
 /// Rotates a linear layer's inputs before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal. It spreads an
-/// outlier over its block, so that the outlier does not determine the scale alone. Source: QuaRot (Ashkboos et al.
-/// 2024), which rotates for inference.
+/// outlier over its block. Source: QuaRot (Ashkboos et al. 2024), which rotates for inference.
 ///
-/// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block. It is symmetric, hence its own
-/// inverse. Random signs in front of it gain nothing (docs/science/real-weights.md).
+/// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block, its own inverse. Random signs in
+/// front of it gain nothing (docs/science/real-weights.md).
 ///
 /// A block is rotated by butterflies, (a, b) → (a + b, a − b) in fp32, of numbers `step` apart, for step = 1, 2, 4, …
 /// block/2. Then each number is multiplied by 1/√block in fp32. Every instruction set gives these bits.

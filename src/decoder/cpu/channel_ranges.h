@@ -1,4 +1,3 @@
-// Owns the observed ranges of linear layers' inputs.
 #pragma once
 
 #include <span>
@@ -10,8 +9,8 @@
 
 namespace qrl::decoder {
 
-/// Runs the sequences and returns the largest |input| per channel after each block's two norms. Results do not depend
-/// on the number of threads. Throws like forced_logits, and for no sequences.
+/// Runs the sequences and returns the largest |input| per channel after each block's two norms. Throws like
+/// forced_logits, and for no sequences.
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);
 

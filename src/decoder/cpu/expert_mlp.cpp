@@ -11,10 +11,10 @@ using base::Range;
 
 namespace {
 
-/// Rows that one member routes alone: reading the router takes as long for one row, and the others save barriers.
+/// Limit on rows that one member routes alone, which saves barriers; reading the router takes as long for one row.
 constexpr std::int64_t kRowsRoutedAlone = 4;
 
-/// Routes this member's share of rows, each alone.
+/// Routes this member's share of the rows, one row at a time.
 void choose(const base::Team& team, const model::ModelConfig& config, const ops::Activations& x,
             const ops::PackedLinear& weight, Range rows, float* logits_NM, ops::ExpertRows& routes) {
   const ops::Router router = model::router_of(config);

@@ -1,4 +1,3 @@
-// Owns a published snapshot's forward pass over a plan's rows, and its scratch memory.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +49,7 @@ struct LayerOutputs {
 };
 
 /// Computes the decoder-only transformer of model/config.h. Functions are SPMD (ops/linear.h): all members call with
-/// equal arguments and their team's workspace. A row's bits depend on its sequence's tokens alone.
+/// equal arguments and their team's workspace. A row's bits depend on its sequence alone.
 class Transformer {
  public:
   /// Quantized inputs of linear layers, or bf16 inputs of exempt layers. An adapter reads these rows if they are
@@ -58,14 +57,14 @@ class Transformer {
   struct QuantizedActivations {
     QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);
-    /// Returns rows to write besides for_layer(layer), or null.
+    /// Returns the rows to quantize for the adapter in addition to for_layer(layer); null: none.
     ops::Activations* beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter);
     ops::Activations common, exempt;  ///< exempt: empty without exempt layers
     ops::Activations plain;           ///< in the adapters' format; empty without them
   };
 
-  /// Scratch of sparse layers, whose rows pass the experts in larger blocks. Rows in the snapshot's format, then those
-  /// of the same values for a router and experts that are wide; the latter are empty if none is.
+  /// Scratch of sparse layers, whose rows pass the experts in larger blocks. wide_… hold the same rows unquantized, for
+  /// the router and exempt experts; empty if nothing reads them.
   struct ExpertScratch {
     ExpertScratch(const model::Snapshot& snapshot, std::int64_t num_rows);
     ops::Activations normed, sorted, gated;                 ///< [rows], [rows·k] by expert, [rows·k] after the gate
@@ -131,8 +130,7 @@ class Transformer {
   };
   /// Adds attention's output to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Computes y = x · Wᵀ plus the adapter's output; with `accumulate`, adds it to y. Base and adapter are summed first,
-  /// like in the learner.
+  /// Computes y = x · Wᵀ plus the adapter's output; with `accumulate`, adds it to y. Base and adapter are summed first.
   static void linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
                      const model::MatrixAdapter& adapter, base::Range rows, Workspace& scratch, bool accumulate,
                      float* y);

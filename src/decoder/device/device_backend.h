@@ -10,7 +10,6 @@
 
 namespace qrl::decoder {
 
-/// Returns engine options for a model and checked decoder options.
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);
 
 /// Returns the device bytes of dequantized operands in GEMMs of at most num_rows rows, for ticks or a learner.
@@ -24,8 +23,8 @@ std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model:
 /// Returns the GPU bytes that the KV pages must leave free.
 std::int64_t kept_back_bytes();
 
-/// Makes a backend on an engine with engine_options of these arguments. `begin` uploads weights once per version.
-/// Requests with top-k or top-p are sampled on the CPU, from whole rows of logits.
+/// Makes a backend on an engine with engine_options of these arguments. Requests with top-k or top-p are sampled on the
+/// CPU, from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
 

@@ -24,7 +24,6 @@ class DeviceMasters {
   const cuda::AdapterMaster* adapter(const std::string& weight) const;
   /// Returns WeightStore::dequantize's arguments.
   std::vector<cuda::DequantizedMatrix> of(std::span<const model::DequantizedTensor> wanted) const;
-  /// Returns the id of a snapshot's matrix.
   cuda::WeightId matrix(const std::string& tensor) const;
 
  private:

@@ -1,4 +1,3 @@
-// Owns the conversion of a plan to the arrays of an engine's tick.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace qrl::decoder {
 
-/// Converts plans. One object kept for all ticks reuses its memory.
+/// Converts a plan to the arrays of an engine's tick. One object kept for all ticks reuses its memory.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}

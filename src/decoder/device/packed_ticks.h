@@ -1,4 +1,3 @@
-// Owns the conversion of packed sequences to an engine's ticks, without a scheduler.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,8 @@ struct TickLimits {
   std::int64_t max_rows = 0, max_sequences = 0, page_size = 0;
 };
 
-/// Splits the rows, in order, into ticks that are as full as the limits allow. Pages count from 0. A continuation reads
-/// its prefix's full pages, and a copy of the partly filled last one, made in its first tick.
+/// Splits the rows of packed sequences, in order, into ticks that are as full as the limits allow. Pages count from 0.
+/// A continuation reads its prefix's full pages, and a copy of the partly filled last one, made in its first tick.
 class PackedTicks {
  public:
   /// `rows` must outlive this.

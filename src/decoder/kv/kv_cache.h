@@ -1,4 +1,3 @@
-// Owns the memory of KV pages.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns fp8 scales of keys and values, and the formula of a scale.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ struct KvCalibration {
   bool queries = false;      ///< whether queries also have scales; CPU only
 };
 
-/// Returns how many of `count` values exceed their nearest-rank percentile, in (0, 100].
+/// Returns how many of `count` values exceed their nearest-rank percentile; `percentile` is in (0, 100].
 std::int64_t num_above_percentile(std::int64_t count, double percentile);
 /// Returns the scale for a percentile of |values|: percentile · margin / 448, or 1 if that is 0.
 float kv_scale(float percentile, const KvCalibration& options);

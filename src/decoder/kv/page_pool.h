@@ -1,4 +1,3 @@
-// Owns the free list and reference counts of KV pages, and the description of a copy.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns the routes of cached positions in a mixture of experts.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@
 
 namespace qrl::decoder {
 
-/// Holds the experts of each position's sparse layers beside its keys and values, in pages of the same ids. A shared
-/// page so has one route for all its sequences. Empty for a dense model.
+/// Holds the experts of each position's sparse layers, in pages with the KV pages' ids, so that sequences share routes
+/// with their pages. Empty for a dense model.
 class RoutePages {
  public:
   RoutePages(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size);
@@ -25,7 +24,6 @@ class RoutePages {
   /// Stores the k experts of a position's layer, which must be sparse. Threads may store different positions at once.
   void store(const PageId* page_table, std::int64_t position, std::int64_t layer_idx,
              const std::uint8_t* experts) const;
-  /// Copies the slots of a page copy.
   void copy(const PageCopy& copy) const;
   /// Returns the routes of a sequence's first positions. Throws an internal error if its pages are too few.
   types::Routes read(std::span<const PageId> pages, std::int64_t num_tokens) const;

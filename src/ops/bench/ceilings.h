@@ -9,7 +9,7 @@ struct Ceilings {
   double dram_bytes_per_s = 0;  ///< of memory beyond all caches
 };
 
-/// Measures this machine's peak rates for 0.1 s each: the best of several tries. Allocates 512 MiB.
+/// Measures this machine's peak rates for 0.1 s each. Allocates 512 MiB.
 Ceilings measure_ceilings();
 
 }  // namespace qrl::ops

@@ -69,8 +69,7 @@ Isa choose() {
                    "unset QRL_ISA to take the best one");
 }
 
-/// Holds the path in use and its table, null until the first call. Costs one atomic load per call: a decode tick looks
-/// it up a thousand times.
+/// Holds the path in use and its table, null until the first call. A call costs one atomic load.
 struct Path {
   Isa isa;
   const Kernels* kernels;

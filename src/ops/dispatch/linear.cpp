@@ -42,8 +42,8 @@ bool same_values(Format a, Format b) {
   return a == b || (spec(a).activations == spec(b).activations && !spec(a).has_activation_scales());
 }
 
-/// Multiplies rows by this member's share of panels. task.y is column 0 of row rows.begin. If `added` is set,
-/// task.added is complete except for x, which is in `added`.
+/// Multiplies rows by this member's share of panels. task.y is column 0 of row rows.begin. `added` is the x of
+/// task.added, if set.
 void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
               LinearTask task, const Activations* added = nullptr) {
   check_range(rows, x.max_rows(), "linear");

@@ -55,7 +55,7 @@ struct Plan {
     const std::int64_t most_rows = std::max(kFewestRows, std::min(kMostLeftWords / all_words, task.rows / tasks));
     chunk_rows = round_up(ceil_div(task.rows, ceil_div(task.rows, most_rows)), table.strip_rows);
     row_chunks = ceil_div(task.rows, chunk_rows);
-    // Gives a task as many panels as possible with all threads busy, because each packs its own left rows.
+    // Gives a task as many panels as possible, because each task packs its own left rows.
     panels_of_task = ceil_div(panels_at_once, std::min(panels_at_once, ceil_div(tasks, row_chunks)));
   }
   std::int64_t panel_words() const { return all_words * kMatmulPanel; }

@@ -266,8 +266,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // Divides positions equally among members, since a row costs its number of positions. The member whose share has the
-  // first position of a (row, kv head) computes it.
+  // Divides positions equally among members. The member whose share has the first position of a (row, kv head) computes
+  // it.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);

@@ -27,8 +27,8 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
   return static_cast<float>(logit - std::log(mass));
 }
 
-/// Returns whether `a` is likelier. Compares logits, because small weights underflow to ties; equal logits go to the
-/// lower index.
+/// Returns whether `a` is likelier. Compares logits, because small weights underflow; equal logits go to the lower
+/// index.
 bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
   return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
 }
@@ -38,8 +38,8 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
-  // Skips tokens with mass below (1 − p)/N: all N together have less than 1 − p, so top-p never keeps them. Half that
-  // bound allows for rounding. Not valid with top-k, which changes the total mass.
+  // Skips tokens with mass below (1 − p)/N: all N together have less than 1 − p, so top-p never keeps them. Halves the
+  // bound for rounding. Not valid with top-k, which changes the total mass.
   const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
   std::vector<std::int32_t> kept;
   for (std::int64_t i = 0; i < row.vocab_size; ++i) {

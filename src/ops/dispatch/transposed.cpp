@@ -75,7 +75,7 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Transposes all outputs of one tensor: words of four inputs of one output become words of four outputs of one input.
+/// Transposes all outputs of one tensor: words of four inputs become words of four outputs.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);

@@ -1,5 +1,4 @@
-// Processes spans shared by consecutive rows together, so that each page is read once for all their queries. Each row
-// keeps its own sums.
+// Processes positions that consecutive rows share together, so that each page is read once for all their queries.
 //
 // Keys are contiguous over positions and values over elements: inner loops multiply a broadcast by contiguous lanes.
 #include "ops/kernels/attention.h"
@@ -51,8 +50,7 @@ class RowGroups {
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // Stops if another row would cost more: it saves one read of the shared part, but shortens that part for the
-      // whole group.
+      // Stops if another row would shorten the shared part for the group by more than it saves.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -74,8 +72,8 @@ class RowGroups {
   const AttentionTask *next_, *end_;
 };
 
-/// Prefetches the pages of all groups some microseconds ahead, one cache line for each line read. Hardware prefetching
-/// stops at the ends of short, scattered pages. Reading a page's heads in memory order is fastest.
+/// Prefetches the pages of all groups some microseconds ahead, because hardware prefetching stops at the ends of short,
+/// scattered pages.
 class Ahead {
  public:
   Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {

@@ -6,8 +6,8 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-// Twelve chains of dependent instructions fill two pipelines with a latency of 4 to 5 cycles (Zen 4; Intel for fp32),
-// and fit in sixteen registers.
+// Twelve chains of dependent instructions fill two pipelines with a latency of 4 to 5 cycles, and fit in sixteen
+// registers.
 inline constexpr int kChains = 12;
 
 /// Runs step(accumulator) on kChains accumulators; returns the operations. The empty asm keeps the compiler from

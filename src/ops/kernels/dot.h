@@ -1,5 +1,5 @@
-// Owns the dot product of each element type: adjacent inputs of a row (Input, broadcast) times the same inputs of a
-// vector of columns (Weights), added to an accumulator.
+// Owns the dot product of each element type: adjacent inputs of a row (Input, broadcast) times those of a vector of
+// columns (Weights).
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -72,8 +72,8 @@ struct Bf16Dot {
   static Weights weights(const std::uint16_t* w) { return weights(load_words(w)); }
 };
 
-/// Multiplies s8 by s8, summed exactly in int32. AVX-512's vpdpbusd multiplies u8 by s8, so one side (the subclass
-/// names it) is passed as value + kBias. Sums are then too large by kBias · Σ quantized values of the other side.
+/// Multiplies s8 by s8, summed exactly in int32. vpdpbusd multiplies u8 by s8, so one side (the subclass names it) is
+/// passed as value + kBias. Sums are then too large by kBias · Σ quantized values of the other side.
 struct Int8Dot {
   using Element = std::int8_t;
   static constexpr int kGroup = 4;

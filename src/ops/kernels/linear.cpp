@@ -73,8 +73,7 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Divides rows into tiles of nearly equal height, because tiles of one or two rows would wait for weights. Each
-/// prefetches a part of the next panel.
+/// Divides rows into tiles of nearly equal height, because tiles of one or two rows would wait for weights.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;

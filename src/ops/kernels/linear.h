@@ -60,8 +60,8 @@ inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* n
     __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
 }
 
-/// Writes a tile plus the added product, summed as in a separate matmul. Takes one row at a time, because the tile's
-/// sums occupy the registers.
+/// Writes a tile plus the added product, summed as in a separate matmul, one row at a time, because the tile's sums
+/// occupy the registers.
 template <class Dot, int Rows, int Vectors, class Value>
 inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   using Element = typename Dot::Element;

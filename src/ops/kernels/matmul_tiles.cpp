@@ -1,6 +1,5 @@
-// Implements training's matmuls. A panel of the right operand holds kMatmulPanel columns. Each word holds inputs of one
-// column that are adjacent along the depth. Left elements are broadcast from rows or packed strips. A tile of kTileRows
-// by kTileVectors stays in registers along the depth.
+// Implements training's matmuls. A panel of the right operand holds kMatmulPanel columns; each word holds inputs of one
+// column that are adjacent along the depth. A tile of kTileRows by kTileVectors stays in registers along the depth.
 #include "ops/kernels/matmul.h"
 #include "ops/kernels/matmul_words.h"
 

@@ -4,8 +4,8 @@
 
 namespace qrl::ops {
 
-/// Run `rounds` rounds of multiply-adds in registers, in enough chains to fill the pipelines, for
-/// src/ops/dispatch/peak_rates.cpp. Return the number of operations, two per multiply-add. Plain types only (simd.h).
+/// Run `rounds` rounds of multiply-adds in registers, in enough chains to fill the pipelines. Return the number of
+/// operations, two per multiply-add. Plain types only (simd.h).
 struct PeakLoops {
   std::int64_t (*bf16)(std::int64_t rounds);
   std::int64_t (*f32)(std::int64_t rounds);

@@ -1,7 +1,7 @@
 // Owns the kernels' vector type, kLanes floats of an instruction set, and its functions.
 //
 // Kernel sources are compiled once per instruction set, in its namespace, without standard headers that have code. The
-// linker keeps one copy of an inline function, and an older processor must never run one compiled for AVX-512.
+// linker keeps one copy of an inline function, which an older processor might not run.
 #pragma once
 
 // GCC 11 and 12 warn about operands that their AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).

@@ -34,9 +34,9 @@ constexpr std::int64_t elements(std::int64_t words) {
   return words * Dot::kGroup;
 }
 
-/// Attention's small matmuls between blocks of rows, a few hundred wide and in cache, with one dot type. Depths are
-/// padded to multiples of kDepth, with zeros on one side and finite numbers on the other. Rows are padded to multiples
-/// of kRows with any values; their results are undefined.
+/// Attention's small matmuls between blocks of rows, with one dot type. Depths are padded to multiples of kDepth, with
+/// zeros on one side and finite numbers on the other. Rows are padded to multiples of kRows; the padding's results are
+/// undefined.
 template <class Dot>
 class SmallMatmuls {
  public:

@@ -1,5 +1,5 @@
 // Computes causal attention of one family and one key head with its query heads, as small matmuls over blocks of query
-// rows. Right operands are packed once per call: inner loops multiply a broadcast by contiguous lanes, or use a tile.
+// rows. Right operands are packed once per call.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/small_matmuls.h"

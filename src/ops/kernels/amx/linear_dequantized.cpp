@@ -1,6 +1,5 @@
-// Implements the matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles. For
-// one or two, dequantizes in registers and adds in the tiles' order (tiles.h), so that results do not depend on the
-// number of rows. W4A8 equals the other paths bit for bit.
+// Implements the matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles; for
+// one or two, dequantizes in registers and adds in the tiles' order (tiles.h). W4A8 equals the other paths bit for bit.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"

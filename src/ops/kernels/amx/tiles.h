@@ -1,5 +1,5 @@
 // Owns the use of AMX's tile registers: blocks of up to 32 × 32 sums in 2 × 2 tiles of 16 × 16. Right operands are
-// panels in the layout of every path; left operands are plain rows.
+// panels in the same layout as on other ISA paths; left operands are plain rows.
 #pragma once
 
 #include "ops/kernels/simd.h"
@@ -135,7 +135,7 @@ inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightB
   else add_products<Unit, false>(rows, columns, steps, ask);
 }
 
-/// Prefetches the next panel evenly over the current panel's steps. A faster pace would delay current loads.
+/// Prefetches the next panel evenly over the current panel's steps, because a faster pace would delay current loads.
 class NextPanel {
  public:
   NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)
