@@ -76,7 +76,7 @@ bool Learner::has_reference() const { return reference_ != nullptr; }
 TokenScores Learner::score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params) {
   QRL_INVARIANT(has_reference(), "learner", "a reference", "none");
   if (const model::Snapshot* snapshot = publisher_->present()) engine_->prepare(weights_->parameters(), *snapshot);
-  if (reference_->policy == nullptr) {  // the snapshot published by now gives the formats
+  if (reference_->policy == nullptr) {  // made here, because the published snapshot determines the adapters' formats
     const torch::NoGradGuard no_grad;
     reference_->policy = std::make_unique<ReferencePolicy>(weights_->config(), lora(), weights_->parameters(),
                                                            weights_->base(), reference_->start);

@@ -1,5 +1,4 @@
-// Owns training: fp32 masters, the differentiable forward pass, losses, the optimizer, and publishing. Does not include
-// LibTorch, which only src/learner uses.
+// Owns training. Does not include LibTorch, which only src/learner uses.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,8 @@ struct PolicyWeights;       // forward/policy_weights.h
 class Publisher;            // engine/publisher.h
 class TrainableWeights;     // weights/trainable_weights.h
 
-/// Accesses a learner's masters, moments and gradients by name (Learner::state), for checkpoints, exports and tests.
-/// The learner must outlive it.
+/// Accesses a learner's masters, moments and gradients by name, for checkpoints, exports and tests. The learner must
+/// outlive it.
 class LearnerState {
  public:
   LearnerState(TrainableWeights& weights, GradientAccumulator& accumulator, Optimizer& optimizer, Publisher& publisher)
@@ -38,8 +37,7 @@ class LearnerState {
 
   /// Returns this rank's fp32 masters by name, as views in place, valid as long as the learner.
   model::WeightViews masters() const;
-  /// Returns views of "exp_avg.<tensor>" (including Muon's momentum) and "exp_avg_sq.<tensor>" (except Muon's
-  /// matrices). Empty if not trainable.
+  /// Returns views of "exp_avg.<tensor>" (including Muon's momentum) and "exp_avg_sq.<tensor>". Empty if not trainable.
   model::WeightViews moments() const;
   /// Returns views of all gradients accumulated before `update`, for tests.
   model::WeightViews gradients() const;
@@ -51,8 +49,8 @@ class LearnerState {
   /// order. Collective when sharded.
   model::WeightSource all_masters() const;
 
-  /// Calls `fill` to write the masters, then the moments, to host memory, one tensor at a time (NamedState::fill), and
-  /// sets the update count. All ranks use the same order unless sharded. Collective when sharded.
+  /// Calls `fill` to write the masters, then the moments, to host memory, one tensor at a time, and sets the update
+  /// count. All ranks use the same order unless sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
   /// Frees the moments' memory; afterwards neither update nor checkpoint is possible.
@@ -66,7 +64,7 @@ class LearnerState {
 };
 
 /// Trains a policy. Data parallel: ranks hold equal weights and moments, have their own micro-batches, and make the
-/// same calls in order. Only one thread calls. Arguments and results are in host memory.
+/// same calls in order. Only one thread calls.
 class Learner {
  public:
   /// Initializes the masters from `initial`. With options.lora, `initial` is the base, read again for each snapshot
@@ -84,17 +82,17 @@ class Learner {
   /// is over the kept tokens.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// With options.lora, sets the adapters of score_reference, those at the start of training. `start`: adapter_specs'
-  /// tensors, which must stay readable; none: new adapters, which add nothing.
+  /// With options.lora, sets the adapters of score_reference: `start` (adapter_specs' tensors, which must stay
+  /// readable), or new adapters, which add nothing.
   void keep_reference(const std::optional<model::WeightSource>& start);
   bool has_reference() const;
   /// Computes `score` under the base and the reference adapters, for a KL term.
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
   /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
-  /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). Ranks need not agree on
-  /// is_last. On a device with memory for a second micro-batch, the next call computes this loss on the host during its
-  /// own forward pass. Results do not change.
+  /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums); ranks need not agree on
+  /// it. On a device with memory for a second micro-batch, the next call computes this loss on the host during its own
+  /// forward pass. Results do not change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
@@ -112,21 +110,20 @@ class Learner {
   bool is_sharded() const;
   bool has_adapters() const;
   const model::LoraConfig& lora() const;  ///< disabled if its rank is 0
-  /// Gives access to masters, moments and gradients for checkpoints, exports and tests.
+  /// Gives access to masters, moments and gradients.
   LearnerState& state();
   const LearnerState& state() const;
 
   /// Quantizes the masters into `snapshot`. With options.lora and adapters in the snapshot, quantizes the base once,
-  /// then only A and B. A snapshot without adapters gets merged weights each time. fake_quant and low_bit read the
-  /// snapshot from now on. It must outlive the learner, and only the learner may publish into it. Collective when
-  /// sharded. `device` (or null) also keeps the snapshot's weights on this learner's device. Once it has them, only its
-  /// copy is rewritten, in place from the masters (DeviceWriter), and dequantized there for fake_quant. With low_bit on
-  /// a device, `device` is required and must live as long as the snapshot; the forward pass reads its copy.
+  /// then only A and B; a snapshot without adapters gets merged weights. fake_quant and low_bit read the snapshot from
+  /// now on. It must outlive the learner, and only the learner may publish into it. Collective when sharded. `device`
+  /// (or null) also keeps the snapshot's weights on this learner's device. Once it has them, only its copy is
+  /// rewritten, in place from the masters (DeviceWriter), and dequantized there for fake_quant. With low_bit on a
+  /// device, `device` is required and must live as long as the snapshot; the forward pass reads its copy.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// Applies QuRL's update-aware quantization (§3.3): divides the linear weights after a norm (q, k, v; gate, up) by
-  /// `scale` and multiplies the norm's gain by it. The model's function does not change; biases stay. Collective when
-  /// sharded.
+  /// `scale` and multiplies the norm's gain by it. Biases stay. Collective when sharded.
   void apply_uaq(float scale);
 
   /// Returns the published snapshot if it has the current masters, else null.

@@ -1,4 +1,4 @@
-// Owns the options of learner and loss, and reports of updates and forward passes. Does not include LibTorch.
+// Does not include LibTorch.
 #pragma once
 
 #include <array>
@@ -88,22 +88,20 @@ struct LossOptions {
   bool at_sampling_weights = false;
 };
 
-/// Host memory through which a device's masters and moments are written to a checkpoint. A power of two, to which
-/// LibTorch rounds pinned memory.
+/// Bytes of host memory through which a device's masters and moments are written to a checkpoint.
 inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 
 /// Dtypes and formats of both passes.
 struct Numerics {
   config::ComputeDType compute = config::ComputeDType::bf16;
-  /// fake_quant and low_bit read the last published snapshot, which must have the current masters: publish after each
-  /// update and restore.
+  /// fake_quant and low_bit read the last published snapshot, so publish after each update and restore.
   config::LearnerForward forward = config::LearnerForward::bf16;
   /// With low_bit: the format whose layers multiply quantized values in the backward pass (quantized.h). int8 is not
   /// available on cuda.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
   /// With low_bit: the forward pass uses the decoder's ops, with keys and values in `kv_format` (not fp8_e4m3). At the
   /// sampling weights, log-probs equal the sampler's bit for bit. On a device the decoder runs the forward pass,
-  /// without top-k and top-p, and must sum each row alone. The backward pass recomputes each layer from its input.
+  /// without top-k and top-p, and must sum each row alone. The backward pass recomputes each layer.
   bool bitwise = false;
   quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; f32 makes low_bit's attention fp32
   /// Whether logits come from fp32 hidden states and lm_head's masters, instead of the compute dtype.
@@ -133,16 +131,14 @@ struct OptimizerOptions {
 
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU with this rank's number on its machine,
-  /// round-robin. LibTorch computes there (torch_ops.h); with low_bit, the decoder's matmuls do. Throws an input error
-  /// without such a GPU.
+  /// round-robin. LibTorch computes there; with low_bit, the decoder's matmuls do. Throws an input error without such a
+  /// GPU.
   base::Device device = base::Device::cpu;
   Numerics numerics;
   bool trainable = true;  ///< false: `score` only; no gradients and moments
-  /// ZeRO stage 1: each rank keeps the masters and moments of its own tensors, with equal bits. Requires a trainable
-  /// learner; no effect with one rank.
+  /// ZeRO stage 1: each rank keeps the masters and moments of its own tensors. Requires a trainable learner.
   bool shard_optimizer = false;
-  /// With a rank above 0, trains only low-rank adapters (model/adapter.h), with AdamW, unsharded. Masters, moments and
-  /// gradients are the adapters' only.
+  /// With a rank above 0, trains only low-rank adapters (model/adapter.h), with AdamW, unsharded.
   model::LoraConfig lora = {};
   std::uint64_t lora_seed = 0;                           ///< of new adapters (model::new_adapters)
   std::optional<model::WeightSource> lora_initial = {};  ///< to continue instead of new ones
@@ -153,8 +149,7 @@ struct LearnerOptions {
   int num_threads = 0;             ///< of the CPU and LibTorch; 0: the caller's (base/threads.h); changes no bit
 };
 
-/// The most tokens that backward fp8_e4m3 quantizes at once on a device, in segments of 128. Bounds their fp32 memory,
-/// and still keeps a GPU busy.
+/// Limit on tokens that backward fp8_e4m3 quantizes at once on a device, to bound their fp32 memory.
 inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
 /// An update's named statistics over all ranks ("actor/pg_loss", …), equal on every rank. Names are those of

@@ -9,8 +9,7 @@
 namespace qrl::learner {
 
 /// Returns the seconds of prepare_mini_batch, the objective, its gradient by the log-probs, and the statistics.
-/// `batches` hold the sampler's log-probs; those of π_old and π_θ are made from them, untimed. Collective if
-/// needs_whole_mini_batch.
+/// `batches` hold the sampler's log-probs, from which the others are made. Collective if needs_whole_mini_batch.
 double measure_policy_loss(std::span<const types::MicroBatch> batches, const types::GlobalCounts& counts,
                            LossOptions loss, dist::Collectives& world);
 

@@ -1,5 +1,5 @@
-// Owns calls of cuda/train/training.h on tensors: a kernel forward and one backward for each operation between matmuls.
-// torch_ops.h and device_logprob.h define the operations.
+// Owns calls of cuda/train/training.h on tensors: one kernel forward and one backward for each operation between
+// matmuls.
 #pragma once
 
 #include "cuda/train/training.h"
@@ -52,8 +52,8 @@ struct LogitRows {
   float temperature = 1;        ///< the logits are not divided by it yet
 };
 void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to);
-/// Computes ∂ / ∂ logits in `out` from fused_scores' results. An fp32 gradient overwrites the logits. Gradients passed
-/// in are dense fp32 on the device; undefined d_entropies_M means all 0.
+/// Computes ∂ / ∂ logits in `out` from fused_scores' results. An fp32 gradient overwrites the logits. The given
+/// gradients are dense fp32 on the device; undefined d_entropies_M means all 0.
 Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
                             const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out);
 

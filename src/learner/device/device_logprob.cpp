@@ -66,8 +66,8 @@ Tensor divided(const Chunk& chunk, float temperature) {
   return logits_MV;
 }
 
-/// Divides the logits by the temperature in place. A token that is cut gets probability 0 and the lowest finite log, so
-/// that it adds 0, not NaN, to the entropy.
+/// Divides the logits by the temperature in place. An excluded token gets probability 0 and the lowest finite log,
+/// which adds 0, not NaN, to the entropy.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -84,7 +84,7 @@ Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
 }
 
 /// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), both divided by the temperature. Undefined
-/// d_entropy_M, the usual case, saves a pass over M × V numbers.
+/// d_entropy_M saves a pass over M × V numbers.
 Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
   const auto temperature = static_cast<double>(targets.temperature);
@@ -126,7 +126,7 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Computes in the hidden states' dtype. If the forward pass did not compute the rows' `scored`, computes them first.
+/// Computes in the hidden states' dtype. Computes the rows' `scored` first if the forward pass did not.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)

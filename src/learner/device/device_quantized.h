@@ -22,10 +22,10 @@ struct DeviceLayer {
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3: fp8_block128 only
 };
 
-/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's matmul. Adds
-/// no bias. y is bf16, or fp32 if the decoder's engine or `compute` is. The backward pass is quantized_linear's. If W
-/// is trained, X̂ is kept as quantized values. X̂ and Ŵ are dequantized and rounded to `compute` when needed. dX is
-/// fp32; dYᵀ·X̂ is added to master.gradient without rounding. With backward fp8_e4m3, dY and X̂ are quantized,
+/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's matmul,
+/// without bias. y is bf16, or fp32 if the decoder's engine or `compute` is. The backward pass is quantized_linear's.
+/// If W is trained, X̂ is kept as quantized values. X̂ and Ŵ are dequantized and rounded to `compute` when needed. dX
+/// is fp32; dYᵀ·X̂ is added to master.gradient without rounding. With backward fp8_e4m3, dY and X̂ are quantized,
 /// dequantized and rounded to `compute`, kFp8GradientTokens at a time. Matmuls have fp32 sums. The weights must not
 /// change before the backward pass. Unless is_read, y has no values.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true,

@@ -12,13 +12,13 @@ namespace qrl::learner {
 /// Describes a term added to a layer's product, such as an adapter's. Null functions: no term.
 struct LayerAddition {
   std::function<void(const Tensor& y)> add_to_output;
-  /// Returns a new tensor with this term's part of dX, in dX's shape and dtype; the layer adds to it.
+  /// Returns a new tensor with this term's part of dX, in dX's shape and dtype.
   std::function<Tensor(const Tensor& d_y)> input_gradient;
 };
 
 /// Computes x · Wᵀ with LibTorch. The gradient of x has x's dtype; W's, if trained, is added in fp32 without rounding.
-/// With a format, x is fp32, and is multiplied as rounded_activations in the weight's dtype. The result is then fp32,
-/// and gradients pass through the rounding. Unless is_read, the result has no values.
+/// With a format, x is fp32 and multiplied as rounded_activations in the weight's dtype; the result is fp32, and
+/// gradients pass through the rounding. Unless is_read, the result has no values.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
                      bool is_read = true, const LayerAddition& beside = {});
 
@@ -30,8 +30,7 @@ Tensor exact_matmul(const Tensor& x, const Tensor& y);
 /// Adds x · y to an fp32 sum.
 void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
 /// Adds x · y, with fp32 sums, to `sum` in fp32 or bf16. The CPU rounds a bf16 result once. On a GPU, cuBLAS first
-/// rounds the product to bf16, an error of 2⁻⁹ of the smaller term; an fp32 product would need three times the memory
-/// traffic.
+/// rounds the product to bf16; an fp32 product would need three times the memory traffic.
 void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum);
 
 /// Computes a low-rank adapter's output scale·B·(A·x) with LibTorch, for x, [N, in] bf16 or fp32. Rounds A, scale·B, x

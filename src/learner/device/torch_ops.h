@@ -24,8 +24,7 @@ struct DeviceRows {
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
 struct TorchDevice {
-  /// Kernels of norms, rotation and SwiGLU, on LibTorch's current stream. Null: LibTorch's operations, which define the
-  /// results.
+  /// Kernels of norms, rotation and SwiGLU, on LibTorch's current stream. Null: LibTorch's operations.
   const cuda::TrainingKernels* kernels = nullptr;
   model::DeviceWeights* weights = nullptr;  ///< with low_bit: the snapshot's weights on the device
 };
@@ -34,9 +33,9 @@ struct TorchDevice {
 /// norms, rotation and SwiGLU are fp32. Matmul operands and intermediate values are in the compute dtype, and k and v
 /// are rounded like the decoder's pages. Attention is FlashAttention (fp32 softmax, weights rounded to bf16) if
 /// available, else one sequence at a time with fp32 softmax weights. Weights' gradients are summed in fp32. The
-/// backward pass keeps inputs of norms, transforms and matmuls, and recomputes the rest. With fake_quant, matmuls read
-/// rounded_activations in fp32 and the snapshot's weights (Parameters::read_quantized). With low_bit, the matmul is the
-/// decoder's (device_quantized.h). Both have straight-through gradients.
+/// backward pass keeps inputs of norms, transforms and matmuls. With fake_quant, matmuls read rounded_activations in
+/// fp32 and the snapshot's weights (Parameters::read_quantized). With low_bit, the matmul is the decoder's
+/// (device_quantized.h). Both have straight-through gradients.
 class TorchOps final : public Ops {
  public:
   /// The objects that `device` points to must outlive the backward pass.

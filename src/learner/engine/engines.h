@@ -7,7 +7,7 @@
 
 namespace qrl::learner {
 
-/// Returns the engine that options.device selects. cuda: the GPU with this rank's number on its machine, round-robin.
+/// Returns the engine that options.device selects; cuda is the GPU with this rank's number on its machine, round-robin.
 /// Throws an input error without such a GPU.
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world);

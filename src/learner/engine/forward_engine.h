@@ -1,5 +1,5 @@
 // Owns the interface of a learner's forward pass, which scores packed rows with a policy's weights. Implementations:
-// engines.cpp (src/ops), torch_engine.h (LibTorch, or the decoder on its device); engines.h chooses.
+// engines.cpp (src/ops) and torch_engine.h (LibTorch, or the decoder on its device).
 #pragma once
 
 #include <functional>
@@ -33,8 +33,8 @@ class ForwardEngine {
   virtual ~ForwardEngine() = default;
 
   virtual ParameterOptions parameters() const = 0;
-  /// Reads `snapshot`'s weights from now on; call it after each publish. `device`, unless null, has them as well;
-  /// `is_on_device`: the host's are out of date.
+  /// Reads `snapshot`'s weights from now on; call it after each publish. `device`, unless null, also has them; with
+  /// is_on_device, the host's are out of date.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
   /// Prepares reading the snapshot before the first `score`, which otherwise does it.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}

@@ -10,21 +10,21 @@
 
 namespace qrl::learner {
 
-/// Writes masters into snapshots and has the engine read them. A snapshot holds the present masters from `publish`
-/// until the masters change, or another version is written into it.
+/// Writes masters into snapshots and has the engine read them. A snapshot holds the current masters from `publish`
+/// until the masters change or the snapshot is rewritten.
 class Publisher {
  public:
   Publisher(TrainableWeights& weights, ForwardEngine& engine) : weights_(weights), engine_(engine) {}
 
   /// Implements Learner::publish.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  /// Records that the masters changed: no snapshot holds them now. Call it after every change.
+  /// Records that the masters changed. Call it after every change.
   void masters_changed() { published_.reset(); }
 
-  /// Returns the snapshot that holds the present masters, else null.
+  /// Returns the snapshot that holds the current masters, else null.
   const model::Snapshot* present() const;
   /// Returns the snapshot for a forward pass; null if the engine reads none. Throws an internal error if the engine
-  /// reads one and none holds the present masters.
+  /// reads one and none holds the current masters.
   const model::Snapshot* for_forward_pass() const;
 
  private:

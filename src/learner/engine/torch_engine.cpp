@@ -19,8 +19,8 @@ struct SampledPass {
   TargetScores scores;     ///< in host memory
 };
 
-/// Runs the forward pass of rollout.bitwise: the decoder's own, on `device` with the snapshot's weights. Log-probs are
-/// bit-identical to its samples' if the decoder sums each row alone. Targets must not be sampled with top-k or top-p.
+/// Runs the forward pass of rollout.bitwise: the decoder's own, on `device`. Log-probs are bit-identical to its
+/// samples' if the decoder sums each row alone. Targets must not be sampled with top-k or top-p.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers) {
   QRL_INVARIANT(targets.kept.empty(), "a bitwise learner on a device", "draws without top-k and top-p", "others");

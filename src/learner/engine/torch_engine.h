@@ -28,7 +28,7 @@ struct TorchPlace {
 /// Throws an input error for features that only the CPU has: experts and backward int8.
 void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options);
 
-/// Makes an engine of LibTorch's operations and a device's kernels; with `bitwise`, the decoder on its device computes.
+/// Makes an engine of LibTorch's operations and a device's kernels, or with `bitwise` of the decoder on its device.
 /// Throws as check_torch_engine does.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);

@@ -69,7 +69,7 @@ struct Dense {
     }
   }
   Tensor a;  ///< [parts · rank, in]
-  Tensor b;  ///< scale·B transposed, [parts · rank, out]: zero outside a part's columns
+  Tensor b;  ///< scale·B transposed, [parts · rank, out], block-diagonal: a part has its own columns
 };
 
 /// Holds the dtype to which A, scale·B, x and A·x are rounded, and the matmuls' dtype.
@@ -203,8 +203,8 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// Continues each sum over the base's inputs with the terms of A·x (backward: U), so that the adapter's term needs no
-/// tensor.
+/// Continues each sum over the base's inputs with the terms of A·x (backward: U), without a tensor for the adapter's
+/// term.
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

@@ -16,7 +16,6 @@ class EnteringRows {
   void swiglu(base::Team& alone, const float* halves, std::int64_t rows);
   /// Computes y = x · Ŵᵀ (+ bias, + the adapter's output), fp32 [rows, out].
   void multiply(base::Team& alone, std::int64_t rows, float* y);
-  /// Adds only the adapter's output to y.
   void add_adapter(std::int64_t rows, float* y);
   /// Computes only the adapter's A·x.
   void multiply_by_a(std::int64_t rows);

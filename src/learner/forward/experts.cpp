@@ -13,7 +13,7 @@ namespace {
 /// Least rows of one thread in the loops below, which cost some nanoseconds per value.
 constexpr std::int64_t kRowsAtLeast = 16;
 
-/// Returns how to multiply the router: as the sampler does, whatever the other matrices' forward pass is.
+/// Returns how to multiply the router: as the sampler does, regardless of the other matrices.
 Quantized router_of(const Linear& router, const ForwardNumerics& numerics) {
   return {router.quantized, true, numerics.compute, config::LearnerBackward::model_dtype};
 }
@@ -21,7 +21,7 @@ Quantized quantized_of(const Linear& linear, const ForwardNumerics& numerics) {
   return {linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};
 }
 
-/// Returns a sparse layer's routes. Writes the router's choices unless an earlier pass did.
+/// Returns a sparse layer's routes. The layer's first pass writes the router's choices.
 std::shared_ptr<const ops::ExpertRows> routes_of(const ops::Router& router, const Tensor& logits_NM, std::int64_t layer,
                                                  RowRoutes& all) {
   const auto routes = std::make_shared<ops::ExpertRows>();
@@ -45,7 +45,6 @@ std::shared_ptr<const ops::ExpertRows> routes_of(const ops::Router& router, cons
   return routes;
 }
 
-/// Returns an expert's rows: a view of routes.row_of.
 Tensor rows_of(const ops::ExpertRows& routes, std::size_t expert) {
   const std::int32_t first = routes.starts[expert];
   return torch::from_blob(const_cast<std::int32_t*>(routes.row_of.data()) + first, {routes.starts[expert + 1] - first},
@@ -96,7 +95,7 @@ void add_rows(const ops::ExpertRows& routes, const TensorList& by_expert, const 
   });
 }
 
-/// Holds an expert's second matrix with what its product read: quantized, or to be recomputed.
+/// Holds an expert's down projection and the input that its product read: quantized, or to be recomputed.
 struct Second {
   std::size_t expert = 0;
   Linear linear;

@@ -40,7 +40,6 @@ class Ops {
   virtual ~Ops() = default;
 
   const ForwardNumerics& numerics() const { return numerics_; }
-  /// Returns whether results of add_norm can be recomputed.
   virtual bool recomputes_norms() const { return false; }
 
   /// Gathers the tokens' rows of the embedding, fp32 [N, D]. Its result starts the graph.
@@ -58,7 +57,8 @@ class Ops {
   /// Computes second(swiglu(first(x))) if one fused operation has the same bits; else returns an undefined tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
 
-  /// Computes the branch of a sparse layer, fp32 [N, D]: each row's experts, by its route. `is_read` as in linear.
+  /// Computes a sparse layer's mixture of experts, fp32 [N, D]: routes each row and sums its experts' gated outputs.
+  /// `is_read` as in linear.
   virtual Tensor mlp_of_experts(const LayerWeights& /*layer*/, const Recomputable& /*x*/, bool /*is_read*/) const {
     QRL_INVARIANT(false, "forward pass", "a dense layer", "experts, which these operations lack");
   }

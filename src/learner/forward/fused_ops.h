@@ -10,8 +10,8 @@
 
 namespace qrl::learner {
 
-/// Implements Ops on the CPU: the fused loops of src/ops; with `bitwise`, the decoder's. Linear layers that read a
-/// snapshot add their own bias, like the decoder's.
+/// Implements Ops on the CPU by the fused loops of src/ops, or with `bitwise` by the decoder's. Linear layers that read
+/// a snapshot add their own bias.
 class FusedOps final : public Ops {
  public:
   /// `snapshot` provides the embedding of fake_quant and low_bit; otherwise it may be null. `rows` and `snapshot` must

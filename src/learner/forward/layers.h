@@ -1,5 +1,5 @@
-// Owns the differentiable operations of a transformer on packed rows on the CPU: fused loops, or one matmul each.
-// Weights' gradients are added to fp32 accumulators. Values that are cheap to recompute are not kept.
+// Owns the differentiable operations of a transformer on packed rows on the CPU. Weights' gradients are added to fp32
+// accumulators. Values that are cheap to recompute are not kept.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct Heads {
   float norm_eps = 0;  ///< of the norms of q and k
 };
 
-/// Recomputes a result, bit for bit, from kept values. Called at most once, before the values are freed.
+/// Recomputes a result bit for bit from kept values. Called at most once, before the values are freed.
 using Recompute = std::function<Tensor()>;
 /// A result that its consumer need not keep.
 struct Recomputable {
@@ -50,9 +50,8 @@ struct Recomputable {
   Recompute recompute;
 };
 
-/// Gathers rows of `values_VD` (the table itself, or a snapshot's in fp32 or bf16), rounded to `compute`, as fp32 [N,
-/// D]. The gradient goes to `table_VD`. The result starts the graph: it requires a gradient whenever autograd is on.
-/// `rows` must outlive the backward pass.
+/// Gathers rows of `values_VD` (the table, or a snapshot's in fp32 or bf16), rounded to `compute`, as fp32 [N, D]. The
+/// gradient goes to `table_VD`. The result starts the graph. `rows` must outlive the backward pass.
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute);
 
 /// Computes x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. Uses ops/matmul.h: exact products of bf16

@@ -55,8 +55,7 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// Multiplies by lm_head, dequantized for some tokens at a time, so that no fp32 copy of the table exists. Products are
-/// added in fp32.
+/// Multiplies by lm_head, dequantized for some tokens at a time, so that no fp32 copy of the table exists.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);

@@ -13,7 +13,7 @@ struct TargetRows {
   std::vector<std::int64_t> rows;     ///< M, ascending
   std::vector<std::int32_t> targets;  ///< M
   float temperature = 1.0F;           ///< the sampler's
-  /// M spans into the micro-batch: the tokens from which the sampler drew each target; empty without top-k and top-p.
+  /// M spans into the micro-batch: the tokens that top-k and top-p kept for each target; empty without them.
   std::vector<std::span<const types::TokenId>> kept = {};
   std::int64_t chunk_tokens = 1024;  ///< largest number of rows whose logits exist at once
   bool entropy_is_trained = true;    ///< whether entropies may have a gradient

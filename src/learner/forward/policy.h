@@ -8,11 +8,10 @@
 namespace qrl::learner {
 
 struct ForwardOptions {
-  /// Keeps only each layer's input. If norms can be recomputed, keeps the stream before each norm instead, so that the
-  /// last product of attention and mlp is not recomputed.
+  /// Keeps only each layer's input. If norms can be recomputed, keeps the stream before each norm instead.
   bool activation_checkpointing = false;
-  /// The decoder's residual stream after each layer, [N, D] fp32, or null. The forward pass takes these values, and the
-  /// backward pass recomputes each layer from its input.
+  /// The decoder's residual stream after each layer, [N, D] fp32, or null. The forward pass takes these values; the
+  /// backward pass recomputes each layer.
   const TensorList* after_layer = nullptr;
   /// Called in the backward pass when a layer's gradients are complete; may be empty.
   std::function<void(std::size_t layer)> layer_done;

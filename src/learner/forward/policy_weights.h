@@ -1,4 +1,3 @@
-// Owns what a forward pass reads: a policy's weights, block by block.
 #pragma once
 
 #include <span>
@@ -12,7 +11,7 @@
 
 namespace qrl::learner {
 
-/// A linear layer's trained adapter (model/adapter.h), or empty.
+/// A linear layer's trained adapter, or empty.
 struct LinearAdapter {
   struct Part {
     Weight b;                       ///< [out of the module, rank]
@@ -30,7 +29,7 @@ struct LinearAdapter {
 struct Linear {
   Weight weight, bias;  ///< name in a snapshot: "layers.0.qkv"
   std::string name;     ///< the name in a snapshot: "layers.0.qkv"
-  /// The matrix in the published snapshot: format and shape, and values if in host memory. Null: the forward pass reads
+  /// The matrix in the published snapshot: format, shape, and values if in host memory. Null: the forward pass reads
   /// `weight`.
   const ops::PackedLinear* quantized = nullptr;
   LinearAdapter adapter;

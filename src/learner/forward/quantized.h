@@ -31,22 +31,17 @@ struct Quantized {
 /// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]. X̂ is x quantized like the sampler's,
 /// Ŵ the packed weights. low_bit multiplies by ops::linear. fake_quant dequantizes X̂ and Ŵ, rounds them to `compute`
 /// and multiplies by LibTorch. Both backward passes use those rounded operands (QaRL; straight-through): dX = dY·Ŵ, and
-/// dYᵀ·X̂ added to the fp32 masters' gradient. X̂ is kept quantized, Ŵ dequantized when needed. The op that reads y
-/// also computes the bias's gradient. `quantized.packed` must not change before the backward pass.
+/// dYᵀ·X̂ added to the fp32 masters' gradient. X̂ is kept quantized, Ŵ dequantized when needed. The consumer of y
+/// computes the bias's gradient. `quantized.packed` must not change before the backward pass.
 ///
 /// With a rotation H, multiplies x·H and W·H (quant/rotation.h). Rotates dX back in fp32. dYᵀ·X̂ is added to a gradient
 /// that is rotated (rotate_gradient).
 ///
-/// With backward int8, dY is quantized per token (after multiplication by Ŵ's scales) for dX, and per output channel
-/// (after X̂'s scales) for dYᵀ·X̂. Quantization is symmetric, nearest even, with scale amax/127; sums are exact in
-/// int32.
+/// With backward int8, dY is quantized per token (times Ŵ's scales) for dX, and per output channel (times X̂'s scales)
+/// for dYᵀ·X̂. Sums are exact in int32.
 ///
-/// With backward fp8_e4m3 (FP8-RL end to end), blocks are DeepSeek-V3's (§3.3); scales may be any fp32. For dX, dY has
-/// one scale (amax/448, fp32) per token and 128 outputs of a tensor. Ŵ's quantized values and block scales are read
-/// transposed. For dYᵀ·X̂, both operands have one scale per column and 128 tokens of the micro-batch. dY is quantized
-/// from fp32, X̂ from its dequantized values. Products are exact, sums of 128 products fp32. These are scaled and added
-/// to fp32 sums (ops::linear's), which are added to the gradient last. A segment of zeros has scale 0. A segment with a
-/// NaN or infinity has scale NaN.
+/// With backward fp8_e4m3, blocks are those of docs/reference/formats.md. Products are exact, sums of 128 products
+/// fp32, scaled and added in fp32. A segment of zeros has scale 0; one with a NaN or infinity has scale NaN.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
 
 /// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is the X̂ that quantized_output leaves.

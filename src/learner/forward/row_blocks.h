@@ -11,7 +11,7 @@ namespace qrl::learner {
 constexpr std::int64_t kBlockRows = 48;
 
 /// Calls make_body()(team of one, rows) for blocks of a micro-batch's rows; each thread makes its own body. A block's
-/// matmul results stay in L2 for the next op.
+/// matmul results stay in L2.
 template <class MakeBody>
 void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};

@@ -9,7 +9,7 @@
 namespace qrl::learner {
 
 /// Holds the page tables of a micro-batch's keys and values for every layer. A continuation reads its prefix's full
-/// pages and copies the last page, like the decoder.
+/// pages and copies the last page.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
   PageLayout(const PageLayout&) = delete;  // rows point into it

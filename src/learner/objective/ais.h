@@ -1,5 +1,4 @@
-// Owns AIS's blending coefficient and its sums over a mini-batch. Does not include LibTorch, because ranks exchange the
-// sums.
+// Owns AIS's blending coefficient and its sums. Does not include LibTorch, because ranks exchange the sums.
 #pragma once
 
 #include <span>

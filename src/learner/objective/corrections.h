@@ -1,5 +1,5 @@
-// Owns every correction: detached weights that correct the gap between sampler and learner. Each is a pure function
-// with a word, in a file with its paper's equation.
+// Owns every correction: detached weights for the gap between sampler and learner. Each is a pure function with a word,
+// in a file with its paper's equation.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ struct Correction : config::Option {
   void (*read_own)(const config::ParamValues&, CorrectionSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   /// Sets LossOptions::blend from all response tokens of the mini-batch on all ranks, and returns its metrics.
-  /// `batches`: this rank's, with old log-probs. Collective. Null unless the whole mini-batch is needed.
+  /// Collective. Null unless the whole mini-batch is needed.
   Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 
-/// Returns the constraints of every correction: behaviour_in_ratio. Adds rollout_correction.threshold with `own_cap`
-/// (the sentence that names it), threshold_low with `one_bound`.
+/// Returns the constraints of every correction: behaviour_in_ratio, rollout_correction.threshold with `own_cap` (the
+/// sentence that names it), threshold_low with `one_bound`.
 std::vector<config::Constraint> constraints_of_correction(std::string_view own_cap, bool one_bound);
 
 /// Computes TIS's truncation of a token's weight, r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ, π_old/C) (QuRL,

@@ -1,4 +1,4 @@
-// DPPO (arXiv 2602.04879): bounds a token's change in probability instead of its ratio, because low-bit samplers make a
+// DPPO (arXiv 2602.04879) bounds a token's change in probability instead of its ratio, because low-bit samplers make a
 // rare token's ratio noisy. Ratio and bound are relative to μ, so no correction is applied.
 #include "learner/objective/policy_losses.h"
 

@@ -7,7 +7,7 @@
 namespace qrl::learner {
 
 std::vector<std::string> policy_metric_names(const LossOptions& loss) {
-  // Computes the loss of two made-up tokens to learn the names, which so cannot become outdated.
+  // Computes the loss of two made-up tokens to learn the metrics' names.
   types::MicroBatch batch;
   batch.tokens = {0, 0};
   batch.sequence_starts = {0, 1, 2};

@@ -15,7 +15,7 @@ bool needs_whole_mini_batch(const LossOptions& loss);
 /// Returns whether an update also needs all entropies under the old policy (MicroBatch::old_entropy).
 bool needs_old_entropy(const LossOptions& loss);
 /// Computes statistics of the mini-batch over all ranks (`batches`: this rank's, with old log-probs). Sets loss.blend,
-/// weight_scale and selection, and returns metrics. No-op for losses without statistics. Collective.
+/// weight_scale and selection, and returns metrics. Collective.
 Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
                            dist::Collectives& world);
 

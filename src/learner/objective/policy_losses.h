@@ -1,5 +1,4 @@
-// Owns every policy loss: a clipped surrogate of the counted tokens. Each is a pure function with a word, in a file
-// with its paper's equation.
+// Owns every policy loss. Each is a pure function with a word, in a file with its paper's equation.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ struct Kept {
   torch::Tensor vetoed;  ///< [S], sequences that the veto rejected; undefined without one
 };
 
-/// Selects tokens, in addition to a correction's weights, by how far old policy and sampler disagree. Statistics have
+/// Selects tokens by how far old policy and sampler disagree, in addition to a correction's weights. Statistics have
 /// veRL's names, per token, or as sum, mean or largest over the sequence:
 /// - k1: log ρ_t, kept if its exp is within [threshold_low, threshold];
 /// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t, kept if at most threshold.

@@ -55,8 +55,8 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Sets the limit so that `wanted` candidates of all ranks are within it. Draws equal to the limit count in order of
-/// rank and position.
+/// Sets the limit on draws such that `wanted` candidates of all ranks pass. Ties with the limit pass in order of rank
+/// and position.
 void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
                  dist::Collectives& world) {
   std::vector<std::uint64_t> mine;

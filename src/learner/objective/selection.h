@@ -1,5 +1,5 @@
-// Owns the selection of tokens for the policy term: off-policy mask of sequences, most uncertain tokens, Clip-Cov.
-// Omitted tokens stay in the denominators. KL and entropy terms cover all tokens.
+// Owns the selection of tokens for the policy term. Omitted tokens stay in the denominators. KL and entropy terms cover
+// all tokens.
 #pragma once
 
 #include <span>

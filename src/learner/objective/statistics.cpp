@@ -15,7 +15,7 @@ namespace qrl::learner {
 namespace {
 
 // Percentiles of ρ are computed from integer counts in bins of log ρ, so that the division of tokens over ranks does
-// not matter. A bin is 1 % wide in |log ρ|; below the smallest, ρ counts as 1.
+// not matter. A bin is 1 % wide in |log ρ|; the smallest bin counts as ρ = 1.
 constexpr double kSmallestLogRho = 1e-9, kBinRatio = 1.01;
 const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSmallestLogRho) / std::log(kBinRatio)));
 constexpr std::pair<const char*, double> kPercentiles[] = {

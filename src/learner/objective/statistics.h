@@ -28,7 +28,7 @@ class Statistics {
   void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }
 
   /// Reduces everything to metrics over all ranks: the added names, and means over response tokens (algorithms.md,
-  /// Metrics; veRL's names if any). Each rank must have added the same kinds or nothing. Collective.
+  /// Metrics). Each rank must have added the same kinds or nothing. Collective.
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:

@@ -6,7 +6,7 @@
 
 namespace qrl::learner {
 
-/// Limit to which log-ratios are clamped before exp. The gradient is 0 where the clamp acts.
+/// Limit to which log-ratios are clamped before exp, without a gradient beyond it.
 inline constexpr double kMaxLogRatio = 20;
 
 /// Computes clamp(log_p − log_q, ±20).

@@ -15,8 +15,8 @@ using TensorList = std::vector<Tensor>;
 using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 
 /// Returns `outputs` (computed from `inputs` with autograd off), recorded so that the graph's backward pass calls
-/// `backward`. Records nothing if autograd is off or no input requires a gradient. `backward` must not hold the outputs
-/// themselves (a reference cycle), only detached copies. Its tensors are freed after it has run.
+/// `backward`. Records nothing if autograd is off or no input requires a gradient. `backward` must hold no outputs (a
+/// reference cycle), only detached copies. Its tensors are freed after it has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
 /// A weight as the forward pass reads it, and its gradient's accumulator.
@@ -32,7 +32,7 @@ struct Weight {
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
-/// Records `outputs` that are already known, with the same recomputation; returns them recorded.
+/// Records already known `outputs` with the same recomputation; returns them.
 TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                       const TensorList& outputs, const std::vector<Weight>& weights = {});
 

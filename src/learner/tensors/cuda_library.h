@@ -1,4 +1,4 @@
-// Owns loading LibTorch's CUDA part at run time: the program is linked without it and also runs without a GPU.
+// Owns loading LibTorch's CUDA part at run time, because the program also runs without a GPU.
 #pragma once
 
 #include <string>
@@ -9,30 +9,28 @@
 namespace qrl::learner {
 
 /// Loads libtorch_cuda.so (path: libraries.h), logs its path and version, and selects deterministic operations. Selects
-/// device `number`, round-robin over CUDA_VISIBLE_DEVICES, and returns the device's number. One thread calls it,
-/// repeatedly or not, before any engine of cuda/ is made, because all share the cuBLASLt loaded first. Throws an input
-/// error if the library, its dependencies, a driver or a GPU is missing.
+/// device `number`, round-robin over CUDA_VISIBLE_DEVICES, and returns the device's number. Call it on one thread,
+/// before making any engine of cuda/. Throws an input error if the library, its dependencies, a driver or a GPU is
+/// missing.
 int load_cuda_library(int number);
 
-/// Measures the operations per second of LibTorch's matmul of two 8192 × 8192 matrices on load_cuda_library's GPU, the
-/// best of several runs: a bound of a learner's speed.
+/// Measures the operations per second of LibTorch's matmul of two 8192 × 8192 matrices, a bound of a learner's speed.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
-/// Returns the bytes that LibTorch's tensors use on a GPU.
 std::int64_t gpu_bytes_in_tensors(int device_number);
 /// Returns the bytes that further tensors may use within kPlannedGpuShare.
 std::int64_t gpu_bytes_left(int device_number);
 
-/// The share of a GPU's memory that a plan may use (train/plan/gpu_plan.h). The rest is for CUDA's context, kernels,
-/// fragmentation, and estimates up to 10 percent low.
+/// The share of a GPU's memory that a plan may use (train/plan/gpu_plan.h). CUDA's context, kernels, fragmentation and
+/// errors of the estimate take the rest.
 inline constexpr double kPlannedGpuShare = 0.85;
 
 double gpu_bytes(int device_number);
 /// Returns the smallest GPU memory of any rank of `world`, in bytes. Ranks on one GPU share it equally. device_number:
 /// this rank's. Collective.
 double smallest_gpu_share(int device_number, dist::Collectives& world);
-/// Returns smallest_gpu_share for a rank whose GPU has the unique name `gpu` and `gpu_bytes` of memory, without asking
-/// a driver.
+/// Returns smallest_gpu_share for a rank whose GPU has the unique name `gpu` and `gpu_bytes` of memory, without a
+/// driver.
 double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::Collectives& world);
 
 /// Returns whether ranks share a GPU. device_number: this rank's. Collective.

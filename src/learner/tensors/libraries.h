@@ -15,11 +15,11 @@ base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string
 /// Throws an input error if the loaded LibTorch is not the build's version. Call it first.
 void require_libtorch();
 
-/// Returns the path of libtorch_cuda.so. Tries the folder of this process's libtorch_cpu.so, that of scripts/setup, and
-/// LD_LIBRARY_PATH; else returns the bare name.
+/// Returns the path of libtorch_cuda.so: beside this process's libtorch_cpu.so, in scripts/setup's folder, or in
+/// LD_LIBRARY_PATH; else the bare name.
 std::string libtorch_cuda_path();
-/// Reports the version from PyTorch's version.py, or from the .dist-info of pip or scripts/setup, next to the library.
-/// An unknown version is accepted.
+/// Reports the version from PyTorch's version.py, or from the .dist-info next to the library. An unknown version is
+/// accepted.
 base::LibraryReport libtorch_cuda_report(const std::string& path);
 
 /// Reports NCCL's version from ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4; 0: another library.
@@ -29,11 +29,11 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
 base::LibraryReport find_nccl();
 
 /// Translates LibTorch's GPU errors, naming the recipe's key. "CUDA out of memory. Tried to allocate …" becomes an
-/// input error, an operation without deterministic implementation an internal error. Returns nothing for other texts.
+/// input error, an operation without deterministic implementation an internal one. Returns nothing for other texts.
 std::optional<base::Error> gpu_error(const std::string& what);
 
 /// Reports the libraries that this machine's GPU needs for rollouts and, if `learns`, for a learner. Missing libraries
-/// are no error. Omits NCCL, which ranks on one GPU do not need.
+/// are no error. Omits NCCL.
 std::vector<base::LibraryReport> gpu_libraries(bool learns);
 
 }  // namespace qrl::learner

@@ -4,7 +4,7 @@
 
 namespace qrl::learner {
 
-/// Makes LibTorch's CPU tensors reuse freed blocks of similar size: the system's page faults cost a fifth of a training
+/// Makes LibTorch's CPU tensors reuse freed blocks of similar size, because page faults cost a fifth of a training
 /// step. Any thread may call it, repeatedly.
 void keep_tensor_memory();
 

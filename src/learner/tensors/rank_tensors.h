@@ -9,8 +9,7 @@
 namespace qrl::learner {
 
 /// Exchanges tensors between ranks by dist::Collectives' contract: contiguous tensors on one device, with the same
-/// parts (elements for sums, bytes for copies). Calls begin in the same order on every rank. Ranks with their own GPUs
-/// compute meanwhile.
+/// parts. Calls begin in the same order on every rank.
 class RankTensors {
  public:
   virtual ~RankTensors() = default;
@@ -25,13 +24,13 @@ class RankTensors {
   /// Begins an all_gather after the device's work so far. `values` must not be used before end_copies.
   virtual void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) = 0;
   virtual void end_copies() = 0;
-  /// Returns whether copies run while the device computes. Otherwise beginning early saves nothing.
+  /// Returns whether copies run while the device computes. Otherwise an early begin saves nothing.
   virtual bool copies_beside_work() const = 0;
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };
 
-/// Makes ranks that use `world`, which must outlive them. Tensors outside of host memory are copied there and back.
-/// Calls return when complete.
+/// Makes ranks that use `world`, which must outlive them. Copies tensors through host memory. Calls return when
+/// complete.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
 }  // namespace qrl::learner

@@ -14,7 +14,7 @@
 
 namespace qrl::learner {
 
-/// Computes a mini-batch's gradients and statistics, a micro-batch at a time. A device's loss and backward pass may
+/// Computes a mini-batch's gradients and statistics, one micro-batch at a time. A device's loss and backward pass may
 /// wait while the next forward pass runs; finish() computes them.
 class GradientAccumulator {
  public:
@@ -27,7 +27,7 @@ class GradientAccumulator {
   /// Implements Learner::accumulate.
   void add(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
            const ops::SampleParams& sample_params, bool is_last);
-  /// Computes loss and gradients of the micro-batch that waits, if any. Autograd must be on.
+  /// Computes loss and gradients of a waiting micro-batch. Autograd must be on.
   void finish();
 
   /// Returns this rank's gradients so far, those of the weights themselves (quantized.h).
@@ -37,8 +37,7 @@ class GradientAccumulator {
     Metrics metrics;                 ///< over all ranks
     bool has_finite_losses = false;  ///< on all ranks
   };
-  /// Ends the mini-batch: finishes, and sums its gradients over ranks. The next mini-batch begins once gradients are
-  /// cleared. Autograd must be on. Collective.
+  /// Ends the mini-batch: finishes, and sums its gradients over ranks. Autograd must be on. Collective.
   MiniBatch end();
   /// Forgets the mini-batch and clears its gradients.
   void restart();

@@ -90,7 +90,7 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
-  // Uses one thread per matrix: LibTorch's matmuls add no threads here, so their number does not change sums. A GPU
+  // Uses one thread per matrix: LibTorch's matmuls add no threads here, so results do not depend on their number. A GPU
   // takes matrices one at a time.
   if (on_cpu) base::parallel_for(all.end, 1, advance);
   else advance(all);

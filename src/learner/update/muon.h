@@ -11,8 +11,8 @@ namespace qrl::learner {
 
 /// Approximates the nearest semi-orthogonal matrix by `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al.
 /// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values end between about 0.7 and 1.2, except tiny
-/// ones. Values are rounded to bf16 after each matmul with fp32 sums: neither threads nor bf16 instructions change the
-/// result. Takes [rows, cols] fp32 and returns bf16 on its device; 0 stays 0.
+/// ones. Values are rounded to bf16 after each matmul with fp32 sums. Takes [rows, cols] fp32 and returns bf16 on its
+/// device; 0 stays 0.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
 /// A matrix with Muon's inputs and outputs, fp32 [rows, cols] each, contiguous, on one device.
@@ -30,8 +30,8 @@ struct MuonStep {
 /// Updates each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 −
 /// lr·weight_decay) − lr·s·O. s is 0.2·√max(rows, cols), which gives AdamW's RMS (Liu et al. 2025, "Muon is scalable"),
 /// or 1 without match_adamw_rms. Decoupled decay was chosen by this project. Zeroes gradients. Ranks have equal
-/// matrices and gradients; each orthogonalizes its share and sends it to the other ranks. Results equal those of one
-/// process bit for bit. Collective.
+/// matrices and gradients; each orthogonalizes its share and sends it to the others. Results equal one process's bit
+/// for bit. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

@@ -19,9 +19,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns the ranges to update in order, equal on every rank, so that one range's copies travel while the next is
-/// updated. If copies do not overlap with work, one range suffices, and CPU threads take several of Muon's matrices at
-/// once.
+/// Returns the ranges to update in order, equal on every rank. One range's copies travel while the next is updated. If
+/// copies do not overlap with work, one range suffices, and CPU threads take several of Muon's matrices at once.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};

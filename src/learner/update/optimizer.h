@@ -12,9 +12,9 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks in fp32, on every rank or each tensor on its owner, after rotating back gradients that are
-/// rotated (quantized.h). A layer's sums may begin when the last backward pass has left the layer. The order is fixed:
-/// layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
+/// Sums gradients over ranks in fp32, on every rank or each tensor on its owner, after rotating back rotated gradients
+/// (quantized.h). A layer's sums may begin when the last backward pass has left the layer. The order is fixed: layers
+/// from last to first, then all other tensors. Ranks need not agree on when a sum begins.
 class GradientSums {
  public:
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
@@ -24,7 +24,6 @@ class GradientSums {
   bool begun() const { return num_begun_ > 0; }
   /// Rotates gradients, so that a backward pass can add to them. Call it before each.
   void gather();
-  /// Rotates gradients back to the weights' basis.
   void rotate_back();
   /// Resets the state. Call after gradients were zeroed.
   void restart() { is_rotated_ = was_rotated_back_ = false; }
@@ -44,8 +43,7 @@ class GradientSums {
 };
 
 /// Holds ‖gradients‖², equal on every rank, and the name of the first tensor that is not finite, if any. A tensor's
-/// square is ops::sum_of_squares; with torch_ops, one kernel launch sums all tensors' squares in fp64. Squares of
-/// tensors are added in fp64. Collective when sharded.
+/// square is ops::sum_of_squares; with torch_ops, one kernel launch sums all squares in fp64. Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;
@@ -59,8 +57,8 @@ struct OptimizerStep {
 };
 
 /// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Zeroes gradients and refreshes the
-/// forward pass's copies. When sharded over GPUs, a layer's copies travel while the next layers are updated; all have
-/// arrived at the end. Collective.
+/// forward pass's copies. When sharded over GPUs, a layer's copies travel while the next layers are updated.
+/// Collective.
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);

@@ -33,12 +33,12 @@ base::View view_of(const Tensor& values, const base::Shape& shape);
 class NamedState {
  public:
   /// With is_staged, host copies pass through a buffer of at most staging_bytes, even from host memory, so that all
-  /// devices use the same path.
+  /// devices take the same path.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
-  /// Returns views of each tensor in place. Staged views claim to be on a GPU even on the CPU, so that a reader without
-  /// staged_read always fails. Moments are named "exp_avg.NAME" and "exp_avg_sq.NAME".
+  /// Returns views of each tensor in place. Staged views claim to be on a GPU, so that reading without staged_read
+  /// fails. Moments are named "exp_avg.NAME" and "exp_avg_sq.NAME".
   model::WeightViews masters() const;
   model::WeightViews moments() const;
   model::WeightViews gradients() const;

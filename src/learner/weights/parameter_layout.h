@@ -1,4 +1,4 @@
-// Owns each tensor's place in the learner's flat buffers, and its owner rank. Does not depend on values or LibTorch.
+// Owns each tensor's place in the learner's flat buffers, and its owner rank. Does not depend on LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace qrl::learner {
 
-/// Returns the owner rank of each of `specs`, balanced by bytes. Tensors stay whole, because Muon needs matrices and a
-/// checkpoint's shard is a Hugging Face shard. `muon`: the layers' matrices have one moment.
+/// Returns the owner rank of each of `specs`, balanced by bytes. Tensors stay whole, for Muon and for a checkpoint's
+/// shards. `muon`: the layers' matrices have one moment.
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks);
 
 struct Placement {
@@ -28,7 +28,6 @@ struct AdamwSegment {
   bool decays = false;
 };
 
-/// A contiguous range of the gradients.
 struct GradientRange {
   std::int64_t begin = 0, count = 0;
   std::int64_t end() const { return begin + count; }

@@ -22,7 +22,7 @@ class TrainingKernels;  // cuda/train/training.h
 namespace qrl::learner {
 
 /// Selects what the forward pass reads. With shards: copies of all weights, matrices in their matmuls' dtype. With
-/// adapters: frozen weights, read once in that dtype, except a snapshot's. Otherwise: the masters.
+/// adapters: frozen weights in that dtype, except a snapshot's. Otherwise: the masters.
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
   bool trainable = true;     ///< else no gradients and moments
@@ -31,7 +31,7 @@ struct ParameterOptions : LayoutOptions {
   bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, without copies here
   torch::Device device = torch::kCPU;
   /// Whether LibTorch's operations compute (torch_ops.h). A bf16 policy then has bf16 copies of matrices, and the host
-  /// sees masters through staged copies on any device.
+  /// reads masters through staged copies.
   bool torch_ops = false;
   const cuda::TrainingKernels* kernels = nullptr;  ///< null: LibTorch's operations update
   bool fake_quant = false;   ///< with torch_ops: matrices' copies are the snapshot's, dequantized (read_quantized)
@@ -58,11 +58,11 @@ class Parameters {
   /// Updates what the forward pass reads, after every change of masters. Collective when sharded.
   void refresh(RankTensors& ranks);
   /// Refresh tensors while masters are updated, in the same order on every rank. begin_refresh takes whole tensors and
-  /// starts copies between ranks; all have arrived after end_refresh. With are_written, copies of this rank's masters
-  /// (copies_of) are up to date, except Muon's. Collective when sharded.
+  /// starts copies between ranks, which end in end_refresh. With are_written, copies of this rank's masters (copies_of)
+  /// are up to date, except Muon's. Collective when sharded.
   void begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written = false);
   void end_refresh(RankTensors& ranks);
-  /// Describes the forward pass's copy of a part of the flat order; undefined if it reads the masters or nothing.
+  /// Describes the forward pass's copy of a part of the flat order; undefined if it has none.
   struct Copy {
     GradientRange range;
     Tensor values;
@@ -76,14 +76,14 @@ class Parameters {
   void read_quantized(const model::Snapshot& snapshot);
   /// Sets the matrices from the weights on this device.
   void read_quantized(model::DeviceWeights& weights);
-  /// Without reads_tables, reads the device's embedding and lm_head in place. Call it again if they move. lm_head is a
+  /// Without reads_tables, reads the device's embedding and lm_head in place; call it again if they move. lm_head is a
   /// copy if lm_head_dtype is fp32.
   void read_tables(model::DeviceWeights& weights);
   /// Writes a tensor's master to `to` on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 
-  /// Shows all ranks' masters on options().device: in place, or when sharded one at a time in memory valid for the
-  /// call. Collective when sharded.
+  /// Shows all ranks' masters on options().device: in place, or when sharded one at a time, valid for the call.
+  /// Collective when sharded.
   void visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const;
 
   void clear_moments();
@@ -94,8 +94,7 @@ class Parameters {
   bool has_copies() const;  ///< the forward pass reads copies, not masters
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
-  /// Returns an untrained weight; nothing if it is not read. is_kept: the table is read from these copies, not from a
-  /// snapshot.
+  /// Returns an untrained weight; nothing if it is not read. is_kept: the table is read from these copies.
   Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const;
   void bind_policy(const model::WeightSource& base);
   LinearAdapter bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const;

@@ -1,4 +1,3 @@
-// Owns the reference policy of a KL term with adapters: the same base, with the adapters that training began with.
 #pragma once
 
 #include <optional>
@@ -11,8 +10,8 @@ namespace qrl::learner {
 
 class ReferencePolicy {
  public:
-  /// Makes the reference policy of a KL term with adapters. `start`: adapter_specs' tensors at the start of training;
-  /// none: no adapters, and the gains of `base`. `parameters` must outlive it.
+  /// Makes the reference policy of a KL term with adapters: the same base, with the adapters `start` (adapter_specs'
+  /// tensors). Without `start`, has no adapters and the gains of `base`. `parameters` must outlive it.
   ReferencePolicy(const model::ModelConfig& config, const model::LoraConfig& lora, const Parameters& parameters,
                   const model::WeightSource& base, const std::optional<model::WeightSource>& start);
   ReferencePolicy(const ReferencePolicy&) = delete;

@@ -1,5 +1,5 @@
-// Owns the weights that a learner trains: masters, moments and gradients, what the forward pass reads of them, the
-// frozen base of adapters, and the ranks that share them.
+// Owns the weights that a learner trains: masters, moments and gradients, the forward pass's copies, the frozen base of
+// adapters, and the ranks that share them.
 #pragma once
 
 #include <memory>
