@@ -1,4 +1,3 @@
-// Owns a small HTTP server's connections: one thread polls them, a few threads answer requests.
 #pragma once
 
 #include <functional>

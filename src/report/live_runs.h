@@ -12,7 +12,7 @@
 
 namespace qrl::report {
 
-/// Finds the runs below some folders, anew at each call, for the live page; thread-safe.
+/// Finds the runs below some folders, anew at each call; thread-safe.
 class LiveRuns {
  public:
   /// Takes folders that contain runs, or run folders. Throws an input error if one does not exist.

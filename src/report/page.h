@@ -8,7 +8,6 @@
 
 namespace qrl::report {
 
-/// Returns the page's embedded files, which the build lists (src/embed.cmake).
 std::span<const base::EmbeddedFile> page_files();
 /// Returns an embedded file of src/report/page or of uPlot; it must exist.
 std::string_view page_file(std::string_view name);

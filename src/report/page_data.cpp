@@ -65,7 +65,7 @@ Table thinned(const Table& table, std::size_t max_rows) {
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-/// Returns the seconds from the first to the last row. Old runs lack times, so step durations are summed.
+/// Returns the seconds from the first to the last row, for old runs the sum of step durations.
 double seconds_of(const Rows& rows) {
   if (rows.rows.empty()) return 0;
   const double first = value_of(rows.rows.front().metrics, "timing_s/unix"),

@@ -1,4 +1,3 @@
-// Owns reading a run's metric rows, even while it writes them or after a kill.
 #pragma once
 
 #include <cstdint>

@@ -82,13 +82,13 @@ double reward_left(const Course& course) {
   const Values rewards = finite(course.column(kReward));
   const double now = mean(recent(rewards));
   double best = best_mean(rewards);
-  // Compares with the first reward as well: a policy that broke at once never had five good steps.
+  // Also compares with the first reward: a policy that broke at once never had five good steps.
   if (!rewards.empty() && now < kBroken * rewards.front()) best = std::fmax(best, rewards.front());
   return best > kAnyReward ? now / best : kNan;
 }
 
 /// Returns the rise of a held-out score relative to the training reward's, the largest over sets. Takes the higher of a
-/// set's last two scores, because scores are noisy.
+/// set's last two scores.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));
@@ -112,7 +112,7 @@ double skipped_steps(const Course& course) {
 }
 
 // Bounds chosen by this project. In the 202 runs of docs/science, 14 exceed the bound of "sampler and learner are far
-// apart", all with W4A8 samplers. Four runs have a step above 0.1. A run that learns has 1e-6 to 3e-2.
+// apart", all with W4A8 samplers. A run that learns has 1e-6 to 3e-2.
 constexpr std::array<Rule, 12> kRules = {{
     {"most groups are flat", "data/flat_group_fraction", "mean of the recent steps", true, 0.7, 5,
      [](const Course& course) { return recent_mean(course, "data/flat_group_fraction"); },

@@ -1,4 +1,4 @@
-// Rules that detect a run that is not learning, for warnings and reports.
+// Rules that detect a run that is not learning.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Reads run folders, whose files may be missing, incomplete or growing.
 #pragma once
 
 #include <filesystem>

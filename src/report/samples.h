@@ -20,7 +20,7 @@ std::vector<SampleFile> sample_files(const std::filesystem::path& dir);
 std::vector<SampleFile> spread(const std::vector<SampleFile>& files, std::size_t count);
 
 /// Returns the groups of the first `max_prompts` prompts: [{prompt, ground_truth, …, samples: [{response, score, …}]}].
-/// Cuts long texts, skips invalid lines, and reads no more of the file than needed.
+/// Cuts long texts and skips invalid lines.
 nlohmann::ordered_json read_groups(const std::filesystem::path& file, std::size_t max_prompts);
 
 }  // namespace qrl::report

@@ -1,4 +1,3 @@
-// Owns the live page's access control and routing.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +15,8 @@ struct ServerOptions {
 
 class Server {
  public:
-  /// Starts listening. Throws an input error if the address is not available, or if the network can reach it and there
-  /// is no token.
+  /// Starts listening. Throws an input error if the address is not available, or reachable by the network without a
+  /// token.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 

@@ -9,7 +9,7 @@
 namespace qrl::report {
 
 /// Returns each run's state and verdicts, then each metric of the panels: the last value and the mean over the last
-/// quarter. Digits as in scripts/accept/compare_runs. For two runs, also the differences.
+/// quarter. For two runs, also the differences.
 std::string report_text(const std::vector<RunFiles>& runs);
 
 /// Returns the finite values as characters of eight heights, the newest last. Above `width` values, averages adjacent

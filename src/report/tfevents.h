@@ -1,4 +1,4 @@
-// Owns TensorBoard's file format: records with masked CRC-32C, each a protobuf message written by hand.
+// Owns TensorBoard's file format: records with masked CRC-32C, each a protobuf message.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ std::string step_record(double wall_time_s, std::int64_t step, const Metrics& me
 class EventsFile {
  public:
   EventsFile() = default;  ///< without a file; append does nothing
-  /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes older events files there.
-  /// Throws an input error if the folder does not exist.
+  /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes older ones. Throws an input
+  /// error if the folder does not exist.
   EventsFile(const std::filesystem::path& dir, const Rows& rows);
 
   /// Appends a step's record, at timing_s/unix of the metrics (itself no metric) or the current time.

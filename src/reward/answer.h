@@ -11,11 +11,10 @@ struct Box {
   std::string_view content;
 };
 
-/// Returns the last box whose brace is closed and directly follows one of `names` ("\\boxed"). Takes linear time, even
-/// with unclosed boxes.
+/// Returns the last box whose brace is closed and directly follows one of `names` ("\\boxed"). Takes linear time.
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
 
-/// Limits the search to a response's last bytes (some 30,000 tokens): it takes milliseconds.
+/// Limits the search to a response's last bytes (some 30,000 tokens).
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
@@ -24,7 +23,7 @@ struct ExtractedAnswer {
 };
 
 /// Returns the last complete <answer>…</answer> (unwrapping the last complete \boxed{} in it), else the last complete
-/// \boxed{…}. Ignores an unclosed <answer>. Takes linear time.
+/// \boxed{…}. Takes linear time.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
 /// Returns the last <answer>'s content that a </answer> follows.

@@ -16,7 +16,7 @@ struct Spread {
   double mean = 0, std = 0;
 };
 
-/// Returns a group's samples that enter the loss: the judged ones if at least two, or in a group of one. Others get
+/// Returns a group's samples that enter the loss: the judged ones if at least two, or in a group of one. Sets others to
 /// `teaches` = false and advantage 0.
 std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
   std::vector<Rollout*> judged;
@@ -61,8 +61,8 @@ GroupSpread spread_of(std::span<Rollout* const> group) {
   return spread;
 }
 
-/// Returns reward − the group's mean. A group of equal rewards gets exactly 0, because division by std + eps would
-/// magnify a rounding error.
+/// Returns reward − the group's mean, exactly 0 in a group of equal rewards: division by std + eps would magnify a
+/// rounding error.
 double centred(const Rollout& rollout, const GroupSpread& group, std::size_t size) {
   return group.is_flat && size > 1 ? 0.0 : rollout.reward - group.mean;
 }

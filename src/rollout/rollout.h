@@ -27,7 +27,6 @@ struct Rollout {
       true;  ///< false: excluded from the loss and its denominators, as not judged, or alone judged in its group
 };
 
-/// Requests a prompt's samples from first_sample on.
 struct PromptRequest {
   const types::Prompt* prompt = nullptr;
   std::int32_t first_sample = 0;
@@ -45,8 +44,8 @@ struct ScoreParts {
 };
 ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights& weights);
 
-/// Decodes and judges the rollouts as one batch, in groups of n, on all threads, with golds prepared by `verifier`.
-/// Sets response, verdict, score and reward.
+/// Decodes and judges the rollouts as one batch, in groups of n, on all threads. Sets response, verdict, score and
+/// reward.
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
            const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
            const tasks::Occasion& occasion = {});
@@ -54,8 +53,8 @@ void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& v
 /// Returns the weighted sum of a verdict's scores in order, in fp64, without NaN.
 double weighted_sum(std::span<const double> scores, std::span<const double> weights);
 
-/// Returns DAPO's overlong penalty (Yu et al. 2025, eq. 13) with L_max = max_response_length and L_c = buffer_len. It
-/// is 0 up to L_max − L_c tokens, falls linearly to −1 at L_max, and stays −1.
+/// Returns DAPO's overlong penalty (Yu et al. 2025, eq. 13) with L_max = max_response_length and L_c = buffer_len: 0 up
+/// to L_max − L_c tokens, then falling linearly to −1 at L_max.
 double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_length, std::int64_t buffer_len);
 
 /// DAPO's overlong shaping (reward.overlong_buffer).
@@ -72,7 +71,7 @@ void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, s
 bool has_equal_scores(std::span<const Rollout> group);
 /// Returns whether a group's judged samples are all correct or all not, regardless of scores.
 bool has_equal_outcomes(std::span<const Rollout> group);
-/// Compares like has_equal_scores the first score at `places` that applies.
+/// Does the same with the first score at `places` that applies.
 bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::size_t> places);
 
 class FlatGroups {
@@ -93,15 +92,15 @@ struct AdvantageSettings {
 };
 
 /// Sets advantages by the estimator (algorithms.md). Groups are runs of `n`, deviations have ddof 1; a group of one has
-/// mean 0 and std 1. Samples that were not judged enter no mean; they, and the only judged one of a group, get
-/// `teaches` = false. Returns the number of flat groups (all rewards equal). Collective.
+/// mean 0 and std 1. Samples that were not judged, and the only judged one of a larger group, get `teaches` = false.
+/// Returns the number of flat groups (all rewards equal). Collective.
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
                             dist::Collectives& world);
 
 /// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). Each score
-/// is normalized in its group to (r − mean)/(std + 1e-6), or 0 if it is flat or does not apply. The sum weighted by
-/// `weights` is normalized over all ranks' teaching samples; a deviation of 0 gives 0. All is fp64, with ddof 1;
-/// `teaches` is set like in set_advantages. Collective.
+/// is normalized in its group to (r − mean)/(std + 1e-6), or 0 if it is flat or does not apply. Their weighted sum is
+/// normalized over all ranks' teaching samples. All is fp64, with ddof 1; `teaches` is set like in set_advantages.
+/// Collective.
 void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
                              bool positive_only, dist::Collectives& world);
 
@@ -117,9 +116,9 @@ struct PackItem {
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage);
 
 /// Packs items into micro-batches of at most `max_tokens` tokens; throws an input error for a longer item. Items with
-/// the very same prompt span form a group, whose prompt without the last token is packed once per micro-batch, as a
-/// shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible, their longest
-/// items first. The order depends on lengths and indices alone.
+/// the same prompt span form a group, whose prompt without the last token is packed once per micro-batch, as a shared
+/// prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible. The order depends on
+/// lengths and indices alone.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 
 types::GlobalCounts count(std::span<const types::MicroBatch> batches);

@@ -44,8 +44,7 @@ struct Sample {
 struct Occasion {
   std::int64_t step = 0;
   bool is_evaluation = false;
-  /// Limit on errors: the run ends with a guard error beyond it, or if all first responses are errors. Nothing: no
-  /// limit.
+  /// Limit on errors: the run ends with a guard error beyond it, or if all first responses are errors.
   std::optional<std::int64_t> max_errors = {};
   std::function<void()> pause = {};  ///< called regularly while a verifier waits; its exception ends the judging
 };
@@ -107,7 +106,7 @@ class Verifier {
   virtual std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const = 0;
   /// Returns the names of a verdict's scores; constant.
   virtual const std::vector<std::string>& score_names() const = 0;
-  /// Returns each score's weight. A response's score is the weighted sum in this order, in double, without NaN scores.
+  /// Returns each score's weight. A response's score is the weighted sum in this order, in fp64, without NaN scores.
   virtual std::vector<double> score_weights(const RuleWeights& weights) const = 0;
   /// Returns whether all verdicts come from rules: no sample is dropped, and scores are RuleVerifier's.
   virtual bool is_rule() const { return false; }
@@ -125,7 +124,7 @@ class Verifier {
 };
 
 /// Judges each sample independently, on all threads. The scores `correct`, `wrong` and `format` are 0 or 1: a right
-/// answer, a wrong answer, and a wrong answer in the right form. `partial` is the partial credit.
+/// answer, a wrong answer, and a wrong answer in the right form.
 class RuleVerifier : public Verifier {
  public:
   /// Judges one response without throwing, with bounded work for any input.
@@ -154,7 +153,7 @@ struct VerifierChoice : config::Option {
 /// Creates the verifier of a word of options.known.
 std::unique_ptr<Verifier> make_verifier_of(const VerifierOptions& options, const std::string& word);
 
-/// Calls check_ground_truth; adds to its error that reward.verifier chose the verifier, and the alternatives.
+/// Calls check_ground_truth; adds the chosen verifier and its alternatives to the error.
 void check_gold(const Verifier& verifier, const VerifierOptions& options, const Question& question,
                 const std::string& where);
 

@@ -25,8 +25,8 @@ class AnswerForm {
  private:
   using Numbers = std::vector<const Node*>[2];  ///< of numerator and denominator
 
-  /// Returns whether a product has operations left. 2·3√2 has; a product is computed if its numeric factors are one
-  /// number or one reduced fraction.
+  /// Returns whether a product is not fully computed, as 2·3√2. A computed product's numeric factors are one number or
+  /// one reduced fraction.
   bool left_in_product(const Node& at) {
     Numbers numbers;
     if (collect(at, false, numbers)) return true;
@@ -35,7 +35,7 @@ class AnswerForm {
     return !below.empty() && !is_lowest_fraction(above.empty() ? nullptr : above[0], *below[0]);
   }
 
-  /// Collects the rational factors, also of nested products. Returns whether another factor has an operation left.
+  /// Collects the rational factors, also of nested products. Returns whether another factor is not fully computed.
   bool collect(const Node& at, bool inverse, Numbers& numbers) {
     return std::ranges::any_of(at.parts, [&](const Node& part) {
       const bool below = (part.joint == '/') != inverse;
@@ -45,8 +45,8 @@ class AnswerForm {
     });
   }
 
-  /// Checks relations: in a chain of equalities (x = 25 + 60 = 85) one computed number suffices. In other relations
-  /// every side must be computed.
+  /// Checks relations: a chain of equalities (x = 25 + 60 = 85) needs one computed number; in other relations every
+  /// side must be computed.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });

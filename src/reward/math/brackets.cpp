@@ -123,8 +123,7 @@ bool Parser::begins_operand() const noexcept {
 
 // ---- environments
 
-/// Removes every & that only aligns, and merges rows that continue the row before. `begin`: the token after the
-/// environment's name.
+/// Removes every & that only aligns, and merges continued rows. `begin`: the token after the environment's name.
 void Parser::lay_out_rows(std::size_t begin) {
   const std::string_view name = tokens_[begin - 1].text;
   if (name.ends_with("matrix")) return;

@@ -19,8 +19,7 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
-/// Returns the words after a number that change the statement (WordClass::saying), unlike a unit, which one side may
-/// omit.
+/// Returns the words after a number that change the statement (WordClass::saying), unlike a unit.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -28,8 +27,7 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Returns whether an absolute value occurs: signs of |x| and √((x − 2)²) = |x − 2| depend on the variables even if
-/// these are positive.
+/// Returns whether an absolute value occurs, whose sign depends on the variables even if these are positive.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -210,7 +208,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     return list.form == Form::list && tuple.at().open == '(' && tuple.at().close == ')' && !list.signs &&
            !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
   }
-  // Compares lists with multiplicity (1, 1, 2 differs from 1, 2), but solutions in brackets, often repeated, as sets.
+  // Compares lists with multiplicity (1, 1, 2 differs from 1, 2), but solutions in brackets as sets.
   return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0].is_collection());
 }
 
@@ -218,7 +216,7 @@ bool Equality::in_order(Parts x, Parts y) {
   return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
-/// Hashes equal numbers or points alike; 0 for other members.
+/// Hashes a number or point, alike for equal ones; returns 0 for other answers.
 std::uint64_t Equality::image(const Answer& of) {
   const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
   const bool number = of.form == Form::value || of.at().is(Kind::tuple);
@@ -227,7 +225,7 @@ std::uint64_t Equality::image(const Answer& of) {
   return one && other ? (*one ^ (*other << 1)) | 1 : 0;
 }
 
-/// Compares multiplicity if `counted`. Sorts by image to save time.
+/// Compares two collections without order, with multiplicity if `counted`. Sorts by hash to save time.
 bool Equality::as_sets(Parts x, Parts y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;

@@ -8,12 +8,8 @@
 
 namespace qrl::reward::math {
 
-/// Compares two answers by this project's rules:
-/// - A bare list and a set are unordered, tuples and intervals ordered; a bare list equals a tuple in the same order.
-/// - x = 5 and f(x) = 5 equal 5 unless the other side is an equation. Equations are equal if their differences are
-///   proportional; inequalities need a positive factor. Sets of reals compare as sets.
-/// - A decimal of six places (five digits) or more equals a number with more places within one unit of its last place.
-/// - Units and currencies must agree if both sides have a known one; 20 equals 20 % if 20 is a plain number.
+/// Compares two answers by the rules of docs/reference/verifiers.md ("When two answers are equal"). A bare list equals
+/// a tuple in the same order.
 class Equality {
  public:
   explicit Equality(const Vocabulary& vocabulary) noexcept : vocabulary_(vocabulary) {}

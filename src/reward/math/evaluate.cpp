@@ -163,8 +163,8 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-/// Sums the entries, each times a symbol for its position and the matrix's shape. Sums and multiples of matrices, such
-/// as 2A, then compare as numbers do.
+/// Sums the entries, each times a symbol for its position and the matrix's shape, so that sums and multiples of
+/// matrices compare as numbers.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);

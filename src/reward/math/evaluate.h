@@ -1,9 +1,9 @@
 // Owns the value of a tree: its image in a finite field, a number with 34 digits, and a short exact fraction.
 //
-// A lane is a field and an assignment of the variables: pseudo-random field elements and pseudo-random positive
-// numbers. Two values are equal if they are equal in every lane. Exact forms decide alone. Images of rational functions
-// decide if the numbers agree. All other values must agree to 25 digits. A function without a known law becomes a
-// polynomial with pseudo-random coefficients.
+// A lane is a field and an assignment of pseudo-random field elements and positive numbers to the variables. Two values
+// are equal if they are equal in every lane. Exact forms decide alone. Images of rational functions decide if the
+// numbers agree. All other values must agree to 25 digits. An unknown function becomes a polynomial with pseudo-random
+// coefficients.
 #pragma once
 
 #include <complex>
@@ -44,7 +44,7 @@ struct Field {
   }
 };
 
-/// The lanes' fields. Two different numbers agree in both fields only if both primes divide the numerator of their
+/// The lanes' fields. Different numbers agree in both fields only if both primes divide the numerator of their
 /// difference. Different functions of degree d agree at a random point of one field with probability at most d / 2^61.
 inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u},
                                      {4611686018427387761u, 3481184452870754207u}};
@@ -55,7 +55,7 @@ struct Value {
   Complex z = {};
   std::int8_t infinite = 0;  ///< ±1: ±∞; ignore the other members
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
-  bool constant = true;      ///< no variable and no function without a known law
+  bool constant = true;      ///< no variable and no unknown function
 
   static Value nothing() noexcept { return {.undefined = true}; }
   bool is_number() const noexcept { return !undefined && infinite == 0; }

@@ -77,8 +77,7 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// Returns a clause's value, and its sentence's last number. "18!" at the end may also mean 18, unless its line
-  /// mentions factorials.
+  /// Returns a clause's value, and its sentence's last number. "18!" at the end may also mean 18.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return one(clause);
@@ -139,8 +138,7 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Returns whether the text between two boxes joins them: a comma, semicolon, "and" or "or", possibly with the
-  /// second's name.
+  /// Returns whether the text between two boxes joins them: a comma, semicolon, "and" or "or".
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;

@@ -14,8 +14,8 @@ namespace qrl::reward::math {
 enum class Profile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 
 /// Returns a response's answer without delimiters such as $, then alternatives to judge if the answer is wrong. Empty
-/// without an answer. Several boxes joined by commas or "and" are one list. Searches only the response's end (answer.h,
-/// kMaxScanned_bytes), in linear time. Profiles: docs/reference/verifiers.md.
+/// without an answer. Several boxes joined by commas or "and" are one list. Searches only the response's end, in linear
+/// time. Profiles: docs/reference/verifiers.md.
 std::vector<std::string> extract(std::string_view response, Profile profile,
                                  const Vocabulary& vocabulary = default_vocabulary());
 
@@ -32,11 +32,11 @@ std::string_view bare(std::string_view text) noexcept;
 std::string_view item_of(std::string_view line) noexcept;
 /// Returns the text up to the full stop, line break or tag that ends it.
 std::string_view sentence(std::string_view text, const Vocabulary& vocabulary);
-/// Returns a clause's value ("42" of "a total of 42 because …"), without leading words and closing part of the
-/// vocabulary.
+/// Returns a clause's value ("42" of "a total of 42 because …"), without the vocabulary's leading words and closing
+/// part.
 std::string value_of_clause(std::string_view clause, const Vocabulary& vocabulary);
-/// Returns a text's last number with the formula and unit around it (x^2 = 16, 12 m²), by docs/reference/verifiers.md.
-/// Nothing if words before it in the sentence reject it, or other text follows.
+/// Returns a text's last number with the formula and unit around it (x^2 = 16, 12 m²). Nothing if words before it in
+/// the sentence reject it, or other text follows.
 std::optional<std::string> last_number(std::string_view text, const Vocabulary& vocabulary);
 /// Returns whether a text's only plain words are function names, "and" and "or".
 bool looks_like_formula(std::string_view text, const Vocabulary& vocabulary);

@@ -32,7 +32,7 @@ struct Tokens {
   std::vector<char> source;      ///< memory of the tokens' texts, whose address survives a move
   std::vector<Token> tokens;     ///< ends with a token of type end
   bool ambiguous_comma = false;  ///< whether another meaning of commas gives other tokens
-  std::string_view currency;     ///< of the currency signs; "several" if they differ
+  std::string_view currency;     ///< unit of the currency signs; "several" if they differ
   std::string fault;             ///< such as an unknown command; empty on success
 };
 
@@ -40,8 +40,8 @@ Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary
 
 // ---- spelling.cpp
 
-/// Rewrites compatibility characters in LaTeX: x² as x^{2}, a₁ as a_{1}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤
-/// as \le. Normalizes others by NFKC (Unicode); keeps non-ASCII letters and invalid UTF-8.
+/// Rewrites compatibility characters in LaTeX: x² as x^{2}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤ as \le.
+/// Normalizes others by NFKC (Unicode); keeps non-ASCII letters and invalid UTF-8.
 std::string normalized(std::string_view text);
 
 struct WrittenNumber {

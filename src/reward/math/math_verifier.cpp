@@ -149,7 +149,7 @@ std::string fault_of(const Reading& gold) {
     return answer->form == Form::text || equality.run(*answer, *answer) ? "" : "no value, such as a division by zero";
   }
   if (text.find_first_not_of(" \t\r\n$.") == std::string_view::npos) return "empty";
-  // Words without a formula are a text answer, and so is "Figure 3"; an incomplete formula is not.
+  // Takes words without a formula, and "Figure 3", as a text answer, but not an incomplete formula.
   const std::string key = text_key(text, gold.vocabulary);
   const std::string_view plain = without_layout(text, gold.vocabulary);
   const bool formula = key.find_first_of("0123456789") != std::string::npos &&

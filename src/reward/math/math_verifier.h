@@ -36,8 +36,8 @@ std::string fault_of(const Reading& gold);
 /// Whether a right answer may have an operation left to do; value: it may not.
 enum class RequiredForm : std::uint8_t { any, value };
 
-/// Returns whether no operation on rational numbers is left in the answer, unless the gold answer has one as well.
-/// Answers that do not parse count as computed.
+/// Returns whether the answer is fully computed, or the gold answer is not. Answers that do not parse count as
+/// computed.
 bool is_worked_out_as(const Reading& gold, const Reading& answer);
 
 // ---- the verifier
@@ -57,8 +57,7 @@ class MathVerifier {
   void check_ground_truth(std::string_view ground_truth, const std::string& where) const;
   /// Judges with bounded work for any input; never throws.
   Verdict judge(std::string_view response, const Gold& gold) const noexcept;
-  /// Returns whether two answers are equal, compared in both orders, with bounded work. Truncated answers
-  /// (kMaxExtracted_bytes) compare as texts.
+  /// Returns whether two answers are equal in both orders, with bounded work. Truncated answers compare as texts.
   bool same_answer(std::string_view one, std::string_view other) const noexcept;
 
  private:

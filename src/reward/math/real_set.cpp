@@ -55,8 +55,8 @@ Set half_line(const Value& bound, char code) {
 
 bool is_reals(const Node& at) noexcept { return is_number_set(at) && has(at.text, 'R'); }
 
-/// Reads a tree as a set of reals: intervals, finite sets, unions and differences, ℝ. Also inequalities and memberships
-/// of one isolated variable (a < x ≤ b, |x| < a, x ≠ a). Nothing for other trees.
+/// Reads a tree as a set of reals: intervals, finite sets, unions and differences, ℝ, inequalities and memberships of
+/// one isolated variable (a < x ≤ b, |x| < a, x ≠ a). Nothing for other trees.
 struct Reader {
   Evaluator evaluator;
 
@@ -100,8 +100,7 @@ struct Reader {
     return at[0].is(Kind::symbol) ? set : combined(read(at[0]), 'N', set);
   }
 
-  /// "x > 1, x < 2" is an intersection. "x < 1, x > 2" would be empty, so it is a union, like conditions joined by "or"
-  /// and intervals.
+  /// Intersects conditions ("x > 1, x < 2"). Unites them if that is empty ("x < 1, x > 2") or they are joined by "or".
   Set conditions(const Node& at) {
     const bool either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
     const auto member = [&](const Node& each) {

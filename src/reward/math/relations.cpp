@@ -32,8 +32,8 @@ bool is_equation_side(const Node& at) noexcept {
   return at.is(Kind::sum) && std::ranges::all_of(at.parts, is_linear) && !std::ranges::all_of(at.parts, is_plain);
 }
 
-/// Returns whether `left` may be the name of a constant or matrix: f(1) + f(2), x² + y², A^{-1}. An equation in one
-/// variable must be solved instead.
+/// Returns whether `left` may name a constant or matrix: f(1) + f(2), x² + y², A^{-1}. An equation in one variable must
+/// be solved instead.
 bool names(const Node& left, const Answer& gold) {
   const bool matrix = gold.at().is(Kind::matrix), constant = gold.form == Form::value && !has_symbols(gold.at());
   if (matrix && left.is(Kind::power) && any_node(left[0], is_capital)) return true;
@@ -54,12 +54,12 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
     if (other.notes.name.size() < 3) said.notes.name.clear();  // a point's name, not a variable's
     return gold ? same(said, other) : same(other, said);
   };
-  // n ≡ 42 (mod 100) does not determine n, and n ≡ 42 without modulus is no congruence. f(x) ≡ 42 is an identity.
+  // n ≡ 42 (mod 100) does not determine n, n ≡ 42 is no congruence, and f(x) ≡ 42 is an identity.
   const bool says_one =
       is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
   if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
-  // Takes the side before ≈ as the answer, and the decimal after it as an illustration; x ≈ 3.14 has the decimal only.
+  // Takes the side before ≈ as the answer; x ≈ 3.14 has the decimal only.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
   if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is unfinished
@@ -74,8 +74,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// Returns whether all constants in a chain of equalities agree, which rejects two guesses. A value after ≈ may be
-/// rounded to an integer, and is ignored after an exact value (x = 1/3 ≈).
+/// Returns whether all constants in a chain of equalities agree. A value after ≈ may be rounded to an integer, and is
+/// ignored after an exact value (x = 1/3 ≈).
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
@@ -92,8 +92,8 @@ bool Equality::is_consistent(const Answer& relation) {
   return true;
 }
 
-/// Returns whether constants are equal, or one is a rounded decimal of the other (5/6 = 0.833, 9π = 28.26). Different
-/// units disagree; if one side has no unit, numbers decide (17 m = 17). `about`: joined by ≈.
+/// Returns whether constants are equal, or one is a rounded decimal of the other (5/6 = 0.833). Different units
+/// disagree; a missing unit is ignored (17 m = 17). `about`: joined by ≈.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -107,7 +107,7 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
-  // A decimal may be rounded to its last place, or truncated if the other side has infinitely many places. For a root
+  // Allows a decimal rounded to its last place, or truncated if the other side has infinitely many places. For a root
   // or π, it may come from rounded factors.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
     constexpr std::size_t kMostPlaces = 18;  // of a terminating decimal
@@ -153,8 +153,7 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   return factor != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
-/// Accepts inverse functions y = f(x) and x = g(y), or a solution of a(x) y + b = 0 with b ≠ 0. y = 6/x solves xy = 6;
-/// y = x/x does not solve xy = x, which also has x = 0.
+/// Accepts inverse functions y = f(x) and x = g(y), or a solution of a(x) y + b = 0 with b ≠ 0: y = 6/x solves xy = 6.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   // Returns the variable on that side, if the other side is a formula without it.
   const auto solved_for = [this](const Answer& of, std::size_t side) {

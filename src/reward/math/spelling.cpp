@@ -192,8 +192,7 @@ WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma,
   }
   move_dots(rest, digits, vocabulary);
   move_period(rest, digits, vocabulary);
-  // Reads exponents such as 1e6 and 1.5E-3. Euler's number is set off by spaces (3e - 5), or in a formula with powers
-  // of e (e^2-2e-1).
+  // Reads exponents such as 1e6 and 1.5E-3, not Euler's number in 3e - 5 or e^2-2e-1.
   const bool sign = rest.size() > 1 && has("+-", rest[1]);
   std::string_view exponent = rest.substr(std::min<std::size_t>(sign ? 2 : 1, rest.size()));
   if (base::begins_with(rest, "e") && num_digits(exponent) > 0 &&

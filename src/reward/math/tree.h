@@ -24,7 +24,7 @@ enum class Kind : std::uint8_t {
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   words,     ///< text
   sum,       ///< links: + − P(±) M(∓)
-  product,   ///< links: * / m(mod), or the code of an operation without a law here
+  product,   ///< links: * / m(mod), or the code of an operation whose meaning is unknown
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
   call,      ///< text: the function, or empty (the first part); then arguments; links: _ index, ^ exponent
@@ -130,18 +130,17 @@ inline bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) 
 inline const Node& unsigned_of(const Node& at) noexcept {
   return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at;
 }
-/// Returns whether the node can only name a value, left of "… = value"; sums, powers and inequalities of variables
-/// cannot.
+/// Returns whether the node can only name a value, left of "… = value".
 bool is_name(const Node& at) noexcept;
 /// Returns the modulus of "3 mod 7", or of a relation that ends with one; else null.
 const Node* modulus_of(const Node& at) noexcept;
 /// Returns the code of the relation with swapped sides, or 0.
 char reversed(char code) noexcept;
 inline bool is_order(char code) noexcept { return reversed(code) != code && reversed(code) != 0; }  ///< < > ≤ ≥
-/// Returns a node's operations, names and numbers as text, sorted where order is irrelevant.
+/// Returns a node as text, sorted where order is irrelevant.
 std::string form_of(const Node& at);
-/// Returns a text's comparison key: lowercase letters and digits, points and signs before digits, and names of LaTeX
-/// commands other than layout.
+/// Returns a text's comparison key: lowercase letters and digits, points and signs before digits, names of LaTeX
+/// commands.
 std::string text_key(std::string_view text, const Vocabulary& vocabulary);
 
 }  // namespace qrl::reward::math

@@ -57,7 +57,7 @@ Complex arcsin(Complex z) noexcept { return -turned(log(turned(z) + exp(log(Real
 Complex arccos(Complex z) noexcept { return pi(z) * Real(0.5) - arcsin(z); }
 Complex arctan(Complex z) noexcept { return turned(log(Real(1) - turned(z)) - log(Real(1) + turned(z))) * Real(0.5); }
 
-/// A function with a known law, computed as above(z) / below(z).
+/// A known function, computed as above(z) / below(z).
 struct Function {
   Law law;
   Complex (*above)(Complex) noexcept;

@@ -38,9 +38,9 @@ enum class TokenType : unsigned char {
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   function,  ///< text: name without backslash; code: its Law
   word,      ///< letters that are no product; code: 't' within \text{…}, 'r' upright
-  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter without a law (tables.cpp)
-  /// Code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over) h(\choose),
-  /// others without a law.
+  relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter of an unknown relation (tables.cpp)
+  /// Code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over) h(\choose), or
+  /// one of an unknown operation.
   op,
   open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
   close,      ///< code: ) ] } S F C
@@ -58,7 +58,7 @@ enum class TokenType : unsigned char {
   layout,   ///< no meaning; code: 'n' for a line end
 };
 
-/// Functions with a known law, and functions with special syntax.
+/// Functions that evaluate.h computes, and functions with special syntax.
 enum class Law : char {
   none,
   sin,
@@ -129,7 +129,7 @@ enum class WordClass : unsigned char {
   tag,          ///< before an answer
   operand,      ///< before a formula: the formula is an operand
   choice,       ///< before the letter of a choice
-  article,      ///< before a noun that is an answer
+  article,      ///< before a noun that is an answer: "an ellipse"
   label,        ///< before the answer in a box
   turn,         ///< chat tokens that end the response or begin another turn
   count
@@ -177,8 +177,8 @@ class Vocabulary {
       if (is(of, words.word)) return true;
     return false;
   }
-  /// Removes the class's longest matching word or phrase from the text's start, ignoring case; no letter may follow it.
-  /// Returns whether one matched.
+  /// Removes the class's longest matching word or phrase from the text's start, ignoring case. Returns whether one
+  /// matched.
   bool take(WordClass of, std::string_view& text) const noexcept;
   template <class Take>
   void for_each(WordClass of, const Take& take) const {

@@ -27,8 +27,8 @@ struct ArithmeticRanges {
   std::int64_t max_target = 0;  ///< of values, from 1
 };
 
-/// Returns problem `index` of the endless sequence (ranges, seed, split), with ranges.min_steps to max_steps
-/// operations. Operands go up to max_number (factors and divisors: 2 to 5), values up to max_target.
+/// Returns problem `index` of the endless sequence (ranges, seed, split), with min_steps to max_steps operations.
+/// Operands go up to max_number (factors and divisors: 2 to 5), values up to max_target.
 ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t seed, Split split,
                                    std::uint64_t index);
 
@@ -36,7 +36,7 @@ ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
 /// Returns a text such as "7+5=12 \boxed{12}" for a train-split task. Each step is wrong with probability 1/3
-/// (measured), and later steps continue from the wrong value.
+/// (measured); later steps continue from the wrong value.
 std::string demonstrate_arithmetic(const ArithmeticTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

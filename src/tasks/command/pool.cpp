@@ -37,7 +37,7 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-/// Names withheld variables that the program's last words mention, else their number; "" without any.
+/// Names withheld variables that the program's last words mention, else their number.
 std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
   std::vector<std::string> mentioned;
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),

@@ -29,7 +29,7 @@ enum class RowFault : std::uint8_t {
   protocol,  ///< its worker wrote an invalid answer
 };
 
-/// Rows to judge, and handlers of answers. An exception in a handler ends the job and kills the workers that have rows.
+/// Rows to judge, and handlers of answers. An exception in a handler ends the job and kills busy workers.
 struct PoolJob {
   std::size_t num_rows = 0;
   std::function<void(std::size_t row, std::uint64_t id, std::string& line)> write;
@@ -41,7 +41,7 @@ struct PoolJob {
 
 /// Answers or fails each row exactly once, within rows × timeout_s plus the start times of new workers. A failed worker
 /// is killed with all processes that it started; a new worker gets its rows. After a crash, those rows run one at a
-/// time, to find the row that crashes.
+/// time.
 class Pool {
  public:
   /// Starts no worker yet.

@@ -49,7 +49,7 @@ Pipe make_pipe();
 
 /// Runs a program under a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
 /// has its own process group, default signals, no core file and no other descriptors. At destruction, or when this
-/// process ends, the program and all processes that it started are killed, in any process group or session.
+/// process ends, the program and all its descendants are killed.
 class Process {
  public:
   /// Throws an input error if the program cannot be started.
@@ -66,7 +66,7 @@ class Process {
   /// Returns whether the program has ended; its child processes may still run.
   bool has_ended() const;
   /// Kills the program and its processes, waits at most 4 s, and returns how it ended: "exit code 1", "signal 11
-  /// (Segmentation fault)". Later calls return the same text.
+  /// (Segmentation fault)".
   std::string kill();
 
  private:
@@ -88,8 +88,8 @@ struct ProgramEnvironment {
 };
 
 /// Returns a reward program's environment: variables that programs need (docs/reference/reward-protocol.md) and `names`
-/// (reward.env). The user's keys and tokens are withheld. PYTHONPATH begins with the folder of qrl_reward.py:
-/// PREFIX/share/qrl-train/python, or apps/python next to the build folder. Throws an input error for an unset name.
+/// (reward.env). The user's keys and tokens are withheld. PYTHONPATH begins with the folder of qrl_reward.py. Throws an
+/// input error for an unset name.
 ProgramEnvironment program_environment(const std::vector<std::string>& names);
 
 }  // namespace qrl::tasks

@@ -38,7 +38,7 @@ void append_text(std::string_view text, std::string& line);
 
 void append_ids(std::span<const types::TokenId> ids, std::string& line);
 
-/// Appends a response's fields: "response", "stop", "response_tokens". Also "tokens" and "index" if the command wants
+/// Appends a response's fields: "response", "stop", "response_tokens". Adds "tokens" and "index" if the command wants
 /// them, and "verdict" if another verifier judged before.
 void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line);
 

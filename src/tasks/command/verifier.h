@@ -8,8 +8,8 @@
 
 namespace qrl::tasks {
 
-/// Judges with the user's program over a pool of workers. It starts at the first checked question and receives it. A
-/// failed response gets verifier_error; reward.on_error decides whether it is dropped or gets scores of 0.
+/// Judges with the user's program over a pool of workers, started at the first checked question. A failed response gets
+/// verifier_error; reward.on_error decides whether it is dropped or gets scores of 0.
 class CommandVerifier final : public Verifier {
  public:
   /// Throws an input error if the program does not exist. `after`, unless null, judges each response first.

@@ -10,7 +10,7 @@ namespace qrl::tasks {
 
 namespace {
 
-// Chosen by measurement: the quickstart's cold start solves about a quarter, and RL then more than doubles that.
+// Chosen by measurement: the quickstart's cold start solves about a quarter, which RL more than doubles.
 constexpr double kRightFirst = 0.3;  // probability of a correct attempt, while wrong ones are left
 constexpr double kStopWrong = 0.3;   // probability of answering after a failed attempt
 constexpr int kMaxTries = 8;

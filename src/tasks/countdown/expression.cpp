@@ -25,8 +25,8 @@ class Parser {
   }
 
  private:
-  /// Returns whether a fault ends parsing. A fault of the value (overflow, division by zero) does not, because the rest
-  /// must still match the grammar.
+  /// Returns whether a fault ends parsing. A fault of the value does not, because the rest must still match the
+  /// grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }

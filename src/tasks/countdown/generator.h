@@ -24,9 +24,9 @@ struct CountdownRanges {
 /// Hashes a task's sorted numbers and target.
 Split split_of(const CountdownTask& task);
 
-/// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split); depends on the arguments alone.
-/// Random operators join random pairs of numbers until one value is left, the target, in 1…max_target. All values are
-/// integers, divisors positive. Throws an input error if the ranges allow too few tasks.
+/// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split). Random operators join random pairs
+/// of numbers until one value is left, the target, in 1…max_target. All values are integers, divisors positive. Throws
+/// an input error if the ranges allow too few tasks.
 CountdownTask generate_countdown(const CountdownRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
 /// Returns "3 8 12 = 36\n".
@@ -39,8 +39,8 @@ struct Demonstration {
 };
 /// Returns demonstration `index` of the sequence (ranges, seed): a train-split task and at most eight attempts. An
 /// attempt is "6*2=12-4=8~40?": operations from left to right, ~, the target, and ! (reached) or ?. The last attempt's
-/// expression follows in <answer>. Arithmetic and labels are always correct. After a failed attempt, three searches in
-/// ten stop with a wrong answer, so that RL can teach longer search.
+/// expression follows in <answer>. After a failed attempt, three searches in ten stop with a wrong answer, so that RL
+/// can teach longer search.
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -70,8 +70,8 @@ std::optional<Rational> missing(Operation operation, Rational first, Rational ta
   }
 }
 
-/// Searches for an expression. Tabulates the values of small subsets. For larger subsets, inverts operations from the
-/// target until the missing value is in a table.
+/// Searches for an expression. Tabulates the values of small subsets, and inverts operations from the target until the
+/// missing value is in a table.
 class Search {
  public:
   explicit Search(std::span<const std::int64_t> numbers)

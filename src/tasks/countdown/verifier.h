@@ -1,8 +1,5 @@
-// Owns the countdown verifier: an answer's numbers and value. Grammar and limits: expression.h. Ground truth:
-// {"numbers":[3,8,12],"target":36}.
-// - \boxed{} holds LaTeX: \times, \cdot and \div mean * and /, and \frac divides; other LaTeX is rejected; a plain
-//   <answer> is ASCII.
-// - In \boxed{} one trailing "= value" is ignored, whatever the number; elsewhere, or twice, "=" is rejected.
+// Owns the countdown verifier. Grammar and limits: expression.h. Ground truth: {"numbers":[3,8,12],"target":36}.
+// - Forms in a box and the rule for "= value": docs/reference/verifiers.md.
 // - An answer beyond the limits counts as no answer, with verifier_error.
 #pragma once
 

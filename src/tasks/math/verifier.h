@@ -1,4 +1,3 @@
-// Owns a run's math verifier, by the rules of reward/math.
 #pragma once
 
 #include <memory>
@@ -19,7 +18,7 @@ class MathVerifier final : public RuleVerifier {
   void check_ground_truth(const Question& question, const std::string& where) const override {
     rules_.check_ground_truth(question.ground_truth, where);
   }
-  /// Never returns null; the verdict reports an unreadable gold answer.
+  /// Parses the ground truth. Never returns null; the verdict reports an unreadable gold answer.
   std::shared_ptr<const types::Gold> prepare(const Question& question) const override {
     return std::make_shared<MathGold>(reward::math::read_gold(question.ground_truth));
   }

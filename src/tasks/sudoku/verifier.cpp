@@ -99,7 +99,7 @@ int number_of_label(std::string_view label) {
 }
 
 /// Returns the text between a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and a control token.
-/// Nothing without a label, or if the label says that this is no row.
+/// Nothing without a label of a row.
 std::optional<std::string_view> behind_label(std::string_view line) {
   constexpr std::size_t kLongest = 32;
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
@@ -168,7 +168,7 @@ class Rows {
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
   /// Returns the grid of the last groups whose rows add up to its size; of a larger group, its last rows. Returns size
-  /// 0 if row labels do not count up, because the order is then unclear.
+  /// 0 if row labels do not count up.
   std::optional<SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);

@@ -1,9 +1,8 @@
 // Owns the watchdog process between a run and a reward.command's worker. It kills all the worker's processes at the
-// run's request, or one second after the run's end. As a subreaper it inherits every orphaned process below it, in any
-// process group or session.
+// run's request, or one second after the run's end. As a subreaper it inherits every orphaned descendant.
 //
 // usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...], with the program's standard streams and a socket to the
-// run (note.h). The executable is embedded in qrl-train, and uses only the C library.
+// run (note.h). Uses only the C library.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -79,7 +78,7 @@ bool is_child(const char* name, bool& leads) {
   return parent == getpid();
 }
 
-/// Kills this process's children and the process groups that they lead. Only this process reaps them, so no id has been
+/// Kills this process's children and the process groups that they lead. Only this process reaps them, so ids are not
 /// reused.
 void kill_children() {
   DIR* const all = opendir("/proc");

@@ -4,8 +4,7 @@
 
 namespace qrl::tasks {
 
-/// A watchdog's message to the run, one per socket message. The run sends a single byte, at which the watchdog kills
-/// all its descendants.
+/// A watchdog's message to the run, one per socket message. The run sends one byte to have all descendants killed.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
     started,  ///< value: the program's process id
