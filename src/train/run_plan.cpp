@@ -69,8 +69,8 @@ void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& m
   model::check_lora(model, lora_config(loaded.recipe.lora));
 }
 
-/// Chooses the keys at `auto` for a learner on a GPU: as the run's checkpoint has them, else by the GPU's memory. A
-/// --dry-run without a GPU plans for an example of 80 GiB.
+/// Chooses the keys at `auto` for a learner on a GPU: those of the run's checkpoint, else by the GPU's memory. A
+/// --dry-run without a GPU plans for 80 GiB.
 void plan_gpu(RunOutline& outline, const PlanRequest& request, dist::Collectives& world) {
   config::LoadedRecipe& loaded = outline.loaded;
   if (!config::learns_on_gpu(loaded.recipe)) return;

@@ -1,5 +1,4 @@
-// Owns the plan of a run: all consequences of a recipe for one model, data and machine, decided before the run changes
-// a file.
+// Owns the plan of a run: all consequences of a recipe, decided before the run changes a file.
 #pragma once
 
 #include <memory>
@@ -41,8 +40,8 @@ struct RunOutline {
   const config::Recipe& recipe() const { return loaded.recipe; }
 };
 
-/// Checks the recipe against the model's config and the machine. Collective. A run also loads LibTorch's CUDA part, if
-/// the recipe uses it. Throws an input error for parts that do not fit or, in a run, are missing.
+/// Checks the recipe against the model's config and the machine. A run also loads LibTorch's CUDA part, if the recipe
+/// uses it. Throws an input error for parts that do not fit or, in a run, are missing. Collective.
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
 
 /// Holds all that a run reads before its first step. Its recipe has the steps of RL and cold start.
@@ -62,7 +61,7 @@ struct RunPlan : RunOutline {
 /// inputs. Collective. Throws input errors.
 RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world);
 
-/// Holds a run under way: its plan, its ranks, and what the plan cannot hold.
+/// Holds a run under way: its plan, its ranks, its folder.
 struct RunContext {
   const RunPlan& plan;
   dist::Collectives& world;

@@ -1,6 +1,6 @@
 // Owns stop requests, by signals and by a run's time limit. The first SIGTERM, SIGINT or SIGUSR1 requests a checkpoint
-// and exit 75 at the next consistent state; a second exits at once. The parent of --ranks passes them on. mpirun
-// forwards SIGUSR1 to its ranks, but kills them a second after SIGTERM.
+// and exit 75 at the next consistent state; a second exits at once. mpirun forwards SIGUSR1 to its ranks, but kills
+// them a second after SIGTERM.
 #pragma once
 
 namespace qrl::train {
@@ -16,7 +16,7 @@ const char* stop_reason();
 struct Cancelled {};
 void cancel_if_stopping();  ///< throws Cancelled unless a FinishFirst is alive
 
-/// Lets generation finish despite a stop request, during its lifetime, for a probe's few tokens within a step.
+/// Lets generation finish despite a stop request, during its lifetime, for a probe's few tokens.
 class FinishFirst {
  public:
   FinishFirst();

@@ -13,15 +13,14 @@
 
 namespace qrl::train {
 
-/// Makes an RL run's parts in order and runs the loop over them. The sampler has the current weights, and agrees with
-/// the learner.
+/// Makes an RL run's parts in order and runs the loop over them.
 struct Trainer {
   /// References must outlive the object. `unfinished_row`: the row of state.step, if its evaluation is due.
   Trainer(const RunContext& run, RunState& state, learner::Learner& learner, learner::Learner* reference,
           QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
 
-  /// Runs all remaining steps to trainer.total_training_steps on rollouts of `source`; evaluates and commits when due.
-  /// On a stop request, drops unfinished samples, commits the state before them, and throws (exit 75).
+  /// Runs all remaining steps on rollouts of `source`; evaluates and commits when due. On a stop request, drops
+  /// unfinished samples, commits the state before them, and throws (exit 75).
   void train(RolloutSource& source);
   void train() { train(rollouts); }
 
@@ -38,7 +37,7 @@ struct Trainer {
   StepRecorder recorder;
 
  private:
-  /// Returns false and leaves the state unchanged if any rank got a stop request.
+  /// Runs a step. Returns false and leaves the state unchanged if any rank got a stop request.
   bool step(RolloutSource& source, std::int64_t step);
   /// Evaluates when due, writes the row, commits when due or on a stop request.
   void finish_step();

@@ -44,10 +44,10 @@ struct CheckpointContext {
   const AdapterBase* base = nullptr;  ///< null without adapters
 };
 
-/// Commits DIR/step_N, or DIR/sft_N while cold-starting. No checkpoint of that name may exist; a copy of another
-/// checkpoint with that name is renamed to NAME.copy. Writes an HF folder of fp32 masters with tokenizer,
-/// optimizer.safetensors, state.json, recipe.yaml and quantizer state. With adapters, a PEFT folder replaces the HF
-/// folder, and state.json has the base's hash. The first rank writes. Ranks of a sharded learner write shards:
+/// Commits DIR/step_N, or DIR/sft_N while cold-starting: an HF folder of fp32 masters with tokenizer,
+/// optimizer.safetensors, state.json, recipe.yaml and quantizer state. No checkpoint of that name may exist; a copy of
+/// another checkpoint with that name is renamed to NAME.copy. With adapters, a PEFT folder replaces the HF folder, and
+/// state.json has the base's hash. The first rank writes. Ranks of a sharded learner write shards:
 /// model-00001-of-0000N.safetensors with an index, optimizer-00001-of-0000N.safetensors. All ranks return after the
 /// commit, or throw if any failed.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
@@ -65,7 +65,7 @@ struct LoadedState {
 LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
 /// Restores masters, moments and update count from a verified checkpoint with any number of shards. The first rank
-/// reads and broadcasts; with a sharded learner, each rank reads its tensors.
+/// reads and broadcasts; if sharded, each rank reads.
 void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world);
 

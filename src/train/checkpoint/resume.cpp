@@ -38,7 +38,7 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
                 "a newer one, " + found,
                 "--resume auto goes on from that; to branch off here, give another trainer.default_local_dir");
   } else {
-    // An interrupted first attempt may have copied the cold start, which is then no newer checkpoint.
+    // Ignores a copy of the cold start by an interrupted first attempt.
     QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
                 "a run folder without checkpoints, to go on from one elsewhere", found,
                 "--resume auto goes on from that; else give another trainer.default_local_dir");
@@ -68,8 +68,7 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
   return text;
 }
 
-/// Returns a change of a key's files by their contents' hashes, as "[a.jsonl], contents 1b2c3d4e". Contents also depend
-/// on the tokenizer.
+/// Returns a change of a key's files by their contents' hashes, as "[a.jsonl], contents 1b2c3d4e".
 config::KeyChange content_change(const std::string& key, const config::Recipe& before, const config::Recipe& after,
                                  const std::string& hash_before, const std::string& hash_after, bool may_be_allowed) {
   const auto shown = [&](const config::Recipe& recipe, const std::string& hash) {
@@ -78,7 +77,7 @@ config::KeyChange content_change(const std::string& key, const config::Recipe& b
   return {key, shown(before, hash_before), shown(after, hash_after), may_be_allowed};
 }
 
-/// Drops sft.steps if it follows from sft.epochs and the rows, which are compared themselves.
+/// Drops sft.steps if it follows from sft.epochs and the rows, which are compared.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
@@ -106,7 +105,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// Returns allowed changes that affect scores. The run records the step from which scores are not comparable.
+/// Returns allowed changes that affect scores.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};

@@ -19,20 +19,18 @@ struct ResumePoint {
   std::vector<config::KeyChange> changes;
 };
 
-/// Returns the checkpoint of a run folder's finished cold start.
 std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 
 /// Returns the checkpoint selected by trainer.resume_mode, verified and checked against recipe and inputs. Renames
-/// damaged checkpoints, and moves away rows and rollouts of an earlier run that is not resumed. If the KL term needs
-/// the finished cold start, verifies it and copies it into the run folder. A fresh run with sft.from begins at a copy
-/// of that cold start. `allow_change`: keys that are not fixed may differ. `folder`: null except on the first rank,
-/// which selects for all. Collective. Throws input errors.
+/// damaged checkpoints, and moves away rows and rollouts of an earlier run. If the KL term needs the finished cold
+/// start, verifies it and copies it into the run folder. A fresh run with sft.from begins at a copy of that cold start.
+/// `allow_change`: keys that are not fixed may differ. `folder`: null except on the first rank, which selects for all.
+/// Collective. Throws input errors.
 ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
 /// Describes what a start would do about checkpoints, such as `goes on after step 30 of RUN/checkpoints/step_30`.
-/// Changes nothing, and throws the start's input errors. The recipe's steps must be known. Calls `inputs` only if a
-/// checkpoint exists, because it may read all weights.
+/// Throws the start's input errors. Calls `inputs` only if a checkpoint exists, because it may read all weights.
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
 
 }  // namespace qrl::train

@@ -26,14 +26,14 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
 /// correct samples count as one answer. Wrong samples are grouped by extracted answer: the first 64 different answers
-/// by Verifier::same_answer, others as text. Samples without an answer do not vote. In a tie the earliest answer wins.
+/// by Verifier::same_answer, others as text. Samples without an answer do not vote. The earliest answer wins a tie.
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
 /// same on every rank. If the verifier may drop samples, adds error_fraction; the first three then cover judged
-/// samples. Divides prompts over ranks; samples are keyed by (seed, prompt, sample) alone. Throws Cancelled like
-/// collect_or_cancel. `responses`, given on all ranks or none, gets on the first rank JSON rows with verdicts
-/// (rollout_rows). Rows are in prompt order, of the first `max_prompts` prompts of each set.
+/// samples. Samples are keyed by (seed, prompt, sample) alone. Throws Cancelled like collect_or_cancel. `responses`,
+/// given on all ranks or none, gets JSON rows with verdicts (rollout_rows) on the first rank. Rows are in prompt order,
+/// of the first `max_prompts` prompts of each set.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,

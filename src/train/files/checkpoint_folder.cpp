@@ -32,7 +32,7 @@ std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Returns the name in a folder's sound manifest if the folder has another, as a copy does.
+/// Returns the name that a sound folder's manifest gives it if the folder has another, as a renamed copy has.
 std::optional<std::string> other_name(const fs::path& path) try {
   const auto facts = state::parse_json(state::folder_facts(path), path.string());
   const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();

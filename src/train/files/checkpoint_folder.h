@@ -33,8 +33,8 @@ void name_best(const std::filesystem::path& dir, std::int64_t step);
 void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
                        std::int64_t best_step = -1);
 
-/// Returns the newest sound checkpoint in `dir` (RL steps before cold-start steps). Warns of damaged ones, and of
-/// copies under another name. Changes nothing. Throws an internal error if the system cannot read one.
+/// Returns the newest sound checkpoint in `dir` (RL steps before cold-start steps). Warns of damaged ones and renamed
+/// copies. Throws an internal error if the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
 /// Renames damaged checkpoints newer than `sound` (without one, all damaged) to NAME.damaged, NAME.damaged_2, …. Copies

@@ -35,8 +35,7 @@ class MetricsFile {
   report::EventsFile events_;
 };
 
-/// Returns a score's rows as (step, value), in file order, since the last change of scoring (append_changes: eval.*,
-/// data.val_files). Earlier rows cannot be compared.
+/// Returns a score's rows as (step, value), in file order, since the last change of scoring (append_changes).
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
@@ -52,8 +51,7 @@ class RunFolder {
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
   /// Locks again if the lock file was deleted; throws an input error if another run has locked it.
   void keep_lock() const { lock_.keep(); }
-  /// Moves an earlier run's metric rows, rollouts and recipe to earlier_1, earlier_2, …, with a warning. No-op if no
-  /// row was written.
+  /// Moves an earlier run's metric rows, rollouts and recipe to earlier_1, earlier_2, …, with a warning.
   void set_aside_earlier_rows() const;
   /// Writes rollouts/step_N.jsonl, replacing an interrupted run's file.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;

@@ -50,8 +50,8 @@ std::string Health::look_at_groups(const Metrics& row) const {
   return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
 }
 
-/// Warns if a policy that was often right fails. With a usual share p of correct responses, all n independent prompts
-/// fail in k steps with probability at most (1 − p)^(n·k).
+/// Warns if a policy that was often right fails: with a usual share p of correct responses, all n prompts fail in k
+/// steps with probability at most (1 − p)^(n·k).
 std::string Health::look_at_fall(const Metrics& row) const {
   if (value(row, kCorrect) != 0) return {};
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));

@@ -1,5 +1,4 @@
-// Owns warnings of a run that does not learn: figures, likely cause, what to try. Reads only metric rows, so that
-// finished runs can be checked.
+// Owns warnings of a run that does not learn: figures, likely cause, what to try. Reads only metric rows.
 #pragma once
 
 #include <array>
@@ -16,8 +15,8 @@ class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
-  /// Checks a step's row; steps come in order. Returns one warning per symptom, without "warning: ". A lasting symptom
-  /// is reported at most once in ten steps. Missing values are NaN.
+  /// Checks a step's row; steps come in order. Returns one warning per symptom; a lasting symptom is reported at most
+  /// once in ten steps. Missing values are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
   /// Summarizes all steps: "all groups flat in 12 of 12 steps; …"; empty without symptoms.

@@ -1,5 +1,5 @@
 // Owns a run's standard output, and the progress lines of a long generation: one rewritten line on a terminal, one line
-// a step in a pipe, kept apart from log lines.
+// a step in a pipe.
 #pragma once
 
 #include <atomic>
@@ -42,8 +42,8 @@ std::string terminal_facts(const Metrics& metrics, std::span<const double> rewar
 /// Returns "3m05s", for example.
 std::string duration_text(double seconds);
 
-/// Logs "WHAT: 34 of 200 responses, left 1m05s" during its lifetime: after ten seconds, then at doubling intervals, at
-/// least once a minute. Only one may exist, on the decoder's thread.
+/// Logs "WHAT: 34 of 200 responses, left 1m05s" during its lifetime, at intervals that double from 10 s to a minute.
+/// Only one may exist, on the decoder's thread.
 class GenerationProgress {
  public:
   GenerationProgress(std::string what, std::int64_t num_responses, const decoder::Decoder& decoder);

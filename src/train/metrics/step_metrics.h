@@ -10,26 +10,20 @@
 
 namespace qrl::train {
 
-/// Returns the metrics of a step's rollouts, the same on every rank, from fp64 sums in their global order:
-/// - critic/{score,rewards,advantages}/{mean,std,max,min};
-/// - response_length/{mean,max,min,clip_ratio}, prompt_length/mean, response/seq_rep_4, data/flat_group_fraction;
-/// - reward/{correct,wrong,no_answer,verifier_error}_fraction;
-/// - reward/{accuracy,format,partial}/{mean,std,max,min} (the parts of a rule's score) or reward/NAME/… of other
-///   verifiers;
-/// - reward/overlong/mean with overlong_buffer.
+/// Returns the metrics of a step's rollouts, the same on every rank, from fp64 sums in their global order. They are
+/// critic/, response_length/, prompt_length/, reward/, response/seq_rep_4 and data/flat_group_fraction
+/// (docs/reference/metrics.md); critic/ and reward/ exclude unjudged samples.
 ///
-/// critic/ and reward/ exclude unjudged samples. `places`: the global position of each group of n.
+/// `places`: the global position of each group of n.
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
-/// Returns rollout/kept_tokens/{mean,max}: the tokens that top-k and top-p keep per sampled token.
-/// rollout/kept_tokens/limited_fraction is the share of sampled tokens whose kept set config::kMaxKeptTokens limited.
-/// Collective.
+/// Returns rollout/kept_tokens/{mean,max,limited_fraction} (docs/reference/metrics.md). Collective.
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
 
 /// Returns all ranks' rows of rollouts/step_N.jsonl, ordered by `places`, on the first rank only. Without a step
-/// (evaluation), rows have neither step nor advantage. Truncated samples show token ids and each token's candidates.
+/// (evaluation), rows have neither step nor advantage.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
                          const config::RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);
@@ -39,7 +33,7 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
 /// Combines the metrics of a step's updates: the largest of …max, the smallest of …min, the last of actor/lr, otherwise
-/// means. A mean covers only updates that have the metric; mini-batches of groups with equal scores have none.
+/// means. A mean covers only updates that have the metric.
 Metrics combine_updates(std::span<const Metrics> updates);
 
 /// Returns this process's peak resident memory in GiB since reset_peak_memory.

@@ -20,7 +20,7 @@ struct DiskEstimate {
   double most_bytes() const;
 };
 
-/// Estimates from trainer.save_freq, sft.save_freq, trainer.max_ckpt_to_keep and trainer.keep_best.
+/// Estimates from save_freq, trainer.max_ckpt_to_keep and trainer.keep_best.
 DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config);
 
 }  // namespace qrl::train

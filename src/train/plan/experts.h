@@ -1,4 +1,3 @@
-// Owns the check that a mixture of experts runs where its kernels are.
 #pragma once
 
 #include "config/recipe.h"

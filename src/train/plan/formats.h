@@ -10,8 +10,7 @@
 
 namespace qrl::train {
 
-/// Returns the formats of quant.rollout.*, with auto resolved. Throws an internal error for formats that the recipe's
-/// rules refuse.
+/// Returns the formats of quant.rollout.*, with auto resolved.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
 /// Returns quant.rollout.kv_cache. auto is int8 with int8 activations, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);

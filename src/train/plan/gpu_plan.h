@@ -1,4 +1,3 @@
-// Owns the values of keys at `auto` on a GPU, chosen by its memory and the memory estimate.
 #pragma once
 
 #include <array>
@@ -37,21 +36,20 @@ void set_auto(const AutoSettings& settings, const std::string& origin, config::L
 
 /// Chooses the keys at `auto` for one of num_ranks with gpu_bytes. Micro-batches are the largest that fit: at least the
 /// longest sequence or row, at most 32,768 tokens or an update's. Activations are recomputed only if 2,048 tokens do
-/// not fit otherwise. Allows more than 256 sequences only if the KV cache holds that number of the longest.
+/// not fit otherwise. More than 256 sequences must fit at full length.
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
 /// Returns the values of kAutoKeys in a run's checkpoint; all 0 without one. The first rank reads. Collective.
 AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world);
 
-/// Sets the keys at `auto` at a run's start: to `taken`, the checkpoint's values, or if these are 0 by choose_settings.
-/// Returns a line that describes the plan, or "".
+/// Sets the keys at `auto` at a run's start: to `taken`, the checkpoint's values, or if 0 by choose_settings. Returns a
+/// line that describes the plan, or "".
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded);
 
-/// Returns the bytes of a second micro-batch's activations, for whose forward pass the plan has room while the host
-/// computes the first one's loss. Returns 0 without room, for a single micro-batch, or for a learner that waits for its
-/// sampler's scores (rollout.bitwise).
+/// Returns the bytes of a second micro-batch's activations, whose forward pass runs while the host computes the first
+/// one's loss. Returns 0 without room, for a single micro-batch, or with rollout.bitwise.
 double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                                double gpu_bytes);
 
@@ -63,8 +61,7 @@ double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& mo
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes);
 
-/// Warns if the estimate exceeds the GPU's memory. Throws an input error if the exactly known parts exceed it. For a
-/// resumed run, the warning names only keys that may change.
+/// Warns if the estimate exceeds the GPU's memory. Throws an input error if the exactly known parts exceed it.
 void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         bool is_resumed = false);
 

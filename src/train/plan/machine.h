@@ -8,13 +8,12 @@
 namespace qrl::train {
 
 /// Sets this process's threads from trainer.threads: a number, or the machine's processors divided among its ranks.
-/// With several ranks, undoes a launcher's binding to one core.
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
 /// Returns the threads for one rank's work while the others wait: all ranks' threads on its machine.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
 
 /// Throws an input error that names what the recipe's GPU lacks: driver, device, or a library version. With
-/// trainer.device cuda, first loads LibTorch's CUDA part, so that the decoder does not load another cuBLASLt.
+/// trainer.device cuda, first loads LibTorch's CUDA part, because the decoder must use its cuBLASLt.
 void require_gpu(const config::Recipe& recipe, int device_number);
 
 /// Returns why the recipe's GPU is unusable, with its key ("trainer.device: cuda: expected …"), else "".

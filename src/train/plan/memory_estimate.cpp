@@ -113,11 +113,10 @@ MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
 }
 
 /// Returns a layer's bytes per token for its backward pass: the residual stream at both norms, unrotated q, k and v,
-/// attention's output, gate and up. Norms' outputs, rotated heads and the gated activation are recomputed. A quantized
-/// forward is fp32 between its matmuls, and keeps their inputs, keys and values quantized. On a GPU each matmul keeps
-/// its input, and attention the rotated heads with all keys and values read. Unrotated q, k and v are then kept only
-/// for norms of heads. With low_bit on a GPU a matmul's output is bf16, its input quantized. A mixture, on the CPU,
-/// also keeps its experts' rows.
+/// attention's output, gate and up. A quantized forward is fp32 between its matmuls, and keeps their inputs, keys and
+/// values quantized. On a GPU each matmul keeps its input, and attention the rotated heads with all keys and values
+/// read. Unrotated q, k and v are then kept only for norms of heads. With low_bit on a GPU a matmul's output is bf16,
+/// its input quantized. A mixture, on the CPU, also keeps its experts' rows.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
   const MlpValues mlp = mlp_values(config, is_sparse);
   const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;
@@ -156,8 +155,8 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
          mlp.router_inputs * unquantized;
 }
 
-/// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized operands. With fp8_e4m3, also fp32
-/// forms of kFp8GradientTokens' gradients or inputs during quantization.
+/// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized operands; with fp8_e4m3, also fp32
+/// gradients or inputs of kFp8GradientTokens tokens.
 double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
@@ -268,7 +267,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
 }
 
 /// Returns the pages that full-length sequences write; samples share their prompt's. Unwritten pages take no CPU
-/// memory. A step's number of prompts is known; an evaluation may fill the pool.
+/// memory. An evaluation may fill the pool.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =
@@ -381,8 +380,8 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 }
 
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
-  // A bitwise learner on a GPU keeps the decoder's sum before each layer. Otherwise stream and branch are kept, on the
-  // CPU the stream before each norm.
+  // A bitwise learner on a GPU keeps the decoder's sum before each layer. Others keep stream and branch, on the CPU the
+  // stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   double all = 0, largest = 0;
@@ -447,7 +446,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const auto page_bytes =
       static_cast<double>(ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                                              kv_format(recipe.quant), recipe.rollout.page_size));
-  if (sampled_there) {  // new pages per sequence at worst double keys and values above one page
+  if (sampled_there) {  // doubles the pages, because each sequence begins a new one
     const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
     parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
   }

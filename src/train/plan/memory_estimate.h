@@ -1,4 +1,3 @@
-// Owns the estimate of a run's device memory; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +27,14 @@ double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhas
 double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
 
 /// Returns the largest sum of parts that coexist, on the GPU or in host memory. With phases_take_turns
-/// (rollout.free_cache_engine) these are the permanent parts and the larger phase, otherwise all parts.
+/// (rollout.free_cache_engine) these are the permanent parts and the larger phase.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
 /// Formats "12.50 GiB", or MiB below a GiB.
 std::string memory_amount(double bytes);
 
 /// Compares the host memory of `num_here` processes with this machine's. Throws an input error if exact permanent parts
-/// exceed it. Returns a sentence if the plan exceeds it or what is free now, else "".
+/// exceed it. Returns a sentence if the plan exceeds it or the free memory, else "".
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 
@@ -47,16 +46,11 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 /// Estimates the bytes that a micro-batch keeps per token for its backward pass.
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Estimates the memory of one of num_ranks. Each rank has the whole model, except parts sharded by trainer.zero_stage
-/// 1, of which the largest shard counts. Lists:
-/// - the learner: fp32 masters and gradients, moments, packed lm_head, a KL term's reference; with sharded masters also
-///   the copies that the forward pass reads;
-/// - activations and logits of a micro-batch;
-/// - the sampler's weights and KV cache; with rollout.device cuda a copy of the weights and the whole cache are on the
-///   GPU;
-/// - the program at its start on a CPU; a GPU's libraries take more.
+/// Estimates the memory of one of num_ranks. Of parts sharded by trainer.zero_stage 1, the largest shard counts. Lists
+/// the learner's state, a micro-batch's activations and logits, the sampler's weights and KV cache, and the program at
+/// its start on a CPU (a GPU's libraries take more).
 ///
-/// With trainer.device cuda the learner's parts are on the GPU, and host memory holds a checkpoint's staging.
+/// With trainer.device cuda the learner's parts are on the GPU, and host memory holds a checkpoint's staging buffer.
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks);
 
 }  // namespace qrl::train

@@ -23,7 +23,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
     if (token >= 0 && std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
   };
   add(tokenizer.eos());
-  // A base model's end token ends texts, not turns, so the end of turn also stops (text after a turn is no answer).
+  // Also stops at the end of turn: a base model's end token ends texts, not turns.
   add(tokenizer.added_token_id(data::choose_template(template_options(recipe.data), tokenizer).end_of_turn));
   return params;
 }

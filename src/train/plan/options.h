@@ -24,8 +24,8 @@ model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
 ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
-/// Returns whose routes the passes before an update use: the sampler's with algorithm.router_replay rollout, if `batch`
-/// has them.
+/// Returns the source of routes in the passes before an update: the sampler with algorithm.router_replay rollout, if
+/// `batch` has its routes.
 types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const types::MicroBatch& batch);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);

@@ -12,8 +12,8 @@ namespace qrl::train {
 /// Replaces auto by the rotation in `checkpoint`'s recipe, if readable; by none if it lacks the key. Other values stay.
 void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path& checkpoint);
 
-/// Resolves auto for a run: from any checkpoint that it could resume (all agree), otherwise by choose_rotation. Updates
-/// the recipe's printed forms. Throws like model::check_formats. The first rank reads. Collective.
+/// Resolves auto for a run: from any checkpoint that it could resume, otherwise by choose_rotation. Throws like
+/// model::check_formats. The first rank reads. Collective.
 void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
 
 /// Resolves auto without checkpoints: hadamard if the block fits `model`, else none.

@@ -10,13 +10,12 @@
 
 namespace qrl::train {
 
-/// Describes mode, loss, correction, formats, learner, optimizer, verifier, sampling, and overridden mode values, one
-/// line each. Marks unset values (default), and a mode's (mode NAME).
+/// Describes mode, loss, correction, formats, learner, optimizer, verifier, sampling, and overridden mode values. Marks
+/// defaults (default), and a mode's values (mode NAME).
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 
 /// Warns of settings without effect, in one line per reason. With one update per step the ratio to the old policy is 1.
-/// Then acr, set clip bounds, losses that differ from the default in their ratio, and a replay of old routes cannot
-/// act. A dense model has no routes to replay.
+/// Then acr, clip bounds, losses that differ only in their ratio, and a replay of old routes cannot act.
 void warn_of_idle_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model);
 
 /// Returns a key's value with its mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".

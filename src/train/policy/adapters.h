@@ -26,8 +26,8 @@ void require_same_base(const std::filesystem::path& checkpoint, const std::files
 
 /// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Returns whether the run's start reads lora.path, as a fresh run does, or a resumed one whose KL reference it is.
-/// Verifies the run's newest checkpoint.
+/// Returns whether the run's start reads lora.path: a fresh run, or a resumed one whose KL reference it is. Verifies
+/// the newest checkpoint.
 bool reads_given_adapters(const config::Recipe& recipe);
 
 /// Returns make_policy's policy with the adapters of lora.path, as before training.

@@ -20,8 +20,8 @@ struct Inputs {
   std::string weights = {};   ///< model::weights_hash, if the run reads the model again; not in checkpoints
 };
 
-/// Hashes a run's inputs, reading weights once if they count. Collective. Throws an input error on every rank if
-/// recipes (except paths), models or prompts differ from the first rank's.
+/// Hashes a run's inputs, including the weights if the run reads them again. Collective. Throws an input error on every
+/// rank if recipes (except paths), models or prompts differ from the first rank's.
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world);
 

@@ -17,13 +17,13 @@ struct UpdateErrors {
   double mean() const { return num_layers > 0 ? sum / static_cast<double>(num_layers) : 0; }
 };
 
-/// Returns a sampler's weights in fp32: linear layers of `base` quantized and dequantized, all at once, others
-/// unchanged.
+/// Returns a sampler's weights in fp32: linear layers of `base` quantized and dequantized, others unchanged. Quantizes
+/// the whole model at the call.
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 
-/// Returns the errors of the merged model quantized to `formats` again, as when sampling the exported folder. Quantizes
-/// all at once; sums are fp64.
+/// Returns the errors that quantizing the merged model to `formats` adds to its update from the base. Quantizes the
+/// whole model at once; sums are fp64.
 UpdateErrors errors_if_quantized(const Policy& policy, const std::optional<model::WeightSource>& onto,
                                  const model::SnapshotFormats& formats);
 

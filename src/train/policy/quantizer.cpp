@@ -39,8 +39,7 @@ std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   return hash.hex();
 }
 
-/// Takes as many calibration prompts as fp8 scales need (kKvPrompts, kKvTokens), because their forward pass is most of
-/// a publish's cost.
+/// Takes as many calibration prompts as fp8 scales need (kKvPrompts, kKvTokens).
 std::span<const std::vector<types::TokenId>> enough_for_kv(std::span<const std::vector<types::TokenId>> prompts) {
   std::size_t count = 0, num_tokens = 0;
   while (count < prompts.size() && (count < kKvPrompts || num_tokens < kKvTokens))

@@ -21,8 +21,7 @@ struct QuantizerState {
   std::vector<std::vector<types::TokenId>> responses;  ///< samples of the last step with prompts, set by see_responses
 };
 
-/// Makes a profile of fp32 `weights` on a few training prompts selected by the seed, for `qrl-train profile` and
-/// quant.rollout.profile auto.
+/// Makes a profile of fp32 `weights` on a few training prompts selected by the seed.
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
@@ -30,31 +29,31 @@ model::Int8Profile calibrate_profile(const model::ModelConfig& config, const mod
 /// not fit the model config.
 std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Throws an input error if the profile file of the recipe was made for other weights or settings than `own`, the
-/// checkpoint's profile. The run uses `own`.
+/// Throws an input error if the recipe's profile file was made for other weights or settings than `own`, the
+/// checkpoint's profile.
 void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
                           const model::Int8Profile& own);
 
 /// Returns the recipe's profile for the first weights: made (auto), or read from its file. Throws an input error if the
-/// file was made for other weights. Null without a profile.
+/// file was made for others. Null without a profile.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
-/// Limits of calibration for fp8 key and value scales: two prompts, then more while below this number of tokens.
-/// Chosen, because 99.9 % of a head's values needs some thousands of values.
+/// Limits of calibration for fp8 key and value scales: two prompts, then more while below this number of tokens. A
+/// percentile of 99.9 needs some thousands of values.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
 /// Limit on sampled tokens of the last step that calibration reads.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
-/// Keeps the step's first samples, in total kKvResponseTokens tokens (the last one truncated), so that the next
-/// calibration also covers responses. `places`: the global position of each group of n. Every rank keeps the same
-/// samples. No-op unless scales are remade. Collective.
+/// Keeps the step's first samples, in total kKvResponseTokens tokens (the last one truncated), for the next
+/// calibration. `places`: the global position of each group of n. Every rank keeps the same samples. No-op unless
+/// scales are remade. Collective.
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
                    const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 
 /// Loads the sampler's snapshot into the decoder after a publish. Calibrates fp8 keys and values on the first `prompts`
-/// and the kept responses, equal on every rank. With `when: once`, keeps the first scales.
+/// and the kept responses. With `when: once`, keeps the first scales.
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 

@@ -15,8 +15,8 @@ namespace qrl::train {
 /// Holds a snapshot (the decoder's only copy of the weights), and the decoder. After each publish, call quantizer.h's
 /// load_published.
 struct Sampler {
-  /// Makes both. rollout.device cuda selects the GPU with this process's number on its machine. The decoder chooses
-  /// logit_tile_tokens unless given. Stop strings require `tokenizer`.
+  /// Makes both. rollout.device cuda selects the GPU with this process's number on its machine. Stop strings require
+  /// `tokenizer`.
   Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
           std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
           const data::Tokenizer* tokenizer = nullptr);

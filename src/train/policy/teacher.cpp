@@ -32,8 +32,8 @@ bool is_quantized(const config::Recipe& recipe) {
   return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
 }
 
-/// Returns whether the teacher scores with the sampler's operations, like the policy. Not with fp8 keys and values,
-/// because a teacher has no calibrated scales.
+/// Returns whether the teacher scores with the sampler's operations. Not with fp8 keys and values, because a teacher
+/// has no calibrated scales.
 bool is_bitwise(const config::Recipe& recipe) {
   return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
          !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;

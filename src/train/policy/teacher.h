@@ -1,4 +1,3 @@
-// Owns the teacher of on-policy distillation: a frozen model that scores the samples, optionally in low bits.
 #pragma once
 
 #include "dist/collectives.h"
@@ -9,8 +8,8 @@ namespace qrl::train {
 
 class Teacher {
  public:
-  /// Loads algorithm.teacher.path, the frozen model of on-policy distillation that scores the samples, optionally in
-  /// low bits. Throws an input error if its tokenizer differs from the policy's or it has too few positions.
+  /// Loads algorithm.teacher.path, the frozen teacher of on-policy distillation, which scores the samples, optionally
+  /// in low bits. Throws an input error if its tokenizer differs from the policy's or it has too few positions.
   Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world);
 
   learner::Learner& learner() { return learner_; }

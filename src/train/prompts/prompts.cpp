@@ -99,7 +99,7 @@ class PromptReader {
   std::int64_t unencodable_bytes_ = 0;
 };
 
-/// Reads the rows and reports how many the filter kept, because nothing else would show a mistaken filter.
+/// Reads the rows and reports how many the filter kept.
 std::vector<data::PromptRow> read_file(const fs::path& path, const std::string& source, const data::RowReader& reader) {
   const std::string file = path.string();
   std::int64_t num_read = 0;

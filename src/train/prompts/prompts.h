@@ -35,11 +35,11 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
 /// Returns a held-out prompt's index: its id minus the first held-out id.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
-/// Warns if held-out prompts are also training prompts, whose score overestimates that of others.
+/// Warns if held-out prompts are also training prompts, because their scores do not show generalization.
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
-/// Encodes a prompt's text for the model: data.prompt_template around the text, then the chat template. Templates may
-/// contain added tokens; the text only with data.parse_special_tokens.
+/// Encodes a prompt's text for the model: data.prompt_template around it, then the chat template. Added tokens in the
+/// text are parsed only with data.parse_special_tokens.
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
@@ -71,7 +71,6 @@ class PromptOrder {
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);
   /// `sizes`: prompts of each consecutive source; `weights`: each source's share, above 0.
   PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<double> weights, bool shuffle, std::uint64_t seed);
-  /// Returns indices of the next `count` prompts.
   std::vector<std::size_t> next(std::int64_t count);
   std::int64_t num_taken() const { return num_taken_; }
   void restore(std::int64_t num_taken);

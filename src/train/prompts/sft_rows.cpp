@@ -67,8 +67,7 @@ class SftReader {
     return of_messages(std::move(whole), first, where);
   }
 
-  /// Returns and resets the number of answers that the template shortened, for example by dropping thoughts of earlier
-  /// turns.
+  /// Returns and resets the number of answers that the template shortened.
   std::int64_t take_cut_answers() { return std::exchange(num_cut_answers_, 0); }
 
  private:

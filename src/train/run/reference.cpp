@@ -9,8 +9,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Replaces low_bit, which on a GPU would read the decoder's tensors, those of the policy. fake_quant has the same
-/// quantized values.
+/// Replaces low_bit on a GPU by fake_quant, because low_bit would read the policy's tensors in the decoder.
 config::LearnerForward reference_forward(const config::Recipe& recipe) {
   const config::LearnerForward forward = recipe.quant.learner_forward;
   const bool is_decoders = forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe);

@@ -1,5 +1,4 @@
-// Owns the frozen reference of a full training's KL loss: RL's first weights in the learner's forward format, so that
-// the KL begins at 0.
+// Owns the frozen reference of a full training's KL loss: RL's first weights in the learner's forward format.
 #pragma once
 
 #include <filesystem>

@@ -39,8 +39,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the checkpoint of the state a run ended in: without remaining steps, the one it was resumed from. Nothing if
-/// it made no step.
+/// Returns the checkpoint of the state a run ended in, possibly the one it was resumed from. Nothing if it made no
+/// step.
 std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
   const std::string name =
       state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
@@ -61,7 +61,7 @@ std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
 }
 
-/// Uses the run's files alone, so that it works when a finished run is started again.
+/// Uses the run's files alone, because a finished run may be started again.
 void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
                   std::span<const PromptSet> held_out, const std::vector<std::string>& export_scores) {
   say("run folder  " + folder.path().string());
@@ -183,7 +183,7 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   metrics.append_changes(point.state.step, point.changes);
 }
 
-/// Calls export_score.h until a stop signal, which loses nothing: the checkpoint exists.
+/// Calls export_score_lines. A stop request ends the run (stop_here), because the checkpoint exists.
 std::vector<std::string> score_export(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
   return export_score_lines(run, step, learner);
@@ -279,7 +279,7 @@ void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& wo
   world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
 }
 
-/// Makes and drops a decoder, so that memory limits show before the cold start.
+/// Makes and drops a decoder, to check memory limits before the cold start.
 void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world) {
   if (config::samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 }

@@ -23,8 +23,8 @@ std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sam
 
 std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   const config::Recipe& recipe = run_.recipe();
-  // Without KL terms, entropy terms or a teacher, a sequence with advantage 0 adds exactly 0 to the gradient. It counts
-  // in the denominators, without forward and backward pass. Statistics over all tokens score it once.
+  // Skips sequences with advantage 0: without KL terms, entropy terms or a teacher, they add exactly 0 to the gradient.
+  // They still count in the denominators.
   const bool all_count =
       recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || run_.teacher != nullptr;
   const bool all_are_scored = learner::needs_whole_mini_batch(loss_);

@@ -41,8 +41,8 @@ struct RolloutBatch {
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
-  /// Returns the groups of `step`; call it once per step, in order. If any rank got a stop request, returns nothing and
-  /// leaves the source unchanged. Collective.
+  /// Returns the groups of `step`; call it once per step, in order. Returns nothing, without changes, if any rank got a
+  /// stop request. Collective.
   virtual std::optional<RolloutBatch> next(std::int64_t step) = 0;
   /// Waits until no generation is running, so that weights may be published.
   virtual void drain() {}
@@ -50,10 +50,9 @@ class RolloutSource {
 
 /// Generates a step's groups on request from data.train_batch_size prompts, with the weights last published. With
 /// algorithm.filter_groups (DAPO's dynamic sampling), samples data.gen_batch_size prompts at a time until enough groups
-/// have different scores, and drops the surplus. The kept groups depend neither on the number of ranks nor on earlier
-/// resumes. Samples are keyed by (seed, step, prompt, sample); a prompt sampled twice in a step gets different samples.
-/// Throws a guard error if dynamic sampling finds too few groups (on_exhausted) or none, or the verifier failed too
-/// often.
+/// have different scores, and drops the surplus. The kept groups depend neither on the number of ranks nor on resumes.
+/// Samples are keyed by (seed, step, prompt, sample). Throws a guard error if dynamic sampling finds too few groups
+/// (on_exhausted) or none, or the verifier failed too often.
 class SamplingSource final : public RolloutSource {
  public:
   SamplingSource(const RunContext& run, Sampler& sampler, std::int64_t prompts_drawn);

@@ -25,10 +25,10 @@ class StepRecorder {
   void add(Metrics metrics);
   /// Adds the rollouts' metrics and generation's speed. Collective.
   void add_rollouts(const RolloutBatch& batch);
-  /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU):
-  /// NaN in a step without tokens to learn from. Collective.
+  /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU).
+  /// Collective.
   void add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches, const PhaseSeconds& seconds);
-  /// Ends the step. `save_s`: time of the previous step's checkpoint, because a row is written before its checkpoint.
+  /// Ends the step. `save_s`: time of the previous step's checkpoint.
   void end_step(double save_s);
 
   const Metrics& row() const { return row_; }

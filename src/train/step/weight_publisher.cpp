@@ -64,8 +64,8 @@ std::string audit_summary(const std::vector<std::string>& audit) {
   return summary + learner + " (quant_audit.txt lists each)";
 }
 
-/// Returns a line per weight of linear layers and lm_head: its format and errors against the masters (largest, root
-/// mean square, signal-to-noise ratio, cosine). Collective if sharded; otherwise empty except on the first rank.
+/// Returns a line per weight of linear layers and lm_head: its format and errors against the masters. Collective if
+/// sharded; otherwise empty except on the first rank.
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
                                              dist::Collectives& world) {
   if (!learner.is_sharded() && !world.is_first()) return {};

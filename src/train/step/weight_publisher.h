@@ -8,8 +8,7 @@
 namespace qrl::train {
 
 /// Returns the standard deviation of noise on the sampler's norm gains after `steps_done` steps, as in QeRL's code.
-/// Stages have equal length. The first has no noise; then the deviation falls from `start` to `end` by a constant
-/// factor per stage.
+/// Stages have equal length. The first has none; then it falls from `start` to `end` by a constant factor per stage.
 double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps);
 
 class WeightPublisher {
@@ -25,8 +24,8 @@ class WeightPublisher {
   void publish(std::int64_t steps_done);
   /// Keeps samples for the next calibration. Collective.
   void see(const StepGroups& groups);
-  /// Returns quant/kv_saturated_fraction of the last publish, if a sampler on the CPU has calibrated fp8 keys and
-  /// values. Adds quant/gain_noise_std if there is noise.
+  /// Returns quant/kv_saturated_fraction of the last publish with calibrated fp8 keys and values on the CPU, and
+  /// quant/gain_noise_std with noise.
   Metrics calibration() const;
   /// Publishes weights for a learner that reads the sampler's tensors, without calibrating fp8 scales. No-op if the
   /// learner reads its masters.
