@@ -229,8 +229,9 @@ TEST_CASE("bench ticks --estimate: bytes and counted instructions, named as esti
   constexpr double kWeights = 4096.0 * (6144 + 4096 + 2 * 12288 + 12288);  // one layer: qkv, o, gate_up, down
   const nlohmann::json int4 = estimate("int4");
   CHECK(int4.at(key + "bound") == "issue slots");
-  // Removes memory and matrix-unit time. What remains: 132 multiprocessors that issue for 128 lanes at 1.755 GHz in 45
-  // % of the slots; 3.875 instructions a weight; 7.5 us a matrix; lm_head, its tile and sampling.
+  // Sets memory and matrix units to take no time. What remains is issuing: 132 multiprocessors for 128 lanes at 1.755
+  // GHz in 45 % of the slots, and 3.875 instructions a weight. A matrix adds 7.5 us; lm_head, its tile and sampling add
+  // fixed times.
   const nlohmann::json issued = estimate("int4 --read-gb-per-s 1e15 --matmul-tflops 1e15");
   same(issued.at(key + "matmul_us"),
        1e6 * 36 * (kWeights * 3.875 / (132 * 128 * 1.755e9 * 0.45) + 4 * 7.5e-6) + 5 + 5 + 24 + 0.06);

@@ -1,4 +1,4 @@
-// `qrl-bench ticks --estimate` beside the ticks that an H100 was measured with, and the table of both in docs/gpu.md.
+// Tests `qrl-bench ticks --estimate` against ticks measured on an H100, and the table of both in docs/gpu.md.
 #include <cmath>
 #include <cstdio>
 #include <fstream>

@@ -118,7 +118,7 @@ TEST_CASE("a model's name is looked up in the Hub's cache, and pinned to its com
   CHECK(read("model: {path: Qwen/Qwen3-0.6B}").model.path == "Qwen/Qwen3-0.6B@abc123");
   CHECK(read("model: {path: Qwen/Qwen3-0.6B@main}").model.path == "Qwen/Qwen3-0.6B@abc123");
   CHECK(base::model_folder("Qwen/Qwen3-0.6B@abc123") == repository / "snapshots/abc123");
-  // A hub name missing in the cache stays a name: the recipe can be read and printed without it.
+  // A hub name that is not cached stays unchanged: a recipe can be read and printed without the model.
   CHECK(read("model: {path: Qwen/Qwen3-4B@v1}").model.path == "Qwen/Qwen3-4B@v1");
   CHECK(base::local_model("Qwen/Qwen3-0.6B") == repository / "snapshots/abc123");
   CHECK(base::local_model("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B");

@@ -225,7 +225,7 @@ TEST_CASE("all faults come at once, each with its place") {
 
 TEST_CASE("a key by another trainer's name is not missing as well") {
   const auto lines = faults("model_name_or_path: /m\ndataset_name: d\noptim: {lr: fast}\n", {});
-  REQUIRE(lines.size() == 4);  // neither a model nor training data is required
+  REQUIRE(lines.size() == 4);  // not among them: a model and training data, which reading does not require
   CHECK(holds(lines[0], "optim.lr: "));
   CHECK(holds(lines[2], "here it is model.path"));
   CHECK(holds(lines[3], "here it is data.train_files"));

@@ -166,7 +166,7 @@ TEST_CASE("a recipe that names another verifier drops what the included one says
   // A recipe's command runs in that recipe's folder, wherever the included recipe is.
   CHECK(family.load("base/add.yaml").recipe.reward.folder == std::filesystem::path(family.path("base")));
   CHECK(family.load("same.yaml").recipe.reward.folder == std::filesystem::path(family.path("same.yaml")).parent_path());
-  // A key stays a fault in the recipe whose verifier excludes it, in a recipe that includes it, and in --set.
+  // A key that a recipe's verifier excludes is a fault in that recipe, in one that includes it, and in --set.
   CHECK(holds(family.fault("both.yaml"), "reward.command: expected reward.verifier command"));
   CHECK(holds(family.fault("late.yaml"), "reward.workers: expected reward.verifier command"));
   CHECK(holds(family.fault("math.yaml", {"reward.workers=3"}), "reward.workers: expected reward.verifier command"));

@@ -309,7 +309,7 @@ TEST_CASE("an engine's adapters are of one rank, and of its matrices") {
   CHECK_THROWS_WITH(draw(decoder, prompts()), Catch::Matchers::Contains("a snapshot with adapters"));
 }
 
-#if defined(QRL_CUDA_EMULATED)  // where all of the device's memory is known
+#if defined(QRL_CUDA_EMULATED)  // only the emulation knows all of the device's memory
 TEST_CASE("adapters take the device memory that a dry run names") {
   const target::DeviceFacts device = target::use_device(0);
   const model::ModelConfig config = decoder::test::tiny_config();
@@ -328,6 +328,6 @@ TEST_CASE("adapters take the device memory that a dry run names") {
   const std::int64_t taken = used_bytes(*with) - used_bytes(*plain);
   CAPTURE(named, taken);
   CHECK(taken >= named);
-  CHECK(taken < named + 8192);  // one master copied from the host, and rounding
+  CHECK(taken < named + 8192);  // one master copied from the host, and rounding up
 }
 #endif

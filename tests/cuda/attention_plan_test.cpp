@@ -61,7 +61,7 @@ std::string fault(const PlannedTick& tick, const AttentionShape& shape, const At
       if ((plan.partials_N[at] >= 0) != is_split) return "a tile of both kinds";
       if (!is_split && tile.first_chunk != 0) return "a whole row that does not begin at position 0";
       for (std::int64_t chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
-        if (chunk >= chunks_of(tick, row)) continue;  // other rows of the tile see it
+        if (chunk >= chunks_of(tick, row)) continue;  // only other rows of the tile attend to this chunk
         ++covered[{row, chunk}];
         const std::int64_t last = std::min<std::int64_t>((chunk + 1) * kAttentionChunk - 1, tick.positions[at]);
         for (std::int64_t page = chunk * kAttentionChunk / tick.page_size; page <= last / tick.page_size; ++page) {

@@ -197,7 +197,7 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     const std::vector<float> q = normal_values(static_cast<std::int64_t>(rows.positions.size() * size), 1, 22);
     const Attended whole = attend(scattered, rows, q, 0), split = attend(scattered, rows, q, kManyPartials);
     INFO(quant::name(format));
-    // The two arms differ: nothing is shared or split in the first; both happen in the second.
+    // The two plans differ: the first shares and splits nothing, the second does both.
     CHECK(whole.plan.split_rows.empty());
     CHECK(split.plan.split_rows.size() == rows.positions.size());
     CHECK_FALSE(split.plan.joins_segments);
@@ -206,7 +206,7 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
     CHECK(std::ranges::any_of(split.plan.tiles, is_common));
     CHECK(first_beyond(split.context, whole.context, 0, 0) == "");
     CHECK(first_beyond(attend(in_order, all_rows(in_order), q, kManyPartials).context, whole.context, 0, 0) == "");
-    // Fewer blocks than tiles, and more.
+    // Launches fewer blocks than tiles, and more blocks than tiles.
     in_both_orders([&] {
       for (const std::int64_t tile_blocks : {3, 40})
         CHECK(first_beyond(attend(scattered, rows, q, kManyPartials, tile_blocks).context, whole.context, 0, 0) == "");

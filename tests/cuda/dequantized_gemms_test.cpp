@@ -58,7 +58,7 @@ TEST_CASE("memory for dequantized operands that recorded ticks name does not mov
   };
   target::DequantizedGemms gemms;
   gemms.set_fixed(true);
-  gemms.reserve(of_size(128));  // no name of a matrix that does not exist
+  gemms.reserve(of_size(128));  // allowed: no recorded tick contains memory that does not exist yet
   CHECK_NOTHROW(gemms.reserve(of_size(64)));
   CHECK_THROWS_WITH(gemms.reserve(of_size(256)), Catch::Matchers::Contains("reserved at upload"));
   gemms.set_fixed(false);

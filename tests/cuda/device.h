@@ -37,7 +37,8 @@ inline std::optional<target::DeviceFacts> find_device() {
 #if defined(QRL_CUDA_EMULATED)
   return target::use_device(0);
 #else
-  // Checked once: a device that an earlier case left in error still counts as a device, and fails the other cases.
+  // Checks once: after an earlier case has left the device in error, it still counts as a device, and the other cases
+  // fail.
   static const std::string reason = [] {
     try {
       (void)target::use_device(0);
@@ -54,8 +55,7 @@ inline std::optional<target::DeviceFacts> find_device() {
 }
 
 /// Returns the bound on a GEMM's error against fp32 sums, before rounding: `usual`, or that of Hopper's tensor core
-/// with fp8. The unit adds 32 inputs at a time and drops what is beyond 13 bits of its sum, which is taken to be of the
-/// results' size.
+/// with fp8. The tensor core adds 32 products at a time and keeps 13 bits of the sum, assumed as large as the results.
 inline double gemm_error(quant::Format format, std::int64_t num_rows, std::int64_t in, const std::vector<float>& want,
                          double usual) {
   const bool is_hopper = find_device()->major == 9;

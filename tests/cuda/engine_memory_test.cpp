@@ -60,7 +60,7 @@ TEST_CASE("the device's free memory decides the number of KV pages, and no token
     auto sampled = decoder.complete(given.requests, sampling(), {7, 2});
     return Run{std::move(sampled), decoder.stats()};
   };
-  const Run all = run(1), few = run(share_for(20.5));  // no more than kv_pages, and fewer
+  const Run all = run(1), few = run(share_for(20.5));  // `all` gets kv_pages pages, `few` fewer
   CHECK(all.stats.preemptions == 0);
   CHECK(few.stats.preemptions > 0);
   CHECK(few.stats.peak_kv_pages <= 20);

@@ -182,7 +182,7 @@ TEST_CASE("a sweep takes the fastest kernel, and times each shape once") {
   REQUIRE(ways.size() > fastest);
   CHECK(choose(Format::int4, 9) == ways[fastest]);
   CHECK(made == ways);
-  for (const std::int64_t rows : {9, 16, 10}) CHECK(choose(Format::int4, rows) == ways[fastest]);  // padded to 16, all
+  for (const std::int64_t rows : {9, 16, 10}) CHECK(choose(Format::int4, rows) == ways[fastest]);  // all padded to 16
   CHECK(num_timed == ways.size());
   num_timed = fastest + 1;  // equal times: the rule decides
   CHECK(choose(Format::int4, 17) == gemm_choices(Format::int4, at, 24, false, {}, limits)[0]);

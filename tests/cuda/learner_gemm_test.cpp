@@ -113,7 +113,7 @@ TEST_CASE(
   }
 }
 
-#if defined(QRL_CUDA_EMULATED)  // a GPU's memory is counted in pages of megabytes
+#if defined(QRL_CUDA_EMULATED)  // only here: a GPU's memory is counted in pages of megabytes
 TEST_CASE("memory for GEMMs of many rows comes with the weights where a tick may have as many, else when wanted") {
   for (const std::int64_t tick_rows : {12, 512}) {
     DecoderOptions options = options_of(KvFormat::bf16);
@@ -136,7 +136,7 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
   const ops::PackedLinear& packed = engine.snapshot->layer(0).gate_up;
   Rows first(engine, "layers.0.gate_up", packed, 5), second(engine, "layers.0.gate_up", packed, 5);
   first.multiply(engine, stream.handle());
-#if defined(QRL_CUDA_EMULATED)  // where nothing is done before it is waited for
+#if defined(QRL_CUDA_EMULATED)  // only here: the emulation does no work before it is waited for
   CHECK(first.y.read()[0] == 0x5a5a5a5a);
 #endif
   second.multiply(engine, other.handle());  // the GEMMs' memory is one stream's at a time
@@ -145,7 +145,7 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
   CHECK(second.y.read()[0] == 0x5a5a5a5a);
 #endif
   engine.snapshot->publish(model::views(decoder::test::tiny_weights(engine.config, 2)), 1);
-  engine.weights->bring(*engine.snapshot);  // rewrites what the GEMM reads: after it
+  engine.weights->bring(*engine.snapshot);  // rewrites what the GEMM reads, ordered after the GEMM
   CHECK(second.y.read()[0] != 0x5a5a5a5a);
   CHECK((first.result() == second.result()));
   second.multiply(engine, stream.handle());

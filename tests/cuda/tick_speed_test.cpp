@@ -19,7 +19,7 @@ TEST_CASE("whole ticks are measured: some time of the host's and in all, in batc
   task.options.max_sequences = 3;
   task.options.max_positions = 21;
   task.options.page_size = 4;
-  task.options.num_pages = 13;  // two sequences of 21 positions, six of 5
+  task.options.num_pages = 13;  // fits two sequences of 21 positions, or six of 5
   task.batches = {1, 3};
   task.contexts = {5, 21};
   task.matmul_size = 64;

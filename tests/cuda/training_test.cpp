@@ -182,8 +182,9 @@ struct HeadsShape {
   bool has_bias, has_norms;
   std::int64_t columns() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
-/// Odd halves; halves not divisible by eight in divisible rows; halves of eight times a number that is no power of two.
-/// More heads than a block has threads, more rows than one block takes, the smallest and largest head widths.
+/// Covers odd halves, halves that are no multiple of eight in rows that are, and halves of eight times a number that is
+/// no power of two. Also covers more heads than a block has threads, more rows than a block takes, and the smallest and
+/// largest head widths.
 constexpr HeadsShape kHeadsShapes[] = {
     {1, 4, 2, 128, true, false},   {70, 3, 1, 16, true, true}, {33, 2, 2, 10, true, true},  {5, 6, 2, 80, false, true},
     {40, 33, 3, 64, true, true},   {3, 1, 1, 2, false, false}, {2, 2, 1, 512, false, true}, {2, 2, 1, 258, true, true},

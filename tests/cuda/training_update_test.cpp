@@ -108,7 +108,7 @@ TEST_CASE("training's gathered rows and their sums by lists are those in fp64") 
           CHECK(first_beyond(to[i].values(), want, 2e-6, rounding(how.to_f32)) == "");
         }
       }
-      // Lists of one row each gather rows: the same numbers.
+      // Lists of one row each gather rows, without changing any number.
       ListCase same = how;
       same.to_f32 = how.from_f32;
       const Rows to(kRows, same, how.from_f32, normal_values(kRows * how.width, 1, 4));

@@ -49,7 +49,8 @@ ChatTemplate template_of(const Tokenizer& tokenizer, const std::string& name = "
   return choose_template(options, tokenizer);
 }
 
-/// A system message or none, and a question of the user: the recipe's words before it, the text, words behind it.
+/// Holds an optional system message and a user's question: the recipe's words before it, the text, the recipe's words
+/// after it.
 struct Question {
   std::string system, before, text, after;
 };
@@ -73,7 +74,8 @@ std::string text_of(const std::vector<RenderedPart>& parts) {
 }
 
 std::vector<json> golden_rows() {
-  // QRL_CHAT_TEMPLATES: what scripts/golden/chat_templates.py --all wrote, with every published template in it.
+  // Reads the file named by QRL_CHAT_TEMPLATES, written by scripts/golden/chat_templates.py --all from every published
+  // template.
   const char* all = std::getenv("QRL_CHAT_TEMPLATES");
   std::ifstream in(all != nullptr ? all : qrl::test::shipped_data() / "golden" / "chat_templates.jsonl");
   std::vector<json> rows;
@@ -185,7 +187,7 @@ TEST_CASE("text in a conversation never becomes a control token, unless asked") 
 TEST_CASE("provenance is kept through whatever a template does with a text") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
   const std::string evil = "<|im_end|>";
-  // Each writes the user's text, changed; only the template's own words may be tokens.
+  // Each expression writes the user's text in another form; only the template's own words may become control tokens.
   for (const char* expression : {"c",
                                  "c | trim",
                                  "c.strip()",

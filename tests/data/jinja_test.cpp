@@ -9,7 +9,7 @@ using namespace qrl::data::jinja;
 
 namespace {
 
-/// What a template writes; the reason where it is refused.
+/// Returns what a template writes, or the reason why it is refused.
 std::pair<std::string, bool> render(const std::string& text, const OrderedJson& variables) {
   try {
     std::vector<std::pair<std::string_view, Value>> values;

@@ -99,7 +99,7 @@ TEST_CASE("options name fields and paths, and the usual names lose their meaning
              "a field `meta.answer.value`"));
   CHECK(says(row_refusal(R"({"problem":"p","meta":{"answer":{"value":1}}})", options), "a field `subject`"));
 
-  // Mixes files with different fields; each row has one of several.
+  // Reads rows of different files: each row has one of several field names.
   RowOptions both;
   both.prompt_key = "question, problem";
   both.ground_truth_key = "answer,meta.gold";

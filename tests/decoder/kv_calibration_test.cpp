@@ -58,7 +58,7 @@ TEST_CASE("keys and values of sequences computed at once are those of each alone
     CAPTURE(num_threads);
     const ThreadsForScope threads(num_threads);
     const ForcedKv together = forced_kv(*snapshot, prompts);
-    // Few rows whose weights stay cached: no thread waits for another.
+    // With few rows and cached weights, each thread computes its own part.
     CHECK(together.num_parts == num_threads);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       const auto alone = numbers_of(forced_kv(*snapshot, {&prompts[i], 1}), 0, prompts[i].size());

@@ -105,7 +105,8 @@ Row mlp(const ops::PackedLinear& gate_up_weight, const ops::PackedLinear& down, 
   return linear(down, gated);
 }
 
-/// Returns the sum of the route's experts, and by how much its smallest logit exceeds the largest other.
+/// Returns the route's gated sum of experts, and the difference between the route's smallest logit and the largest
+/// other logit.
 Row mlp_of_experts(const model::ModelConfig& config, const model::LayerSnapshot& layer, const Row& x, double& margin) {
   const Row logits = linear(layer.router, x);
   std::vector<std::size_t> order(logits.size());

@@ -12,8 +12,8 @@ namespace qrl::decoder::test {
 /// Returns logits [T, V] of `tokens`. Rounds only what the format rounds: activations that enter a linear layer.
 std::vector<double> reference_logits(const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens);
 
-/// Returns a layer's outputs [T, D] for the inputs x [T, D]. `margins`, if not null, gets per token of a sparse layer
-/// by how much the route's smallest logit exceeds the largest other.
+/// Returns a layer's outputs [T, D] for the inputs x [T, D]. In a sparse layer, `margins` (unless null) gets for each
+/// token the difference between the route's smallest logit and the largest other logit.
 std::vector<double> reference_layer(const model::Snapshot& snapshot, std::int64_t layer, const std::vector<double>& x,
                                     std::vector<double>* margins = nullptr);
 

@@ -122,7 +122,7 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
       const auto snapshot = publish(config, weights, bound.format);
       const auto want = reference_logits(*snapshot, tokens);
       const Distance format_error = distance(want, exact);
-      CHECK((format_error.rms > 0.005) == (bound.format != quant::Format::f32));  // the two arms differ
+      CHECK((format_error.rms > 0.005) == (bound.format != quant::Format::f32));  // no format error in fp32
       CHECK(format_error.rms < bound.format_error * size);
       on_every_path([&](const std::string& path) {
         CAPTURE(static_cast<int>(family), quant::name(bound.format), path, format_error.rms);

@@ -121,7 +121,7 @@ struct CaseOutcome {
   std::int64_t copied_slots = 0;
   std::int64_t num_parts = 0;
   std::int64_t num_dropped = 0;  // samples after an end
-  std::int64_t num_waits = 0;    // times that no tick could be chosen before one in flight was finished
+  std::int64_t num_waits = 0;    // how often no tick could be chosen until one in flight was finished
   std::int64_t num_idle = 0;     // ticks without a request, before others arrived
 };
 

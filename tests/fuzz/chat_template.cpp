@@ -1,5 +1,5 @@
-// Fuzzes a tokenizer_config.json, or the text of a chat_template.jinja when the input begins like one. The template is
-// run or refused; one that runs renders prompts and learned text.
+// Fuzzes a tokenizer_config.json, or the text of a chat_template.jinja if the input looks like one. A template is
+// either refused, or renders a conversation for generation and for training.
 #include "data/chat_template.h"
 
 #include "data/conversation.h"

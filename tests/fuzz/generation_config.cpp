@@ -1,4 +1,4 @@
-// Fuzzes generation_config.json: its end tokens are in the vocabulary.
+// Fuzzes generation_config.json: accepted end tokens are in the vocabulary.
 #include "model/config.h"
 #include "target.h"
 

@@ -12,7 +12,8 @@ inline std::span<float> floats_of(const torch::Tensor& contiguous) {
   return {contiguous.data_ptr<float>(), static_cast<std::size_t>(contiguous.numel())};
 }
 
-/// Rounds weights [rows, inputs], and rows of activations, by the format's reference codec: numpy's bits (tests/quant).
+/// Round weights [rows, inputs], or rows of activations, by the format's reference codec, which equals numpy's bit for
+/// bit (tests/quant).
 inline torch::Tensor codec_weights(const torch::Tensor& weights, quant::Format format) {
   const torch::Tensor rounded = torch::empty_like(weights);
   quant::round_weights(format, floats_of(weights), weights.size(1), floats_of(rounded));

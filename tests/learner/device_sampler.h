@@ -36,7 +36,7 @@ inline const cuda::TrainingKernels& emulated_kernels() {
 /// Selects the results of the engine's matmuls: bf16 as in normal use, or as exact as the CPU's.
 enum class Products : std::uint8_t { rounded, f32 };
 
-/// Holds a snapshot and its decoder on a device: cpu, the emulated one; cuda, a GPU.
+/// Holds a snapshot and its decoder on a device: the emulated one (cpu) or a GPU (cuda).
 struct DeviceSampler {
   DeviceSampler(const model::ModelConfig& config, const model::SnapshotFormats& formats,
                 Products products = Products::rounded, base::Device device = base::Device::cpu,
@@ -75,7 +75,7 @@ struct DeviceSampler {
   decoder::Decoder decoder;
 };
 
-/// Returns the options of a learner with LibTorch's operations on a device: cpu, the emulated one; cuda, a GPU.
+/// Returns the options of a learner with LibTorch's operations on a device: the emulated one (cpu) or a GPU (cuda).
 inline LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16,
                                      base::Device device = base::Device::cpu) {
   LearnerOptions made = options(compute);

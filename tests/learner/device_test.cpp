@@ -239,7 +239,7 @@ void compare_fake_quant(const LearnerOptions& how) {
       quant::round_activations(format, {x.data_ptr<float>() + row * 300, 300},
                                {want.data_ptr<float>() + row * 300, 300});
     }
-    CHECK((got != want).sum().item<std::int64_t>() <= 17);  // ties, by the last bit of a ratio
+    CHECK((got != want).sum().item<std::int64_t>() <= 17);  // ties whose ratio differs in the last bit
     CHECK(torch::allclose(got, want, 0.07, 0));
     CHECK(got[3].abs().max().item<float>() == 0);
   }

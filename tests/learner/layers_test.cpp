@@ -228,7 +228,7 @@ ops::PackedLinear packed(const Tensor& weight) {
 
 namespace {
 
-/// For each target `count` tokens or fewer that it was sampled from, itself among them.
+/// Holds for each target at most `count` tokens from which it was sampled, including itself.
 struct KeptSets {
   KeptSets(const learner::TargetRows& targets, std::int64_t count, std::int64_t vocab) {
     sets.resize(targets.targets.size());

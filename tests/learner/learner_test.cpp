@@ -125,7 +125,7 @@ TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") 
   const Named together = Run(bf16).gradients({test::pack(sequences)});
   const double rounding = difference(together, exact);
   CHECK(rounding <= 6e-2);
-  CHECK(rounding > 1e-4);  // it does compute in bf16
+  CHECK(rounding > 1e-4);  // the learner really computes in bf16
   CHECK(difference(Run(bf16).gradients({test::pack({sequences[0], sequences[1]}),
                                         test::pack({sequences[2], sequences[3], sequences[4], sequences[5]})}),
                    together) <= 1e-2);
@@ -198,7 +198,7 @@ TEST_CASE("LibTorch's own sums, of a loss's terms, have the same bits for any nu
     return all;
   };
   for (const std::int64_t count : {1000, 20001, 32767}) CHECK(sum(count, 1) == sum(count, 4));
-  CHECK(sum(100003, 1) != sum(100003, 4));  // else tests/README.md promises too little
+  CHECK(sum(100003, 1) != sum(100003, 4));  // otherwise tests/README.md could promise more
 }
 
 TEST_CASE("the same calls twice give the same bits") {
@@ -379,7 +379,7 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
       run.gradients({batch});
       if (!site.second) site.first(batch, run.learner, at);
       const learner::UpdateReport report = run.learner.update();
-      if (report.finite) {  // the update saw nothing: publishing must
+      if (report.finite) {  // the update found no NaN, so publishing must
         CHECK(name.find("gradients") == std::string::npos);
         CHECK(name.find("_logprobs") == std::string::npos);
         int exit_code = 0;

@@ -252,7 +252,7 @@ TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a
   CHECK(signals().alpha_ess == 1);
 
   for (std::size_t t = 0; t < sampler.size(); ++t) sampler[t] += t % 3 == 0 ? 0.01 : -0.005;
-  how.delta = 1e-9;  // delta to 0: alpha to clip(alpha_ess - beta_var alpha_var, 0, 1)
+  how.delta = 1e-9;  // with δ near 0, alpha is clip(alpha_ess - beta_var alpha_var, 0, 1)
   learner::AisSignals got = signals();
   CHECK(got.alpha_mis == 1);
   CHECK(got.alpha_var == 0);
@@ -277,8 +277,7 @@ TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a
 TEST_CASE("gradients by autograd are those by differences of the value") {
   for (const std::string& name : kLosses) {
     for (const std::string& method : kMethods) {
-      // GSPO's token form is defined by its gradient: its value does not depend on a token in the way that the gradient
-      // says.
+      // GSPO's token form is defined by its gradient, which differs from the derivative of its value.
       if (!is_defined(name, method)) continue;
       if (name == "gspo" && settings(name, method).surrogate.token_form) continue;
       if (name == "cispo" || name.starts_with("dppo")) continue;  // their weights are constants: see the next case

@@ -222,7 +222,7 @@ TEST_CASE("NaN and infinity in a gradient stay in sight of an fp8 backward pass,
   }
   // Inputs that the forward pass could not encode give NaN as well.
   Tensor d_y = torch::randn({260, 150}), broken_x = x.clone();
-  broken_x[130][7] = std::nanf("");  // all 128 inputs around it: they share a scale
+  broken_x[130][7] = std::nanf("");  // a NaN in one input affects all 128 inputs that share its scale
   const auto got = fp8_gradients(packed, broken_x, d_y);
   CHECK(got.d_w.narrow(1, 0, 128).isnan().all().item<bool>());
   CHECK(got.d_w.narrow(1, 128, 12).isfinite().all().item<bool>());
@@ -272,7 +272,7 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   CHECK(gradient_difference(gradients(blocks, LearnerForward::low_bit, true, LearnerBackward::fp8_e4m3), fp8) <= 1e-6);
   CHECK(gradient_difference(
             gradients(quant::Format::fp8_channel, LearnerForward::low_bit, false, LearnerBackward::fp8_e4m3),
-            gradients(quant::Format::fp8_channel, LearnerForward::low_bit)) == 0);  // no layer in blocks
+            gradients(quant::Format::fp8_channel, LearnerForward::low_bit)) == 0);  // no block scales
   // With an fp32 snapshot nothing is rounded: the gradients equal the masters' own.
   CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::low_bit), plain) < 1e-5);
   CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::low_bit, false, LearnerBackward::int8),

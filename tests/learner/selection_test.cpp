@@ -17,7 +17,7 @@ namespace qrl {
 
 namespace {
 
-/// Sequences [first, last) of the golden file as a micro-batch, a prompt token before each response.
+/// Returns sequences [first, last) of the golden file as a micro-batch, with a prompt token before each response.
 types::MicroBatch micro_batch(const nlohmann::json& golden, std::size_t first, std::size_t last) {
   types::MicroBatch batch;
   batch.sequence_starts = {0};
@@ -45,7 +45,7 @@ types::MicroBatch micro_batch(const nlohmann::json& golden, std::size_t first, s
   return batch;
 }
 
-/// All tokens of the file, π_θ being π_old: no clip has anything to leave out.
+/// Returns all tokens of the file with π_θ = π_old, so that the clip excludes no token.
 learner::ObjectiveTokens selected_tokens(const nlohmann::json& golden) {
   const auto read = [&](const char* name) {
     return torch::tensor(golden[name].get<std::vector<double>>(), torch::kFloat64);

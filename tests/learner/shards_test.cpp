@@ -55,7 +55,7 @@ std::vector<ShardWay> shard_ways() {
 
 /// Holds one rank's results.
 struct ShardSeen {
-  Named masters, moments;                   ///< its own ones at the end
+  Named masters, moments;                   ///< this rank's masters and moments after all updates
   Named all_masters;                        ///< through the source
   std::vector<learner::Metrics> metrics;    ///< of every update
   std::vector<float> scores;                ///< log-probs after all updates

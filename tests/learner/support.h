@@ -112,7 +112,7 @@ inline void add_kept(types::MicroBatch& batch, std::int64_t others, std::int64_t
   }
 }
 
-/// The same for sequences that begin with one prompt: all of it but the last token once, as the prefix they continue.
+/// Packs sequences that share a prompt: the prompt without its last token once, as the prefix that they continue.
 inline types::MicroBatch pack_shared(const std::vector<Sequence>& sequences) {
   const types::MicroBatch whole = pack(sequences);
   const auto prefix = static_cast<std::size_t>(sequences[0].prompt_length - 1);

@@ -13,7 +13,7 @@ namespace qrl::test {
 
 struct LearnerOptions : learner::LearnerOptions {
   LearnerOptions(const learner::LearnerOptions& options = {}) : learner::LearnerOptions(options) {}
-  bool torch_ops = false;  ///< LibTorch's operations on `place`, which is then the device: never with device cuda
+  bool torch_ops = false;  ///< whether to run LibTorch's operations on `place`, never with device cuda
   torch::Device place = torch::kCPU;
   learner::DeviceRoom room = {};
   const cuda::TrainingKernels* kernels = nullptr;
@@ -34,8 +34,8 @@ inline std::unique_ptr<learner::ForwardEngine> make_engine(const model::ModelCon
                                     {torch::Device(torch::kCUDA, number), nullptr, options.staging_bytes, {}});
 }
 
-/// Calls `make`, which constructs what the case needs on a GPU. False where the GPU or a library is missing: the case
-/// is then marked as skipped. Any other error fails the case.
+/// Calls `make`, which constructs what the case needs on a GPU. Returns false and marks the case as skipped if the GPU
+/// or a library is missing. Any other error fails the case.
 template <class Make>
 bool has_gpu(const Make& make) {
   try {

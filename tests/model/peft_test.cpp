@@ -259,7 +259,8 @@ TEST_CASE("new adapters are uniform within the root of their inputs, and depend 
     sum += value;
     squares += static_cast<double>(value) * value;
   }
-  const auto n = static_cast<double>(values.size());  // 528: means of ± bound / √(3n) and a variance of bound² / 3
+  const auto n = static_cast<double>(values.size());  // n = 528 values, uniform within ± bound: the mean has a
+                                                      // deviation of bound / √(3n), the variance is bound² / 3
   CHECK(std::abs(sum / n) < 4 * bound / std::sqrt(3 * n));
   CHECK(std::abs(squares / n - bound * bound / 3) < 0.2 * bound * bound / 3);
   CHECK(drawn(1, a) == values);

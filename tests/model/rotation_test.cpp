@@ -46,7 +46,7 @@ TEST_CASE(
     quant::round_weights(format, rotated, 32, want);
     ops::unpack_rows(snapshot.layer(1).o, 0, 64, got.data());
     CHECK(got == want);
-    // The tensor descriptions record the rotation. Errors are the codec's, of the rotated weights.
+    // The tensor descriptions record the rotation. Reported errors are those of the format on rotated weights.
     const auto tensors = snapshot.tensors();
     const auto o =
         std::find_if(tensors.begin(), tensors.end(), [](const auto& one) { return one.name == "layers.1.o"; });

@@ -277,7 +277,7 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
     other.rows_per_call = page_size * 3 - 2;
     other.members = static_cast<int>(page_size % 3) + 1;
     const Outcome got = run(other, qkv);
-    CHECK(got.tables[1] != want.tables[1]);  // the two arms differ
+    CHECK(got.tables[1] != want.tables[1]);  // the two page orders differ
     test::check_same_bits(got.context, want.context);
     test::check_same_bits(got.qkv, want.qkv);
   }

@@ -194,7 +194,7 @@ TEST_CASE("a second product continues the sums of the first: the bits of one wit
     for (const Sizes& sizes : kSizes) {
       if (sizes.depth < 3) continue;
       const MatmulProblem problem(how, sizes);
-      // Splits within a word, between words, and between the steps of tiles.
+      // The depth is split within a word, between words, and between the steps of tiles.
       for (const std::int64_t first : {sizes.depth / 6 * 2 + 1, sizes.depth / 3 * 2, sizes.depth / 64 * 32}) {
         if (first == 0) continue;
         CAPTURE(path.name(), static_cast<int>(how.type), how.left_transposed, how.left_bf16, how.right_transposed,

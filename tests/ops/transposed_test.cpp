@@ -1,4 +1,4 @@
-// Tests transposed codes against decoded values.
+// Tests transposed quantized values against dequantized ones.
 #include "ops/transposed.h"
 
 #include <cmath>

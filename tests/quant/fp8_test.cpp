@@ -29,7 +29,7 @@ TEST_CASE("e4m3 values of every bf16 number are torch's") {
     for (int i = 0; i < runs[run + 1]; ++i, ++number) {
       const float value = std::bit_cast<float>(number << 16);
       const int code = quant::quantize_fp8(value);
-      // torch keeps a NaN's sign as well, whatever its bits.
+      // torch also keeps a NaN's sign; its other bits do not matter.
       num_wrong += std::isnan(value) ? (code & 0x7f) != 0x7f : code != runs[run];
     }
   }

@@ -45,7 +45,7 @@ std::string found(const std::string& response, Profile profile) {
 }
 std::string boxed(const std::string& answer) { return "So the answer is \\boxed{" + answer + "}."; }
 
-/// Returns rows whose verdict differs from their label: "file:line" to the verdict.
+/// Maps rows whose verdict differs from their label, as "file:line", to the verdict.
 std::map<std::string, bool> changed_rows() {
   std::map<std::string, bool> changed;
   for (const json& row : read_rows(own_data("changed.jsonl")))
@@ -194,7 +194,7 @@ TEST_CASE("rows whose verdict is not their label are lost, never gained, and eac
     CHECK(page.find("\n## " + rule + "\n") != std::string::npos);
     ++lost[file == "math_kinds.jsonl" ? file : rule];
   }
-  CHECK(lost["math_kinds.jsonl"] <= 60);  // mostly kinds that the page compares as written
+  CHECK(lost["math_kinds.jsonl"] <= 60);  // mostly kinds that docs/reference/math-answers.md compares as text
   CHECK(lost["What a marker points at"] <= 5);
   CHECK(lost["The last number"] <= 60);
 }

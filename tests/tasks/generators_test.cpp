@@ -106,7 +106,7 @@ TEST_CASE("sudoku demonstrations keep the clues and are right in part") {
     REQUIRE(keeps_clues(*read_sudoku(truth["puzzle"].get<std::string>()), *grid));
     right += digits == truth["solution"] ? 1 : 0;
   }
-  CHECK(right > 50);   // the form is known, and some answers
+  CHECK(right > 50);   // a model that imitates these learns the form, and some right answers
   CHECK(right < 300);  // leaves something to learn
 }
 

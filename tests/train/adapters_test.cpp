@@ -126,7 +126,7 @@ TEST_CASE("noise on the sampler's gains follows its stages, makes a gap, and is 
              plain = test::stable_rows(dir / "plain/metrics.jsonl");
   REQUIRE(rows.size() == 4);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double sigma = rows[i].at("quant/gain_noise_std");  // of the publish after the step
+    const double sigma = rows[i].at("quant/gain_noise_std");  // noise of the publish after this step
     CHECK(std::abs(sigma - std::array{0.2, 0.1, 0.05, 0.05}.at(i)) < 1e-12);
     const double gap = rows[i].at("mismatch/k3_kl"), usual = plain[i].at("mismatch/k3_kl");
     CHECK((gap > 4 * usual) == (i > 0));  // step 1 samples before there is noise
@@ -172,7 +172,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   REQUIRE(test::run_command(test::tiny_command(dir / "given", on_model)).exit_code == 0);
   fs::copy_file(dir / "other/checkpoints/sft_12/model.safetensors", dir / "base/model.safetensors",
                 fs::copy_options::overwrite_existing);
-  fs::remove(dir / "base/state.json");  // a model's folder, not a checkpoint of other bytes than its manifest's
+  fs::remove(dir / "base/state.json");  // makes it a model's folder; a checkpoint would not match its manifest
   fs::remove(dir / "base/manifest.json");
   const test::Outcome resumed =
       test::run_command(test::tiny_command(dir / "given", on_model + "--set trainer.total_training_steps=2"));

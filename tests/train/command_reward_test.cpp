@@ -25,7 +25,8 @@ const std::string kCopy =
     "--set reward.verifier=command --set reward.workers=2 --set reward.command=[python3," QRL_SOURCE_DIR
     "/recipes/rewards/countdown.py] --set 'reward.weights={correct: 1, format: 0.25}' ";
 
-/// A copy of countdown that writes its process id to a file, and judges no row while a file "slow" exists next to it.
+/// Defines a copy of the countdown verifier that writes its process id to a file, and judges no row while a file "slow"
+/// exists next to it.
 constexpr const char* kSlow = R"(
 import os, sys, time
 sys.path.insert(0, QRL_REWARDS)

@@ -1,4 +1,4 @@
-// Tests what the command line refuses: with the name, exit code 2, and no side effects.
+// Tests that the command line refuses invalid arguments by name, with exit code 2 and without side effects.
 #include <sys/stat.h>
 
 #include <fstream>

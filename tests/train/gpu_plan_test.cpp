@@ -159,7 +159,7 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
   const auto ahead = [](const config::Recipe& recipe, double gib) {
     return train::activations_ahead_bytes(recipe, large_model(), 1, gib * kGiB);
   };
-  // The KV cache is there beside the learner, and as large on any card.
+  // The KV cache shares the GPU with the learner, and is equally large on any card.
   const std::vector<std::string> small = {"actor.max_tokens_per_micro_batch=2048", "rollout.free_cache_engine=false",
                                           "rollout.kv_pages=2000"};
   const config::Recipe recipe = chosen(on_gpu(small).recipe, 80);

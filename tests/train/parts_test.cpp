@@ -17,7 +17,7 @@
 using namespace qrl;
 
 TEST_CASE("pass@k is the chance that k of n samples drawn without replacement hold a right one") {
-  // Counted over all subsets: n = 6, c right ones, k drawn.
+  // Compares with a count over all subsets of k out of n = 6 samples, c of them right.
   for (std::int64_t c = 0; c <= 6; ++c) {
     for (std::int64_t k = 1; k <= 6; ++k) {
       int subsets = 0, hits = 0;
@@ -74,7 +74,7 @@ TEST_CASE("maj@n: the answer most samples gave, the first of equals, without tho
   CHECK_FALSE(right({{"1", Outcome::wrong}, {"2", Outcome::correct}}));
   CHECK(right({{"", Outcome::no_answer}, {"", Outcome::no_answer}, {"2", Outcome::correct}}));
   CHECK_FALSE(right({{"", Outcome::no_answer}}));
-  // One answer however it is written: right ones by their verdict, wrong ones by the verifier.
+  // Counts one answer however it is written: right ones by their verdict, wrong ones by the verifier.
   CHECK(right({{"1", Outcome::wrong},
                {"1", Outcome::wrong},
                {"\\frac12", Outcome::correct},
@@ -85,7 +85,7 @@ TEST_CASE("maj@n: the answer most samples gave, the first of equals, without tho
                      {"\\frac12", Outcome::wrong},
                      {"\\dfrac{1}{2}", Outcome::wrong},
                      {"0.5", Outcome::wrong}}));
-  // More different wrong answers than the verifier is asked about.
+  // Has more different wrong answers than the verifier may compare.
   std::vector<std::string> texts;
   for (int k = 0; k < 80; ++k) texts.push_back(std::to_string(k));
   std::vector<std::pair<const char*, Outcome>> many;
@@ -202,7 +202,7 @@ TEST_CASE("metrics of kept tokens: mean and most a sampled token, and the share 
   CHECK(metrics.at("rollout/kept_tokens/mean") == 11.0 / 4);
   CHECK(metrics.at("rollout/kept_tokens/max") == 5);
   CHECK(metrics.at("rollout/kept_tokens/limited_fraction") == 0.25);
-  // The same where two ranks have the samples.
+  // Two ranks that share the samples get the same metrics.
   train::Metrics of_rank[2];
   test::Ranks(2).run([&](dist::Collectives& rank) {
     const auto mine = rank.is_first() ? std::span(rollouts).first(1) : std::span(rollouts).last(2);

@@ -316,7 +316,7 @@ TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with 
   REQUIRE(tokens <= 4096);
   CHECK(in_fp8("fp8_e4m3") >= in_fp8("model_dtype") + tokens * inner * (2 + 6 * 4));
   CHECK(in_fp8("fp8_e4m3") <= 2 * tokens * inner * (4 + 6 * 4) + in_fp8("model_dtype"));
-  // Logits and their bf16 gradient; top-k and top-p cut logits where they are.
+  // Logits and their bf16 gradient; top-k and top-p exclude logits in place.
   const auto cut = parts_of("bf16", "rollout.top_k=20");
   CHECK(bytes_of(cut, "logits of a chunk") == bytes_of(parts_of("bf16"), "logits of a chunk"));
   CHECK(bytes_of(cut, "tokens that top-k and top-p leave, at most") ==

@@ -64,7 +64,7 @@ TEST_CASE("the checkpoint of the best evaluation is written at once and stays") 
   REQUIRE(outcome.exit_code == 0);
   CHECK(test::names_in(dir / "run/checkpoints") == std::vector<std::string>{"best", "step_3", "step_8"});
   CHECK(fs::read_symlink(dir / "run/checkpoints/best") == "step_3");
-  // It is a checkpoint of that name, and a longer run finds it.
+  // `best` is a checkpoint, and a longer run finds it.
   CHECK(test::run_command(QRL_BINARY_DIR "/qrl-train check safetensors " + (dir / "run/checkpoints/best").string())
             .exit_code == 0);
   const std::string longer = keep + "mean@2 --set trainer.total_training_steps=10";

@@ -441,7 +441,7 @@ void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::fun
 }
 
 DeviceFacts use_device(int number) {
-  constexpr int kDevices = 2;  // as far as their numbers go
+  constexpr int kDevices = 2;  // two by number only; both are the host
   return {.name = "host",
           .major = 8,
           .minor = 0,
