@@ -9,13 +9,13 @@
 
 namespace qrl::config {
 
-/// Collects errors in order, beyond a limit only their number: a hostile file may have 10⁵.
+/// Collects errors in order. Beyond a limit it counts them only, because a hostile file may have 10⁵.
 class Errors {
  public:
-  /// Adds a line "where: expected …, got …; advice", all optional but `where`.
+  /// Adds a line "where: expected …, got …; advice". All parts but `where` may be empty.
   void add(const std::string& where, const std::string& expected, const std::string& got,
            const std::string& advice = {});
-  /// Adds an unknown key; several share a sentence.
+  /// Adds an unknown key. Several of them share a sentence.
   void add_unknown_key(const std::string& where, const std::string& advice);
   bool empty() const { return lines_.empty() && unknown_keys_.empty(); }
   /// Returns whether further errors are only counted.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace qrl::config {
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
@@ -17,8 +19,7 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
 bool is_score_name(std::string_view name) {
   constexpr std::size_t kLongestName = 64;
   return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("._-@+").find(c) != std::string_view::npos;
+    return base::is_alphanumeric(c) || std::string_view("._-@+").find(c) != std::string_view::npos;
   });
 }
 

@@ -19,7 +19,7 @@ enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block1
 constexpr std::string_view words_of(Granularity) { return "auto | tensor | channel_token | block128"; }
 enum class GapAction : std::uint8_t { stop, warn };
 constexpr std::string_view words_of(GapAction) { return "stop | warn"; }
-/// automatic: bf16, or fp32 for fp32 weights; int8 is the sampler's alone.
+/// Lists formats of lm_head. automatic is bf16, or fp32 for fp32 weights. int8 is the sampler's alone.
 enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
 constexpr std::string_view words_of(HeadFormat) { return "auto | fp32 | int8"; }
 enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: where it helps and fits

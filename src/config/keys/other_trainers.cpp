@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "config/yaml/yaml_tree.h"
@@ -27,10 +28,8 @@ std::string_view last_part(std::string_view name) { return name.substr(name.rfin
 /// Makes "--actor-learning-rate" a key: lower case, no leading dashes, '-' as '_'.
 std::string normalized(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
-  std::string out(name);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c == '-' ? '_' : c;
-  });
+  std::string out = base::lower_case(name);
+  std::replace(out.begin(), out.end(), '-', '_');
   return out;
 }
 

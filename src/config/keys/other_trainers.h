@@ -1,5 +1,5 @@
-// Owns advice about unknown keys: the nearest key, or ours for a name of veRL, TRL or OpenRLHF, never accepted in its
-// place. The names are rows of other_trainers.yaml, which the build embeds.
+// Owns advice about unknown keys: the nearest key, or ours for a name of veRL, TRL or OpenRLHF. No such name is
+// accepted. The names are rows of other_trainers.yaml, which the build embeds.
 #pragma once
 
 #include <span>
@@ -17,8 +17,7 @@ std::span<const base::EmbeddedFile> table_files();  // written by src/embed.cmak
 /// Returns the rows in the reference page's order: the file's, then options'.
 std::vector<Alias> aliases(const Catalog& catalog);
 
-/// Returns a sentence about an unknown key: "did you mean optim.lr?", "TRL's … is rollout.n here", …; "" if none is
-/// near.
+/// Returns advice about an unknown key: "did you mean optim.lr?", "here it is rollout.n", … Returns "" for a long name.
 std::string advice_for_unknown_key(const Keys& keys, std::string_view name);
 
 }  // namespace qrl::config

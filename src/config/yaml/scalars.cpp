@@ -7,13 +7,14 @@
 #include <regex>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/text.h"
 
 namespace qrl::config {
 
 namespace {
 
-/// Longest number; limits the recursion of the patterns below.
+/// Limits a number's length, and so the recursion of the patterns below.
 constexpr std::size_t kLongestNumber = 400;
 
 bool matches(std::string_view text, const std::regex& pattern) {
@@ -22,29 +23,26 @@ bool matches(std::string_view text, const std::regex& pattern) {
 
 const std::regex kIntegerForm("[-+]?[0-9]+");
 const std::regex kRealForm("[-+]?(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)([eE][-+]?[0-9]+)?");
-const std::regex kLeadingZero("[-+]?0[0-9_]+(\\.[0-9_]*)?([eE][-+]?[0-9]+)?");
-const std::regex kSexagesimal("[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9_]*)?");
-const std::regex kUnderscored("[-+]?[0-9][0-9_]*(\\.[0-9_]*)?([eE][-+]?[0-9]+)?");
-const std::regex kOtherBase("[-+]?0[xob][0-9a-fA-F_]+");
-const std::regex kNotFinite("[-+]?\\.?(inf|nan|infinity)", std::regex::icase);
+const std::pair<std::regex, const char*> kTraps[] = {
+    {std::regex("[-+]?0[0-9_]+(\\.[0-9_]*)?([eE][-+]?[0-9]+)?"),
+     "a leading zero means octal in YAML 1.1 and nothing in 1.2: write it without"},
+    {std::regex("[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9_]*)?"),
+     "colons mean base 60 in YAML 1.1: write one decimal number"},
+    {std::regex("[-+]?0[xob][0-9a-fA-F_]+"), "write it in decimal"},
+    {std::regex("[-+]?\\.?(inf|nan|infinity)", std::regex::icase), "write a finite number"},
+    {std::regex("(?=.*_)[-+]?[0-9][0-9_]*(\\.[0-9_]*)?([eE][-+]?[0-9]+)?"), "write it without underscores"}};
 
-bool is_one_of(std::string_view text, std::string_view words_with_spaces) {
-  std::string word(text.size() + 2, ' ');
-  std::transform(text.begin(), text.end(), word.begin() + 1,
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return text.find(' ') == std::string_view::npos && words_with_spaces.find(word) != std::string_view::npos;
+/// Returns whether the text is one of the words, in any case. `words` has a space around each.
+bool is_one_of(std::string_view text, std::string_view words) {
+  return text.find(' ') == std::string_view::npos &&
+         words.find(" " + base::lower_case(text) + " ") != std::string_view::npos;
 }
-
-bool is_boolean_word(std::string_view text) { return is_one_of(text, " true false yes no on off y n "); }
 
 /// Returns why a bare word like a number is not read as one, or "".
 std::string number_trap(std::string_view text) {
-  if (matches(text, kLeadingZero)) return "a leading zero means octal in YAML 1.1 and nothing in 1.2: write it without";
-  if (matches(text, kSexagesimal)) return "colons mean base 60 in YAML 1.1: write one decimal number";
-  if (matches(text, kOtherBase)) return "write it in decimal";
-  if (matches(text, kNotFinite)) return "write a finite number";
-  if (text.find('_') != std::string_view::npos && matches(text, kUnderscored)) return "write it without underscores";
-  return {};
+  const auto* trap =
+      std::find_if(std::begin(kTraps), std::end(kTraps), [&](const auto& one) { return matches(text, one.first); });
+  return trap == std::end(kTraps) ? "" : trap->second;
 }
 
 /// Returns a scalar's digits in `form`.
@@ -81,17 +79,9 @@ std::pair<std::uint32_t, std::size_t> code_point(std::string_view text, std::siz
 }  // namespace
 
 std::string shown_value(const YamlNode& node) {
-  switch (node.kind) {
-    case YamlNode::Kind::null:
-      return "null";
-    case YamlNode::Kind::sequence:
-      return "a list";
-    case YamlNode::Kind::map:
-      return "a section";
-    case YamlNode::Kind::scalar:
-      break;
-  }
-  return base::quoted(node.text);
+  if (node.kind == YamlNode::Kind::scalar) return base::quoted(node.text);
+  if (node.kind == YamlNode::Kind::null) return "null";
+  return node.kind == YamlNode::Kind::sequence ? "a list" : "a section";
 }
 
 std::int64_t read_integer(const YamlNode& node) { return read_whole<std::int64_t>(node, "it does not fit 64 bits"); }
@@ -130,7 +120,7 @@ std::string read_text(const YamlNode& node) {
   if (text.empty()) throw ParseError{"an empty text", "leave the key out instead"};
   if (text.find('\0') != std::string::npos) throw ParseError{base::quoted(text), "delete the NUL"};
   if (!node.quoted) {
-    const char* reading = is_boolean_word(text)                                    ? "a boolean"
+    const char* reading = is_one_of(text, " true false yes no on off y n ")        ? "a boolean"
                           : matches(text, kRealForm) || !number_trap(text).empty() ? "a number"
                                                                                    : nullptr;
     if (reading != nullptr) {

@@ -10,7 +10,7 @@
 
 namespace qrl::config {
 
-/// Says why a value was refused: finding and advice. The functions that read a value throw it.
+/// Says why a value was refused: what was found, and advice. The functions that read a value throw it.
 struct ParseError {
   std::string got;
   std::string advice = {};
@@ -19,12 +19,12 @@ struct ParseError {
 /// Returns a value for messages: quoted("fast"), "null", "a list", "a section".
 std::string shown_value(const YamlNode& node);
 
-/// Reads a decimal 64-bit integer; the caller checks the range.
+/// Reads a decimal 64-bit integer. The caller checks its range.
 std::int64_t read_integer(const YamlNode& node);
 std::uint64_t read_unsigned(const YamlNode& node);
-/// Reads a finite decimal that fp64 holds without overflow or underflow to zero; −0 becomes 0.
+/// Reads a finite decimal that fp64 holds without overflow or underflow to zero. −0 becomes 0.
 double read_real(const YamlNode& node);
-/// Reads true or false alone.
+/// Reads true or false, and no other word.
 bool read_boolean(const YamlNode& node);
 /// Reads a nonempty text without NUL. Refuses a bare word that some YAML version reads otherwise.
 std::string read_text(const YamlNode& node);

@@ -6,13 +6,13 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <istream>
 #include <map>
 #include <optional>
-#include <streambuf>
+#include <sstream>
 #include <utility>
 
 #include "base/text.h"
+#include "config/words.h"
 
 namespace qrl::config {
 
@@ -25,13 +25,7 @@ constexpr std::size_t kLongestShownName = 60;
 /// Stops the parse after a fatal error.
 struct Stop {};
 
-/// Streams a text, which must outlive it, read-only.
-class TextBuffer : public std::streambuf {
- public:
-  explicit TextBuffer(std::string& text) { setg(text.data(), text.data(), text.data() + text.size()); }
-};
-
-/// Builds the tree from events; the parser's own nodes hide tags of nulls and repeated keys.
+/// Builds the tree from the parser's events. The parser's own nodes hide tags of nulls and repeated keys.
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(std::string_view text, const YamlSource& source, Errors& errors)
@@ -110,8 +104,7 @@ class TreeBuilder : public YAML::EventHandler {
     stop(line, "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
   }
 
-  /// Refuses a tag. Reads the source at the node's mark, its first property, since the parser hides tags of nulls and a
-  /// bare "!".
+  /// Refuses a tag. Reads the source where the node begins, because the parser hides tags of nulls and a bare "!".
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     auto pos = static_cast<std::size_t>(std::max(mark.pos, 0));
     constexpr std::string_view kBlank = " \t\r\n";
@@ -166,7 +159,7 @@ class TreeBuilder : public YAML::EventHandler {
     parent.members.push_back(std::move(member));
   }
 
-  /// Reads a map's next name; line 0: refused, its value is dropped.
+  /// Reads a map's next name. Returns line 0 for a refused name, whose value is dropped.
   YamlMember read_name(Frame& frame, const YamlNode& node) {
     const std::string where = source_.at(node.line);
     if (node.kind != YamlNode::Kind::scalar) {
@@ -206,47 +199,34 @@ class TreeBuilder : public YAML::EventHandler {
   YamlPtr root_;
 };
 
-int line_of(std::string_view text, std::size_t pos) {
-  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(pos), '\n'));
-}
-
-/// Returns whether the bytes are valid for a recipe; adds errors for bytes that the parser would misread or drop.
+/// Returns whether the bytes are valid for a recipe. Adds errors for bytes that the parser would misread or drop.
 bool check_bytes(std::string_view text, const YamlSource& source, Errors& errors) {
-  const auto refuse = [&](std::size_t pos, const std::string& expected, const std::string& got,
-                          const std::string& advice) {
-    errors.add(source.at(line_of(text, pos)), expected, got, advice);
+  int line = 1;
+  const auto refuse = [&](const std::string& expected, const std::string& got, const std::string& advice) {
+    errors.add(source.at(line), expected, got, advice);
     return false;
   };
   if (text.size() > kMaxYamlBytes)
-    return refuse(0, "at most 1 MB", std::to_string(text.size()) + " bytes", "is this a recipe?");
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
-    return refuse(0, "UTF-8 text", "UTF-16", "save the file as UTF-8");
+    return refuse("at most 1 MB", std::to_string(text.size()) + " bytes", "is this a recipe?");
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    return refuse("UTF-8 text", "UTF-16", "save the file as UTF-8");
+  if (!base::is_utf8(text)) return refuse("UTF-8 text", "bytes that are not UTF-8", "save the file as UTF-8");
+  for (std::string_view content : split(text, "\n")) {
+    if (content.ends_with('\r')) content.remove_suffix(1);
+    for (const char c : content) {
+      if (c == 0)
+        return refuse("UTF-8 text", "a NUL byte", "UTF-16, UTF-32 and binary files are not read: save as UTF-8");
+      if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) {
+        return refuse("printable text", "a control character (" + base::quoted({&c, 1}) + ")",
+                      c == '\r' ? "end lines with LF or CRLF" : "delete it, or write it as an escape in double quotes");
+      }
+    }
+    const std::size_t first = std::min(content.find_first_not_of(" \t"), content.size());
+    if (content.substr(0, first).find('\t') != std::string_view::npos && first < content.size() &&
+        content[first] != '#')
+      return refuse("spaces for indentation", "a tab", "replace it by spaces");
+    ++line;
   }
-  bool in_indentation = true;
-  bool tab_seen = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte == '\n') {
-      in_indentation = true;
-      tab_seen = false;
-      continue;
-    }
-    if (byte == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
-    if (byte == 0)
-      return refuse(i, "UTF-8 text", "a NUL byte", "UTF-16, UTF-32 and binary files are not read: save as UTF-8");
-    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) {
-      return refuse(
-          i, "printable text", "a control character (" + base::quoted(text.substr(i, 1)) + ")",
-          byte == '\r' ? "end lines with LF or CRLF" : "delete it, or write it as an escape in double quotes");
-    }
-    tab_seen |= in_indentation && byte == '\t';
-    if (byte != ' ' && byte != '\t') {
-      if (in_indentation && tab_seen && byte != '#')
-        return refuse(i, "spaces for indentation", "a tab", "replace it by spaces");
-      in_indentation = false;
-    }
-  }
-  if (!base::is_utf8(text)) return refuse(0, "UTF-8 text", "bytes that are not UTF-8", "save the file as UTF-8");
   return true;
 }
 
@@ -255,9 +235,7 @@ bool check_bytes(std::string_view text, const YamlSource& source, Errors& errors
 YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Errors& errors) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (!check_bytes(text, source, errors)) return nullptr;
-  std::string copy(text);
-  TextBuffer buffer(copy);
-  std::istream stream(&buffer);
+  std::istringstream stream{std::string(text)};
   TreeBuilder builder(text, source, errors);
   try {
     YAML::Parser parser(stream);

@@ -15,7 +15,7 @@
 namespace qrl::config {
 
 struct YamlNode;
-/// Shared: an alias refers to the same node.
+/// Shares a node with its aliases.
 using YamlPtr = std::shared_ptr<const YamlNode>;
 
 struct YamlMember {
@@ -46,11 +46,10 @@ struct YamlSource {
 
 inline constexpr std::size_t kMaxYamlBytes = 1'000'000;
 
-/// Returns the tree of `text`, null for "". Adds to `errors` without throwing; returns nullptr if no tree could be
-/// built.
+/// Returns the tree of `text`, a null node for "". Adds errors without throwing. Returns nullptr if there is no tree.
 YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Errors& errors);
 
-/// Returns the tree of a text of the program. Throws an input error with its errors.
+/// Returns the tree of one of the program's own texts. Throws an input error with all its errors.
 YamlPtr parse_own_yaml(std::string_view text, const std::string& name);
 
 }  // namespace qrl::config
