@@ -45,8 +45,10 @@ void require_ascending(const DataArguments& arguments) {
                                      [name](const GeneratorOption& one) { return one.param->name == name; });
     return std::get<std::int64_t>(option->value);
   };
-  for (const auto& [low, high] : arguments.generator->ascending) {
-    QRL_REQUIRE(value_of(low) <= value_of(high), option_of(low),
+  for (const GeneratorOption& option : arguments.own) {
+    const std::string& low = option.param->name;
+    const std::string& high = option.param->at_most;
+    QRL_REQUIRE(high.empty() || value_of(low) <= value_of(high), option_of(low),
                 "at most " + option_of(high) + " = " + std::to_string(value_of(high)), std::to_string(value_of(low)));
   }
 }

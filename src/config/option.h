@@ -1,5 +1,5 @@
-// Owns a recipe's options: an option describes one word of a key such as algorithm.name, a catalog lists all. The
-// functions of an option belong to its folder.
+// Owns a recipe's options. An option describes one word of a key such as algorithm.name. A catalog lists all options.
+// An option's functions belong to its folder.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct VerifierChoice;
 
 namespace qrl::config {
 
-/// Describes valid numbers; help prints `text` behind the type.
+/// Describes valid numbers. Help prints `text` behind the type.
 struct Range {
   std::string_view text;
   bool (*holds)(double);
@@ -46,10 +46,9 @@ inline constexpr Range kFrom0ToBelow1{" in [0, 1)", [](double x) { return x >= 0
 
 using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< a text: one of the param's words
 
-/// Describes a key that options declare. An option declares it as one of the types below, by which its value is read;
-/// Option::params keeps the description alone.
+/// Describes a key that options declare, as one of the types below. Its value is read by that type (ParamValues).
 struct Param {
-  /// The full name "algorithm.WORD.KEY"; for a task generator, the name in its section ("max_number").
+  /// Has the full name "algorithm.WORD.KEY", or for a task generator the name in its section ("max_number").
   std::string name;
   struct Flag {};
   using Words = std::vector<std::string>;
@@ -60,6 +59,7 @@ struct Param {
   ParamValue default_value;
   std::string meaning;
   bool of_negatives = false;  ///< of a loss: acts only on negative advantages
+  std::string at_most = {};   ///< of a task generator: the param that this one must not exceed; "": none
 };
 
 struct NumberParam : Param {
@@ -71,8 +71,8 @@ struct FlagParam : Param {
       : Param{std::move(key), Flag{}, otherwise, std::move(what)} {}
 };
 struct IntegerParam : Param {
-  IntegerParam(std::string key, Integers range, std::int64_t otherwise, std::string what)
-      : Param{std::move(key), range, otherwise, std::move(what)} {}
+  IntegerParam(std::string key, Integers range, std::int64_t otherwise, std::string what, std::string limit = {})
+      : Param{std::move(key), range, otherwise, std::move(what), false, std::move(limit)} {}
 };
 /// Declares a value of T for each word. The first word is the default.
 template <class T>
@@ -106,7 +106,7 @@ class ParamValues {
   std::map<std::string, ParamValue> values_;
 };
 
-/// Gives null's value in a key with an option; for a mode, that of a key not set.
+/// Gives the value that null has in a key with an option. A mode's gives that of a key that is not set.
 struct KeyDefault {
   std::string key, value;  ///< `value` is YAML
   /// If set, the default applies only while this key has the option's own value. Overriding a mode's format or method
@@ -114,7 +114,7 @@ struct KeyDefault {
   std::string with = {};
 };
 
-/// Lists a key's values allowed with an option, besides null, its default.
+/// Lists a key's values that are allowed with an option. null, its default, is always allowed.
 struct Constraint {
   std::string key;
   std::vector<std::string> values;  ///< as recipes print them; {"null"}: the key must not be set
@@ -129,7 +129,7 @@ struct Alias {
   std::string note;  ///< units or alternative; may be empty
 };
 
-/// Describes one word of a recipe; each concept's type adds its functions.
+/// Describes one word of a recipe. The types of options add functions.
 struct Option {
   std::string word;
   std::string what;        ///< one line
@@ -137,18 +137,16 @@ struct Option {
   std::vector<KeyDefault> defaults = {};
   std::vector<Constraint> constraints = {};
   std::vector<Param> params = {};
-  /// Pairs of params; the first must not exceed the second.
-  std::vector<std::pair<std::string, std::string>> ascending = {};
-  /// Shared keys that have an effect only with options listing them.
+  /// Lists shared keys that have an effect only with options that list them.
   std::vector<std::string> uses = {};
   std::vector<Alias> aliases = {};  ///< other trainers' names
   bool needs_updates = false;       ///< of a loss: with one update a step its gradient is the default loss's
 
-  /// Returns null's value in `key` as YAML; "null" if none.
+  /// Returns the value of null in `key` as YAML, or "null".
   std::string default_of(std::string_view key) const;
 };
 
-/// Lists a key's options in display order; they must outlive it. Choices<T> adds their type.
+/// Lists a key's options, which must outlive it, in display order. Choices<T> adds their type.
 class AnyChoices {
  public:
   const std::vector<const Option*>& all() const { return all_; }
@@ -165,7 +163,7 @@ template <class T>
 class Choices : public AnyChoices {
  public:
   Choices() = default;
-  /// `default_word`: empty if the key may be null.
+  /// Selects `default_word` by default. Empty if the key may be null.
   Choices(std::initializer_list<const T*> options, std::string default_word) : default_word_(std::move(default_word)) {
     for (const T* one : options) add(*one);
   }
@@ -176,10 +174,10 @@ class Choices : public AnyChoices {
   const std::vector<const T*>& typed() const { return typed_; }
   /// Returns the option, or nullptr.
   const T* find(std::string_view word) const { return select(word).get(); }
-  /// Returns the selected option; none if no option has this word. The list must outlive it.
+  /// Selects the option with this word, or none.
   Selected<T> select(std::string_view word) const {
     for (std::size_t i = 0; i < typed_.size(); ++i)
-      if (all_[i]->word == word) return {*this, *all_[i], *typed_[i]};
+      if (all_[i]->word == word) return {*all_[i], *typed_[i]};
     return {};
   }
   Selected<T> default_option() const { return select(default_word_); }
@@ -194,12 +192,10 @@ template <class T>
 class Selected {
  public:
   Selected() = default;
-  Selected(const Choices<T>& choices, const Option& option, const T& typed)
-      : choices_(&choices), option_(&option), typed_(&typed) {}
+  Selected(const Option& option, const T& typed) : option_(&option), typed_(&typed) {}
   bool empty() const { return option_ == nullptr; }
   std::string word() const { return option_ == nullptr ? "" : option_->word; }
-  const Option* option() const { return option_; }        ///< null: none
-  const Choices<T>* choices() const { return choices_; }  ///< null: none
+  const Option* option() const { return option_; }  ///< null: none
   const T* get() const { return typed_; }
   const T& operator*() const { return *typed_; }
   const T* operator->() const { return typed_; }
@@ -207,7 +203,6 @@ class Selected {
   friend bool operator==(const Selected& one, std::string_view word) { return one.word() == word; }
 
  private:
-  const Choices<T>* choices_ = nullptr;
   const Option* option_ = nullptr;
   const T* typed_ = nullptr;
 };

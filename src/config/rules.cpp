@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <vector>
 
 #include "base/text.h"
@@ -12,20 +11,23 @@ namespace qrl::config {
 
 namespace {
 
+/// Returns the values that has_value compares, "none" for null.
 std::string shown(const Key& key, const Recipe& recipe) {
-  const std::string value = key.resolved ? key.resolved(recipe) : key.print(recipe);
+  const std::string value = key.effective ? base::joined(key.effective(recipe), ", ") : key.print(recipe);
   return value == "null" || value == "[]" ? "none" : value;
 }
 
 /// Returns "KEY VALUES" for a message.
 std::string expectation(const Key& key, const std::string& values, const Recipe& recipe) {
-  if (values == "unset") return "no " + key.name;
+  const Recipe& defaults = recipe.keys->defaults();
+  if (values == "unset" || (values == "default" && shown(key, defaults) == "none")) return "no " + key.name;
   if (values == "set") return key.name;
-  return key.name + " " + (values == "default" ? key.print(recipe.keys->defaults()) : values);
+  return key.name + " " + (values == "default" ? key.print(defaults) : values);
 }
 
-/// Returns " with KEY VALUE", the values for which a row has a requirement.
+/// Returns " with KEY VALUE", the case in which a row has a requirement.
 std::string circumstance(const Key& key, const std::string& when, const Recipe& recipe) {
+  if (when.empty()) return "";
   if (when == "changed") return " beside " + key.name;
   if (when == "set" || when == "true") return " with " + key.name;
   return " with " + key.name + " " + (when.starts_with("above ") ? when : shown(key, recipe));
@@ -37,8 +39,8 @@ class RuleBook {
   RuleBook(const Recipe& recipe, const Origins& origins, Errors& errors)
       : recipe_(recipe), origins_(origins), errors_(errors) {}
 
-  /// Adds an error unless the rule holds, or one of its keys was invalid. `keys`: those that the rule reads, the most
-  /// telling first; `got`: empty for their values.
+  /// Adds an error unless the rule holds, or one of its keys was invalid. `keys` are those that the rule reads, the
+  /// most telling first. An empty `got` shows their values.
   void require(bool holds, const std::vector<std::string>& keys, const std::string& expected, const std::string& advice,
                const std::string& got = {}) {
     if (holds) return;
@@ -47,29 +49,28 @@ class RuleBook {
     bool placed = false;
     for (const std::string& key : keys) {
       if (origins_.invalid.contains(key)) return;
-      values += (values.empty() ? "" : ", ") + key + " " + value(key);
-      const auto place = origins_.places.find(key);
-      if (place == origins_.places.end()) continue;
-      if (!placed) where = place->second;
-      else if (place->second.starts_with(kModePlace))
-        of_mode += "; " + key + " is set by " + place->second.substr(0, place->second.find(':'));
+      values += (values.empty() ? "" : ", ") + key + " " + shown(*recipe_.keys->find(key), recipe_);
+      const auto origin = origins_.places.find(key);
+      if (origin == origins_.places.end()) continue;
+      const std::string& place = origin->second;
+      if (!placed) where = place;
+      else if (place.starts_with(kModePlace)) of_mode += "; " + key + " is set by " + place.substr(0, place.find(':'));
       placed = true;
     }
     errors_.add(where, expected, got.empty() ? values : got, advice + of_mode);
   }
 
-  /// Checks each key's condition (except in a record, where --set alone must have an effect), requirements and
-  /// conflicts. Values at their defaults have no condition: every printed recipe has them.
+  /// Checks each key's condition (except in a record, where --set alone must have an effect) and requirements. Values
+  /// at their defaults have no condition: every printed recipe has them.
   void check_rows(bool is_record) {
     for (const Key& key : recipe_.keys->all()) {
       if (key.acts(recipe_)) {
         check_requirements(key);
         continue;
       }
-      const auto place = origins_.places.find(key.name);
-      const bool is_override = place != origins_.places.end() && place->second.starts_with("--set ");
-      const bool may_be_idle =
-          has_value(key, recipe_, "default") || key.print(recipe_) == key.former_default || (is_record && !is_override);
+      const auto origin = origins_.places.find(key.name);
+      const bool is_override = origin != origins_.places.end() && origin->second.starts_with("--set ");
+      const bool may_be_idle = has_value(key, recipe_, "default") || (is_record && !is_override);
       const Condition& needed = key.condition;
       const Key& other = *recipe_.keys->find(needed.key);
       require(may_be_idle, {key.name, needed.key}, expectation(other, needed.values, recipe_) + " beside " + key.name,
@@ -77,22 +78,14 @@ class RuleBook {
     }
   }
 
-  bool is_set(const std::string& key) const { return origins_.places.contains(key); }
-  /// Returns a key's printed value, "none" for null.
-  std::string value(const std::string& key) const { return shown(*recipe_.keys->find(key), recipe_); }
-
  private:
   void check_requirements(const Key& key) {
     for (const Requirement& one : key.requirements) {
       const Key* other = recipe_.keys->find(one.key);
-      if (other == nullptr || !has_value(key, recipe_, one.when)) continue;
+      if (other == nullptr || (!one.when.empty() && !has_value(key, recipe_, one.when))) continue;
       require(has_value(*other, recipe_, one.values), {key.name, one.key},
               expectation(*other, one.values, recipe_) + circumstance(key, one.when, recipe_), one.advice,
-              shown(*other, recipe_));
-    }
-    for (const auto& [other, advice] : key.conflicts) {
-      const bool both = has_value(key, recipe_, "changed") && has_value(*recipe_.keys->find(other), recipe_, "changed");
-      require(!both, {key.name, other}, key.name + " or " + other, advice, "both");
+              one.when.empty() ? "" : shown(*other, recipe_));
     }
   }
 
@@ -102,36 +95,6 @@ class RuleBook {
 };
 
 std::string number(std::int64_t value) { return std::to_string(value); }
-
-/// Checks pairs of params, the first at most the second; `prefix` precedes their names.
-void check_ascending(const Option& option, const ParamValues& values, const std::string& prefix, RuleBook& rules) {
-  const auto value_of = [&](std::string_view name) {
-    return values.value(*std::find_if(option.params.begin(), option.params.end(),
-                                      [name](const Param& one) { return one.name == name; }));
-  };
-  for (const auto& [low, high] : option.ascending) {
-    const std::string low_key = prefix + low, high_key = prefix + high;
-    rules.require(value_of(low) <= value_of(high), {low_key, high_key}, low_key + " of at most " + high_key, "set both",
-                  rules.value(low_key) + " and " + rules.value(high_key));
-  }
-}
-
-void check_generator(const Recipe& recipe, const GeneratorRecipe& generator, const std::string& name, bool needs_size,
-                     RuleBook& rules) {
-  const std::string task = name + ".task", size = name + ".size";
-  if (generator.task.empty()) {
-    // task: null switches a generator off, despite an included recipe's section.
-    std::vector<std::string> others;
-    std::copy_if(recipe.keys->names().begin(), recipe.keys->names().end(), std::back_inserter(others),
-                 [&](const std::string& key) { return key.starts_with(name + ".") && key != task; });
-    rules.require(generator == GeneratorRecipe{} || rules.is_set(task), others,
-                  task + " beside the generator's other keys", "set " + task + ", or delete them", "none");
-    return;
-  }
-  rules.require(!needs_size || generator.size > 0, {size, task}, size + " of 1 prompt or more",
-                "say how many tasks to make", number(generator.size));
-  check_ascending(*generator.task.option(), generator.own, name + ".", rules);
-}
 
 /// Checks what a run needs: a model and training prompts.
 void check_complete(const Recipe& recipe, RuleBook& rules) {
@@ -144,8 +107,6 @@ void check_complete(const Recipe& recipe, RuleBook& rules) {
 
 void check_data(const Recipe& recipe, RuleBook& rules) {
   const DataRecipe& data = recipe.data;
-  check_generator(recipe, data.train_generator, "data.train_generator", true, rules);
-  check_generator(recipe, data.val_generator, "data.val_generator", true, rules);
   const auto num_weights = static_cast<std::int64_t>(data.train_weights.size());
   const auto num_files = static_cast<std::int64_t>(data.train_files.size());
   rules.require(num_weights == 0 || num_weights == num_files, {"data.train_weights", "data.train_files"},
@@ -163,8 +124,6 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
   rules.require(prompts % mini == 0, {"actor.mini_batch_size", "data.train_batch_size"},
                 "actor.mini_batch_size to divide data.train_batch_size (both in prompts)",
                 "every step makes a whole number of updates", number(mini) + " and " + number(prompts));
-  rules.require(recipe.rollout.n >= 2, {"rollout.n", "algorithm.name"}, "rollout.n of 2 samples or more",
-                "a sample's advantage is measured against the others of its group", number(recipe.rollout.n));
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t room = recipe.actor.max_tokens_per_micro_batch;
   rules.require(is_chosen_on_gpu(recipe) || room >= longest,
@@ -182,7 +141,7 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
 }
 
 void check_sampling(const Recipe& recipe, RuleBook& rules) {
-  const FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
+  const auto& filter = recipe.algorithm.filter_groups;
   const std::int64_t draw = recipe.data.gen_batch_size.value_or(recipe.data.train_batch_size);
   rules.require(
       !filter.enable || filter.max_num_gen_batches * draw >= recipe.data.train_batch_size,
@@ -191,35 +150,10 @@ void check_sampling(const Recipe& recipe, RuleBook& rules) {
           number(recipe.data.train_batch_size),
       "no step would ever be full: allow more draws, or draw more prompts at once",
       number(filter.max_num_gen_batches * draw));
-  const OverlongBufferRecipe& buffer = recipe.reward.overlong_buffer;
-  rules.require(
-      !buffer.enable || (buffer.len >= 1 && buffer.len <= recipe.data.max_response_length),
-      {"reward.overlong_buffer.len", "reward.overlong_buffer.enable", "data.max_response_length"},
-      "reward.overlong_buffer.len from 1 to data.max_response_length = " + number(recipe.data.max_response_length),
-      "say over how many tokens the loss of reward grows", number(buffer.len));
-}
-
-/// Returns whether activations of this format can be multiplied by weights of that.
-bool fits(ActivationFormat activations, WeightFormat weights) {
-  if (activations == ActivationFormat::automatic || weights == WeightFormat::int4) return true;
-  if (activations == ActivationFormat::bf16) return weights == WeightFormat::bf16;
-  return weights == (activations == ActivationFormat::int8 ? WeightFormat::int8 : WeightFormat::fp8_e4m3);
 }
 
 void check_quant(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
-  rules.require(fits(quant.activations, quant.weights), {"quant.rollout.activations", "quant.rollout.weights"},
-                "quant.rollout.activations auto, or a format that quant.rollout.weights supports",
-                "int4 takes bf16, int8 or fp8_e4m3, every other format its own");
-  // int32 sums over a micro-batch's tokens are exact up to 132,103 terms (kMaxInt8Width in
-  // ops/dispatch/packed_linear.cpp). Terms are products of two quantized values, or of 128 and one value.
-  constexpr std::int64_t kMostTokens = 131072;
-  const std::int64_t room = recipe.actor.max_tokens_per_micro_batch;
-  rules.require(
-      quant.learner_backward != LearnerBackward::int8 || room <= kMostTokens,
-      {"quant.learner.backward", "actor.max_tokens_per_micro_batch"},
-      "actor.max_tokens_per_micro_batch of at most " + number(kMostTokens) + " with quant.learner.backward int8",
-      "its sums over tokens are exact up to there", number(room));
   const bool ignored = std::find(quant.ignore.begin(), quant.ignore.end(), "lm_head") != quant.ignore.end();
   rules.require(quant.lm_head != HeadFormat::int8 || !ignored, {"quant.rollout.lm_head", "quant.rollout.ignore"},
                 "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8", "say one of the two", "lm_head");
@@ -265,23 +199,12 @@ void check_options(const Recipe& recipe, RuleBook& rules) {
 }
 
 void check_objective(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
-  Recipe filled = recipe;
-  for (const char* name : {"rollout_correction.threshold", "rollout_correction.threshold_low"})
-    recipe.keys->find(name)->fill(filled);
-  const CorrectionRecipe& correction = filled.rollout_correction;
-  const std::string low = recipe.keys->find("rollout_correction.threshold_low")->print(filled);
-  rules.require(!correction.threshold || !correction.threshold_low || *correction.threshold_low < *correction.threshold,
-                {"rollout_correction.threshold_low", "rollout_correction.method"},
-                "rollout_correction.threshold_low below threshold", "every weight would be 0",
-                low + " and " + recipe.keys->find("rollout_correction.threshold")->print(filled));
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   rules.require(algorithm.kl_loss_type != "k1" || algorithm.kl_loss_coef == 0 || use != RecipeUse::training,
                 {"algorithm.kl_loss_type"}, "algorithm.kl_loss_type k2, k3, k3+ or unbiased",
                 "as a loss its gradient is 0 in expectation and adds noise alone; set k2, which has the gradient of "
                 "the KL. A run that was made with k1 then goes on with --allow-change",
                 "k1");
-  rules.require(algorithm.clip_cov.low < algorithm.clip_cov.high, {"algorithm.clip_cov.low", "algorithm.clip_cov.high"},
-                "algorithm.clip_cov.low below algorithm.clip_cov.high", "no token would be left out");
   rules.require(!algorithm.positive_only || !algorithm.teacher.path.empty() || !algorithm.off_policy_mask_threshold,
                 {"algorithm.positive_only", "algorithm.off_policy_mask_threshold"},
                 "no algorithm.off_policy_mask_threshold beside positive_only",
@@ -290,17 +213,12 @@ void check_objective(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
 
 void check_sft(const Recipe& recipe, RuleBook& rules) {
   const SftRecipe& sft = recipe.sft;
-  check_generator(recipe, sft.demonstrations, "sft.demonstrations", false, rules);
   rules.require(sft.steps == 0 || !sft.demonstrations.task.empty() || !sft.train_files.empty(),
                 {"sft.steps", "sft.demonstrations.task", "sft.train_files"},
                 "sft.demonstrations.task or sft.train_files beside sft.steps above 0",
                 "set sft.demonstrations: {task: …} (" + recipe.keys->find("sft.demonstrations.task")->type +
                     "), or sft.train_files: [FILE]",
                 "none");
-  rules.require(sft.from.empty() || has_cold_start(sft), {"sft.from", "sft.steps", "sft.epochs"},
-                "sft.steps above 0 beside sft.from",
-                "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights",
-                "0");
   const std::int64_t room = recipe.actor.max_tokens_per_micro_batch, longest = sft.max_length.value_or(room);
   rules.require(is_chosen_on_gpu(recipe) || longest <= room, {"sft.max_length", "actor.max_tokens_per_micro_batch"},
                 "sft.max_length of at most actor.max_tokens_per_micro_batch = " + number(room),
@@ -333,11 +251,9 @@ void check_reward(const Recipe& recipe, RuleBook& rules) {
                 {"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
                 "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
                 "raise reward.correct or lower the others");
-  rules.require(!judges(recipe, kCommandVerifier) || !reward.command.empty(),
+  rules.require(!has_value(*recipe.keys->find("reward.verifier"), recipe, kCommandVerifier) || !reward.command.empty(),
                 {"reward.command", "reward.verifier", "reward.by_source"}, "reward.command beside the verifier command",
                 "name a program and its arguments: [python3, my_reward.py]", "none");
-  rules.require(reward.after != kCommandVerifier, {"reward.after"}, "a built-in verifier in reward.after",
-                "the program itself judges; delete it", "command");
   const bool some_count =
       std::any_of(reward.weights.begin(), reward.weights.end(), [](const auto& one) { return one.second != 0; });
   rules.require(reward.weights.empty() || some_count, {"reward.weights"}, "a weight other than 0 in reward.weights",

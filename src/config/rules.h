@@ -19,14 +19,14 @@ struct Origins {
   std::set<std::string> invalid;              ///< keys with invalid values, whose rules are skipped
 };
 
-/// Names a recipe's use; each checks fewer rules than the one before.
+/// Names a recipe's use. Each checks fewer rules than the one before.
 enum class RecipeUse {
   training,  ///< every rule
   sampling,  ///< a command without a loss, whose rules are skipped
   record,    ///< a checkpoint's, perhaps older: also allows keys without effect, except by --set
 };
 
-/// Adds every broken rule; `complete`: also requires a model and training data.
+/// Adds an error for every broken rule. `complete` also requires a model and training data.
 void check_rules(const Recipe& recipe, const Origins& origins, bool complete, RecipeUse use, Errors& errors);
 
 }  // namespace qrl::config

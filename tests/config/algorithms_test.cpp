@@ -85,7 +85,7 @@ TEST_CASE("losses, corrections and their settings that have no meaning together 
       {"name: grpo", "{method: mis_prod, threshold: 0.9}", "expected float ≥ 1, got 0.9"},
       {"name: grpo", "{method: icepop, threshold: 3, threshold_low: 1.5}", "expected float in (0, 1], got 1.5"},
       {"name: grpo", "{method: mis_geo, threshold: 1, threshold_low: 1}",
-       "threshold_low below threshold, got 1.0 and 1.0"},
+       "threshold above rollout_correction.threshold_low, got rollout_correction.threshold_low 1.0, "},
       {"{name: grpo, clip_ratio_c: 1}", "method: tis", "expected float > 1, or 0 for off, got 1"},
       {"name: grpo", "{method: ais, ais: {C: 0.5}}", "expected float ≥ 1, got 0.5"},
       {"name: grpo", "{method: ais, ais: {delta: 0}}", "expected float > 0, got 0"},

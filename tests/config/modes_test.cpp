@@ -82,7 +82,9 @@ TEST_CASE("the modes are the papers' systems") {
   const auto qerl = read("mode: qerl");
   CHECK(qerl.quant.weights == config::WeightFormat::int4);
   CHECK(qerl.quant.learner_forward == config::LearnerForward::low_bit);
-  CHECK(qerl.quant.noise == config::GainNoiseRecipe{1e-2, 1e-4, 10});
+  CHECK(qerl.quant.noise.start == 1e-2);
+  CHECK(qerl.quant.noise.end == 1e-4);
+  CHECK(qerl.quant.noise.stages == 10);
   CHECK(qerl.lora.rank == 16);
   CHECK(qerl.lora.train_norms);
   CHECK(qerl.rollout_correction.method == "none");

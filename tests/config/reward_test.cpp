@@ -69,12 +69,12 @@ TEST_CASE("keys of a command have no meaning beside a built-in verifier, nor its
   CHECK(says("reward: {verifier: command}", "reward.command beside the verifier command, got none"));
   CHECK(says("reward: {verifier: command, command: []}", "reward.command beside the verifier command, got none"));
   CHECK(says("reward: {verifier: command, command: python3 x.py}", "reward.command: expected list of text"));
-  CHECK(says(kCommand + "after: command}", "a built-in verifier in reward.after"));
+  CHECK(says(kCommand + "after: command}", "math | countdown | sudoku, got \"command\""));
   CHECK(says(kCommand + "after: chess}", "got \"chess\""));
   CHECK(says(kCommand + "rows: group, in_flight: 2}", "reward.in_flight 1 with reward.rows group, got 2"));
   CHECK(says(kCommand + "rows: batch}", "sample | group"));
   CHECK(says(kCommand + "timeout_s: 0}", "float > 0"));
-  CHECK(says(kCommand + "workers: 0}", "auto or integer from 1"));
+  CHECK(says(kCommand + "workers: 0}", "auto | integer from 1"));
   CHECK(says(kCommand + "memory_mb: -1}", "integer"));
   CHECK(says(kCommand + "on_error: skip}", "drop | wrong"));
 }

@@ -119,7 +119,7 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
   };
   refuses(from + "--set sft.lr=1e-3", "sft.lr 0.001 (it was made with 0.004)");
   refuses(from + "--set trainer.seed=1", "model.init.seed 1 (it was made with 0)");
-  refuses(from + "--set sft.steps=0", "sft.steps above 0 beside sft.from");
+  refuses(from + "--set sft.steps=0", "sft.steps or sft.epochs above 0 beside sft.from");
   refuses("--set sft.from=" + (test::finished_run() / "checkpoints/step_4").string(), "a finished cold start");
   refuses("--set sft.from=/nowhere", "/nowhere");
 }

@@ -5,22 +5,43 @@
 
 namespace qrl::config {
 
-bool has_value(const Key& key, const Recipe& recipe, std::string_view values) {
-  constexpr std::string_view kAbove = "above ", kOther = "other than ";
-  const std::string value = key.resolved ? key.resolved(recipe) : key.print(recipe);
-  const bool is_unset = value == "null" || value == "[]";
-  if (values == "set" || values == "unset") return is_unset == (values == "unset");
-  if (values == "default" || values == "changed")
-    return (value == key.print(recipe.keys->defaults())) == (values == "default");
-  if (values.starts_with(kAbove))
-    return is_unset || std::stod(value) > std::stod(std::string(values.substr(kAbove.size())));
+namespace {
+
+/// Compares a value with a bound, which is a number or a key's name. null and auto are within every bound.
+bool is_in_bound(const std::string& value, const Recipe& recipe, std::string_view word, const std::string& text) {
+  const Key* other = recipe.keys->find(text);
+  const std::string bound = other == nullptr ? text : other->print(recipe);
+  if (value == "null" || value == "auto" || bound == "null" || bound == "auto") return true;
+  const double difference = std::stod(value) - std::stod(bound);
+  return word == "above " ? difference > 0 : word == "at least " ? difference >= 0 : difference <= 0;
+}
+
+/// Returns whether the printed value is listed, as in "A, B or C" or "other than A".
+bool is_listed(const std::string& value, std::string_view values) {
+  constexpr std::string_view kOther = "other than ";
   const bool excludes = values.starts_with(kOther);
   if (excludes) values.remove_prefix(kOther.size());
-  bool is_listed = false;
   for (const std::string_view part : split(values, ", ")) {
-    for (const std::string_view word : split(part, " or ")) is_listed |= word == value;
+    for (const std::string_view word : split(part, " or ")) {
+      if (word == value) return !excludes;
+    }
   }
-  return is_listed != excludes;
+  return excludes;
+}
+
+}  // namespace
+
+bool has_value(const Key& key, const Recipe& recipe, std::string_view values) {
+  if (values == "default" || values == "changed")
+    return key.equal(recipe, recipe.keys->defaults()) == (values == "default");
+  const std::vector<std::string> effective = key.effective ? key.effective(recipe) : std::vector{key.print(recipe)};
+  return std::any_of(effective.begin(), effective.end(), [&](const std::string& value) {
+    if (values == "set" || values == "unset") return (value == "null" || value == "[]") == (values == "unset");
+    for (const std::string_view word : {"above ", "at least ", "at most "}) {
+      if (values.starts_with(word)) return is_in_bound(value, recipe, word, std::string(values.substr(word.size())));
+    }
+    return is_listed(value, values);
+  });
 }
 
 Condition condition_of(const std::string& key, const std::string& values) {
@@ -28,9 +49,8 @@ Condition condition_of(const std::string& key, const std::string& values) {
           [key, values](const Recipe& recipe) { return has_value(*recipe.keys->find(key), recipe, values); }};
 }
 
-Key& Key::only_with(const std::string& other, const std::string& values, std::function<bool(const Recipe&)> holds) {
+Key& Key::only_with(const std::string& other, const std::string& values) {
   condition = condition_of(other, values);
-  if (holds) condition.holds = std::move(holds);
   return *this;
 }
 
@@ -39,28 +59,31 @@ Key& Key::needs(std::string when, std::string other, std::string values, std::st
   return *this;
 }
 
-Key& Key::unset_by(const std::string& selector, const AnyChoices& choices) {
-  const auto shown = [&](const Option& one) {
-    const std::string value = one.default_of(name);
-    return value == "null" ? "none" : value;
-  };
-  unset = choices.all().empty() ? "none" : shown(*choices.all().front());
-  const std::string first = unset;
-  for (const Option* one : choices.all()) {
-    if (shown(*one) != first) unset += "; " + one->word + " " + shown(*one);
-  }
-  fill = [name = name, read = read, print = print, selector](Recipe& recipe) {
-    for (const auto& [key, option] : selected_options(recipe)) {
-      if (key != selector || option == nullptr || print(recipe) != "null") continue;
-      if (const std::string value = option->default_of(name); value != "null")
-        read(*parse_own_yaml(value, name), recipe);
-    }
+Key& Key::unset_is(const std::string& value) {
+  unset = value;
+  fill = [name = name, value](Recipe& recipe) {
+    const Key& key = *recipe.keys->find(name);
+    const Key* other = recipe.keys->find(value);
+    if (key.print(recipe) != "null" || !key.acts(recipe)) return;
+    key.read(*parse_own_yaml(other == nullptr ? value : other->print(recipe), name), recipe);
   };
   return *this;
 }
 
-Key& Key::conflicts_with(std::string other, std::string advice) {
-  conflicts.emplace_back(std::move(other), std::move(advice));
+Key& Key::unset_by(const AnyChoices& choices) {
+  std::string first;
+  for (const Option* one : choices.all()) {
+    const std::string value = one->default_of(name), shown = value == "null" ? "none" : value;
+    if (first.empty()) unset = first = shown;
+    else if (shown != first) unset += "; " + one->word + " " + shown;
+  }
+  if (unset.empty()) unset = "none";
+  fill = [name = name, read = read, print = print](Recipe& recipe) {
+    for (const auto& [key, option] : selected_options(recipe)) {
+      const std::string value = key == "mode" || option == nullptr ? "null" : option->default_of(name);
+      if (value != "null" && print(recipe) == "null") read(*parse_own_yaml(value, name), recipe);
+    }
+  };
   return *this;
 }
 
@@ -73,6 +96,11 @@ bool Keys::is_section(std::string_view name) const {
   return std::any_of(names_.begin(), names_.end(), [&](const std::string& key) {
     return name.empty() || (key.size() > name.size() && key.starts_with(name) && key[name.size()] == '.');
   });
+}
+
+bool operator==(const Recipe& one, const Recipe& other) {
+  const std::vector<Key>& keys = one.keys->all();
+  return std::all_of(keys.begin(), keys.end(), [&](const Key& key) { return key.equal(one, other); });
 }
 
 std::vector<std::pair<std::string, const Option*>> selected_options(const Recipe& recipe) {

@@ -1,6 +1,5 @@
-// Owns what a recipe's key is: its type, its meaning, how it is read and printed; and the list of a program's keys, one
-// row each, in which a key is found by its name. The reader, --help-all, the resolved recipe and the reference page are
-// generated from it.
+// Owns the declaration of a recipe's key, and the list of a program's keys, one row each. The reader, --help-all, the
+// resolved recipe and the reference page are generated from it.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +30,9 @@ struct Condition {
   std::string advice = "it has no effect: delete it";
 };
 
-/// Describes what another key must be while a key has certain values.
+/// Describes what another key must be while a key has an effect and certain values.
 struct Requirement {
-  std::string when;    ///< values of the row's key
+  std::string when;    ///< values of the row's key; "": any
   std::string key;     ///< the other key
   std::string values;  ///< its values
   std::string advice;
@@ -50,41 +49,43 @@ struct Key {
   std::function<void(const YamlNode&, Recipe&)> read = {};
   /// Sets the member to its default.
   std::function<void(Recipe&)> reset = {};
+  /// Returns whether the member is the same in both recipes.
+  std::function<bool(const Recipe&, const Recipe&)> equal = {};
   /// Returns canonical YAML, "null" if unset.
   std::function<std::string(const Recipe&)> print = {};
-  /// Replaces an unset member by null's value; empty if a recipe cannot hold it.
+  /// Replaces an unset member by null's value. Empty if a recipe cannot hold it.
   std::function<void(Recipe&)> fill = {};
-  /// Makes input paths absolute, relative to `directory` (empty: the working directory); empty without paths.
+  /// Makes paths to read absolute (Type::anchor). Empty without paths.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor = {};
-  /// Returns the value that `auto` has in a recipe, where rules need it; empty: `print`.
-  std::function<std::string(const Recipe&)> resolved = {};
+  /// Returns the values that has_value compares, if they are not the printed one. Example: the device for `auto`.
+  std::function<std::vector<std::string>(const Recipe&)> effective = {};
   OnResume on_resume = OnResume::fixed;
   Condition condition = {};
   std::vector<Requirement> requirements = {};
-  std::vector<std::pair<std::string, std::string>> conflicts = {};  ///< other key, advice: only one may be set
-  /// An earlier version's default as YAML, which its checkpoints print: no error without effect. Empty: unchanged.
-  std::string former_default = {};
-  /// The value as YAML for records of versions without this key. Empty: the default.
+  /// Gives the value in records of versions without this key, as YAML. Empty: the default.
   std::string absent_in_record = {};
 
-  /// Complete a row; each returns the row.
-  /// Declares that the key has an effect only while `other` has one of `values` (has_value), or `holds`.
-  Key& only_with(const std::string& other, const std::string& values,
-                 std::function<bool(const Recipe&)> holds = nullptr);
+  /// Declares that the key has an effect only while `other` has one of `values` (has_value).
+  Key& only_with(const std::string& other, const std::string& values);
   /// Declares that `other` must have one of `values` while this key has one of `when` (has_value).
   Key& needs(std::string when, std::string other, std::string values, std::string advice);
-  /// Makes null the default of the option that the key `selector` selects. Help lists the first option's default and
-  /// every different one.
-  Key& unset_by(const std::string& selector, const AnyChoices& choices);
-  /// Declares that not both keys may differ from their defaults.
-  Key& conflicts_with(std::string other, std::string advice);
+  /// Declares that `other` must have its default while this key does not.
+  Key& excludes(std::string other, std::string advice) {
+    return needs("changed", std::move(other), "default", std::move(advice));
+  }
+  /// Makes null `value`: YAML, or another key's name for its value while this key has an effect.
+  Key& unset_is(const std::string& value);
+  /// Makes null the default of the option that another key selects. Help lists the first default of `choices` and every
+  /// different one.
+  Key& unset_by(const AnyChoices& choices);
 
   /// Returns whether the key has an effect in a recipe.
   bool acts(const Recipe& recipe) const { return condition.key.empty() || condition.holds(recipe); }
 };
 
-/// Returns whether a key has one of `values` in a recipe, with `auto` resolved. `values` is "set", "unset", "changed"
-/// (not the default), "default", "above N" (null as well), "other than A or B", or words: "A, B or C".
+/// Returns whether a key has one of `values` in a recipe. `values` is "set", "unset", "changed" (not the
+/// default), "default", "other than A or B", words ("A, B or C"), or "above N", "at least N", "at most N", which null
+/// satisfies. N is a number or the name of a key.
 bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
 
 /// Returns the condition "`key` has one of `values`".
@@ -114,7 +115,10 @@ class Keys {
   std::vector<std::string> names_;
 };
 
-/// Returns the keys that select an option, each with its option in a recipe; null: none.
+/// Returns whether two recipes have the same value in every key.
+bool operator==(const Recipe& one, const Recipe& other);
+
+/// Returns the keys that select an option, each with its option in a recipe, or nullptr.
 std::vector<std::pair<std::string, const Option*>> selected_options(const Recipe& recipe);
 
 }  // namespace qrl::config

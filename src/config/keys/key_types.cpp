@@ -2,67 +2,42 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <iterator>
+#include <regex>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/hub.h"
 #include "base/shipped_files.h"
 
 namespace qrl::config {
 
-namespace {
-
-std::string range_text(std::int64_t low, std::int64_t high) {
-  return high == kMaxInteger ? "integer ≥ " + std::to_string(low)
-                             : "integer from " + std::to_string(low) + " to " + std::to_string(high);
-}
-
-/// Reads an integer in range, or `word`, if set, as `word_value`.
-Type<std::int64_t> integer_in(std::int64_t low, std::int64_t high, const std::string& text, const std::string& word,
-                              std::int64_t word_value) {
-  return {text,
-          [=](const YamlNode& node) {
-            if (!word.empty() && node.kind == YamlNode::Kind::scalar && node.text == word) return word_value;
+Type<std::int64_t> integer(std::int64_t low, std::int64_t high) {
+  return {high == kMaxInteger ? "integer ≥ " + std::to_string(low)
+                              : "integer from " + std::to_string(low) + " to " + std::to_string(high),
+          [low, high](const YamlNode& node) {
             const std::int64_t value = read_integer(node);
             if (value < low || value > high)
               throw ParseError{node.text, value > high ? "at most " + std::to_string(high) : ""};
             return value;
           },
-          [=](std::int64_t value) { return !word.empty() && value == word_value ? word : std::to_string(value); }};
-}
-
-}  // namespace
-
-Type<std::int64_t> integer(std::int64_t low, std::int64_t high) {
-  return integer_in(low, high, range_text(low, high), "", 0);
-}
-
-Type<std::int64_t> integer_or_minus_one(std::int64_t low, std::int64_t high) {
-  return integer_in(low, high, "-1 or " + range_text(low, high), "-1", -1);
-}
-
-Type<std::int64_t> integer_or_auto(std::int64_t high) {
-  return integer_in(1, high, "auto or integer from 1 to " + std::to_string(high), "auto", 0);
+          [](std::int64_t value) { return std::to_string(value); }};
 }
 
 Type<std::string> text() { return {"text", read_text, write_text}; }
 
 Type<std::string> variable_name() {
-  const auto is_part = [](unsigned char c) { return c == '_' || (c < 0x80 && std::isalnum(c) != 0); };
-  Type<std::string> type = text();
-  type.text = "variable name";
-  type.read = [is_part](const YamlNode& node) {
+  const auto read = [](const YamlNode& node) {
     std::string name = read_text(node);
-    const bool starts_well = std::isdigit(static_cast<unsigned char>(name.front())) == 0;
-    if (!starts_well || !std::all_of(name.begin(), name.end(), is_part)) {
+    const auto is_part = [](char c) { return c == '_' || base::is_alphanumeric(c); };
+    if (base::is_digit(name.front()) || !std::all_of(name.begin(), name.end(), is_part)) {
       throw ParseError{base::quoted(name.substr(0, name.find('='))),
                        "write the name alone: values are never in a recipe"};
     }
     return name;
   };
-  return type;
+  return {"variable name", read, write_text};
 }
 
 void anchor_path(std::string& path, const std::filesystem::path& directory) {
@@ -73,26 +48,17 @@ void anchor_path(std::string& path, const std::filesystem::path& directory) {
   path = (unknown ? whole : absolute).lexically_normal().string();
 }
 
-Type<std::string> input_path() {
-  Type<std::string> type = text();
-  type.text = "path";
-  type.anchor = anchor_path;
-  return type;
-}
+Type<std::string> input_path() { return {"path", read_text, write_text, anchor_path}; }
 
 Type<std::string> word_or_path(const std::vector<std::string>& words) {
-  Type<std::string> type = input_path();
-  type.text = base::joined(words, " | ") + " | path";
-  type.anchor = [words](std::string& path, const std::filesystem::path& directory) {
+  const auto anchor = [words](std::string& path, const std::filesystem::path& directory) {
     if (std::find(words.begin(), words.end(), path) == words.end()) anchor_path(path, directory);
   };
-  return type;
+  return {base::joined(words, " | ") + " | path", read_text, write_text, anchor};
 }
 
 Type<std::string> model_path() {
-  Type<std::string> type = input_path();
-  type.text = "path | OWNER/NAME[@REVISION]";
-  type.anchor = [](std::string& path, const std::filesystem::path& directory) {
+  const auto anchor = [](std::string& path, const std::filesystem::path& directory) {
     std::error_code error;
     if (!base::is_hub_name(path) || std::filesystem::exists(directory / path, error)) {
       anchor_path(path, directory);
@@ -100,30 +66,25 @@ Type<std::string> model_path() {
       path = *pinned;
     }
   };
-  return type;
+  return {"path | OWNER/NAME[@REVISION]", read_text, write_text, anchor};
 }
 
 Type<double> duration() {
   static constexpr std::pair<char, std::int64_t> kUnits[] = {{'d', 86'400}, {'h', 3'600}, {'m', 60}, {'s', 1}};
   const auto read = [](const YamlNode& node) {
-    const ParseError wrong{shown_value(node), "write 3h50m, 45m or 90s"};
-    if (node.kind != YamlNode::Kind::scalar) throw wrong;
-    std::int64_t seconds = 0, number = -1;
-    const auto* unit = std::begin(kUnits);
-    for (const char c : node.text) {
-      if (c >= '0' && c <= '9' && number < kMaxInteger) {
-        number = std::max<std::int64_t>(number, 0) * 10 + (c - '0');
-        continue;
+    static const std::regex kForm("(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?");
+    std::int64_t seconds = 0;
+    std::smatch numbers;
+    if (node.kind == YamlNode::Kind::scalar && std::regex_match(node.text, numbers, kForm)) {
+      for (std::size_t i = 0; i < std::size(kUnits); ++i) {
+        if (!numbers[i + 1].matched) continue;
+        const std::int64_t number = std::stoll(numbers[i + 1]);
+        if (seconds > 0 && number >= kUnits[i - 1].second / kUnits[i].second)
+          throw ParseError{shown_value(node), "behind a larger unit write 23h, 59m and 59s at most"};
+        seconds += number * kUnits[i].second;
       }
-      unit = std::find_if(unit, std::end(kUnits), [c](const auto& one) { return one.first == c; });
-      if (unit == std::end(kUnits) || number < 0) throw wrong;
-      const std::int64_t limit = seconds > 0 ? (unit - 1)->second / unit->second : number + 1;
-      if (number >= limit) throw ParseError{wrong.got, "behind a larger unit write 23h, 59m and 59s at most"};
-      seconds += number * unit->second;
-      number = -1;
-      ++unit;
     }
-    if (number >= 0 || seconds == 0) throw wrong;
+    if (seconds == 0) throw ParseError{shown_value(node), "write 3h50m, 45m or 90s"};
     return static_cast<double>(seconds);
   };
   const auto print = [](const double& value) {
@@ -139,21 +100,14 @@ Type<double> duration() {
 }
 
 Type<std::string> text_with_one(const std::string& part) {
-  Type<std::string> type = text();
-  type.text = "text with one " + part;
-  type.read = [part](const YamlNode& node) {
+  const auto read = [part](const YamlNode& node) {
     std::string value = read_text(node);
     const std::size_t first = value.find(part);
     if (first == std::string::npos) throw ParseError{base::quoted(value), "put " + part + " where it belongs"};
     if (value.find(part, first + 1) == std::string::npos) return value;
     throw ParseError{base::quoted(value) + ", which holds " + part + " twice", "keep the one that is to be filled in"};
   };
-  return type;
-}
-
-Type<std::string> unset_when_empty(Type<std::string> type) {
-  type.print = [print = type.print](const std::string& value) { return value.empty() ? "null" : print(value); };
-  return type;
+  return {"text with one " + part, read, write_text};
 }
 
 Type<double> real(const Range& range) {
@@ -174,9 +128,7 @@ std::string nearest_advice(const std::string& word, const std::vector<std::strin
   // Two names for the same value; each key allows one of the two.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
       {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
-  std::string lower = word.substr(0, 100);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string lower = base::lower_case(word.substr(0, 100));
   for (const auto& [one, other] : kTwins) {
     for (const std::string& name : names) {
       if ((lower == one && name == other) || (lower == other && name == one)) return "here it is " + name;

@@ -24,34 +24,23 @@ struct Type {
   std::string text;
   std::function<T(const YamlNode&)> read;  ///< throws ParseError
   std::function<std::string(const T&)> print;
-  /// Makes paths to read absolute, relative to `directory` (empty: the working directory); empty for other values.
+  /// Makes paths to read absolute, relative to `directory`, or to the working directory if that is empty. Other types
+  /// have none.
   std::function<void(T&, const std::filesystem::path& directory)> anchor = {};
 };
 
-/// Describes null's meaning as text and, if a recipe can hold it, as a value.
-template <class T>
-struct Unset {
-  std::string text;
-  std::function<std::optional<T>(const Recipe&)> value = {};
-};
-
-/// Bounds integer keys without a range; products of two fit in 64 bits.
+/// Bounds integer keys without a range of their own. Products of two fit in 64 bits.
 inline constexpr std::int64_t kMaxInteger = 1'000'000'000;
 
 Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
-/// Accepts -1 (no limit) or an integer in `low` … `high`.
-Type<std::int64_t> integer_or_minus_one(std::int64_t low, std::int64_t high = kMaxInteger);
-/// Accepts "auto", stored as 0, or an integer in 1 … high.
-Type<std::int64_t> integer_or_auto(std::int64_t high);
-/// Accepts "auto", stored as `automatic`, or a value of `type`.
-template <class T>
-Type<AutoValue<T>> or_auto(Type<T> type, AutoValue<T> automatic) {
-  return {"auto | " + type.text,
-          [read = type.read, automatic](const YamlNode& node) {
-            const bool is_auto = node.kind == YamlNode::Kind::scalar && node.text == "auto";
-            return is_auto ? automatic : AutoValue<T>(read(node));
+/// Accepts `word`, stored as `value`, or a value of `type`.
+template <class T, class Stored>
+Type<Stored> word_or(const std::string& word, Stored value, Type<T> type) {
+  return {word + " | " + type.text,
+          [word, value, read = type.read](const YamlNode& node) {
+            return node.kind == YamlNode::Kind::scalar && node.text == word ? value : Stored(read(node));
           },
-          [print = type.print](const AutoValue<T>& value) { return value.is_auto ? "auto" : print(value.value); }};
+          [word, value, print = type.print](const Stored& one) { return one == value ? word : print(one); }};
 }
 /// Accepts a number in `range` in fp64 and rounded to fp32, the computing type.
 Type<double> real(const Range& range);
@@ -59,7 +48,7 @@ Type<std::string> text();
 Type<std::string> variable_name();
 /// Accepts a text with `part` exactly once.
 Type<std::string> text_with_one(const std::string& part);
-/// Accepts a file or folder to read, relative to its recipe; stored as an absolute path.
+/// Accepts a file or folder to read, relative to its recipe. Stores an absolute path.
 Type<std::string> input_path();
 /// Accepts a folder like `input_path`, else a model in the Hub's cache, pinned to its commit (base/hub.h).
 Type<std::string> model_path();
@@ -68,13 +57,10 @@ Type<std::string> word_or_path(const std::vector<std::string>& words);
 /// Accepts days, hours, minutes and seconds ("3h50m"), stored in seconds.
 Type<double> duration();
 
-/// Makes `path`, unless empty, absolute, relative to `directory` (empty: the working directory).
+/// Makes a nonempty path absolute, relative to `directory`, or to the working directory if that is empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
 
-/// Makes "" mean null.
-Type<std::string> unset_when_empty(Type<std::string> type);
-
-/// Returns the nearest of `names`, or ours for the word, as advice; "" if none is near.
+/// Returns advice with the nearest of `names`, or with ours for the word. Returns "" if none is near.
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names);
 
 /// Accepts one of several words, each stored as its value.
@@ -99,31 +85,16 @@ Type<T> one_of(std::vector<std::pair<std::string, T>> values) {
           }};
 }
 
-/// Accepts a word of `choices`.
+/// Accepts the words of `choices` other than `except`.
 template <class T>
-Type<Selected<T>> option_of(const Choices<T>& choices) {
+Type<Selected<T>> option_of(const Choices<T>& choices, std::string_view except = {}) {
   std::vector<std::pair<std::string, Selected<T>>> values;
-  for (const Option* one : choices.all()) values.emplace_back(one->word, choices.select(one->word));
+  for (const Option* one : choices.all())
+    if (one->word != except) values.emplace_back(one->word, choices.select(one->word));
   return one_of(std::move(values));
 }
 
-/// Returns a member's type where it leaves no choice: an enum's words (words_of), a flag, a seed.
-template <class T>
-Type<T> type_of() {
-  if constexpr (std::is_enum_v<T>) {
-    std::vector<std::pair<std::string, T>> values;
-    for (const std::string_view word : split(words_of(T{}), " | "))
-      values.emplace_back(word, static_cast<T>(values.size()));
-    return one_of(std::move(values));
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return {"true | false", read_boolean, [](const bool& value) -> std::string { return value ? "true" : "false"; }};
-  } else {
-    static_assert(std::is_same_v<T, std::uint64_t>);
-    return {"integer from 0 to 2^64-1", read_unsigned, [](const T& value) { return std::to_string(value); }};
-  }
-}
-
-/// Accepts a list of `size` entries; 0: any number.
+/// Accepts a list of `size` entries, or of any number for 0.
 template <class T>
 Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
   const auto anchor = [item](std::vector<T>& values, const std::filesystem::path& directory) {
@@ -150,6 +121,30 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
             return "[" + base::joined(texts, ", ") + "]";
           },
           item.anchor ? anchor : std::function<void(std::vector<T>&, const std::filesystem::path&)>()};
+}
+
+/// Returns the usual type of a member or an optional one: an enum's words (words_of), a flag, any 64-bit seed, number
+/// or text, a list of these.
+template <class T>
+auto type_of() {
+  if constexpr (requires(T value) { value.has_value(); }) {
+    return type_of<typename T::value_type>();
+  } else if constexpr (std::is_enum_v<T>) {
+    std::vector<std::pair<std::string, T>> values;
+    for (const std::string_view word : split(words_of(T{}), " | "))
+      values.emplace_back(word, static_cast<T>(values.size()));
+    return one_of(std::move(values));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return Type<T>{"true | false", read_boolean, [](bool value) { return std::string(value ? "true" : "false"); }};
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    return Type<T>{"integer from 0 to 2^64-1", read_unsigned, [](T value) { return std::to_string(value); }};
+  } else if constexpr (std::is_same_v<T, double>) {
+    return real(kAny);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return text();
+  } else {
+    return list_of(type_of<typename T::value_type>());
+  }
 }
 
 /// Describes valid names of a map's entries.

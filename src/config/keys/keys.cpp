@@ -17,27 +17,15 @@ constexpr std::int64_t kMaxPageTokens = 4096;   // per KV page
 constexpr std::int64_t kMaxPages = 16'777'216;  // in the KV cache
 constexpr std::int64_t kMaxRank = 1024;         // of adapters
 constexpr std::int64_t kMaxNewtonSchulz = 100;
-constexpr std::int64_t kMaxGenerated = 10'000'000;  // tasks of a generator, held in memory
-
-constexpr const char* kAllLinear = "all-linear";
-
-Unset<std::uint64_t> root_seed() {
-  return {"trainer.seed", [](const Recipe& recipe) { return std::optional(recipe.trainer.seed); }};
-}
 
 /// Accepts auto, never, or a checkpoint's path.
 Type<ResumeFrom> resume_from() {
-  return {"auto | never | PATH",
-          [](const YamlNode& node) -> ResumeFrom {
-            std::string word = read_text(node);
-            if (word == "auto") return {};
-            if (word == "never") return {ResumeMode::never, ""};
-            return {ResumeMode::path, std::move(word)};
-          },
-          [](const ResumeFrom& from) -> std::string {
-            if (from.mode == ResumeMode::path) return write_text(from.path);
-            return from.mode == ResumeMode::never ? "never" : "auto";
-          }};
+  const Type<ResumeFrom> path{"PATH",
+                              [](const YamlNode& node) {
+                                return ResumeFrom{ResumeMode::path, read_text(node)};
+                              },
+                              [](const ResumeFrom& from) { return write_text(from.path); }};
+  return word_or("auto", ResumeFrom{}, word_or("never", ResumeFrom{ResumeMode::never}, path));
 }
 
 template <class AnySection>
@@ -55,26 +43,22 @@ void add_update_rule(OnResume on_resume, AnySection section) {
 }
 
 void add_mode(List& list, const Catalog& catalog) {
-  list.push_back(key("mode", at(&Recipe::mode), option_of(catalog.modes), "a paper's system: defaults of other keys",
-                     {"every key's own default"}));
+  list.push_back(key("mode", std::mem_fn(&Recipe::mode), option_of(catalog.modes),
+                     "a paper's system: defaults of other keys", "every key's own default"));
 }
 
 void add_model(List& list) {
   using M = ModelRecipe;
   Section model(list, "model", &Recipe::model);
   model
-      .add(fixed, "path", &M::path, unset_when_empty(model_path()),
-           "Hugging Face folder to start from, or OWNER/NAME[@REVISION] in the Hub's local cache", {"a new model"})
-      .conflicts_with("model.init.config", "keep the one to start from");
+      .add(fixed, "path", &M::path, model_path(),
+           "Hugging Face folder to start from, or OWNER/NAME[@REVISION] in the Hub's local cache", "a new model")
+      .excludes("model.init.config", "keep the one to start from");
   model.add(fixed, "dtype", &M::dtype, "precision of the learner's forward and backward; master weights are float32");
-  model.add(fixed, "init.config", &M::init_config, unset_when_empty(input_path()), "config.json of a new model",
-            {"the model of model.path"});
-  model
-      .add(fixed, "init.seed", &M::init_seed, "seed of a new model's weights",
-           {"trainer.seed",
-            [](const Recipe& recipe) {
-              return recipe.model.init_config.empty() ? std::nullopt : std::optional(recipe.trainer.seed);
-            }})
+  model.add(fixed, "init.config", &M::init_config, input_path(), "config.json of a new model",
+            "the model of model.path");
+  model.add(fixed, "init.seed", &M::init_seed, "seed of a new model's weights")
+      .unset_is("trainer.seed")
       .only_with("model.init.config", "set");
 }
 
@@ -86,33 +70,32 @@ void add_data(List& list) {
   };
   data.add(allow_change, "train_files", &D::train_files, list_of(input_path()),
            "files of training prompts: JSONL, CSV, parquet, or DIR:SPLIT of a data set's folder")
-      .conflicts_with("data.train_generator.task",
-                      "keep one; --set data.train_generator.task=null takes away the generator, --set "
-                      "data.train_files=[] the files");
+      .excludes("data.train_generator.task",
+                "keep one; --set data.train_generator.task=null takes away the generator, --set "
+                "data.train_files=[] the files");
   data.add(allow_change, "train_weights", &D::train_weights, list_of(real(kPositive)),
            "shares of train_files in what is drawn, one a file; []: every row once an epoch");
   data.add(free, "val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, as train_files");
   data.only_with({"data.train_files", "or data.val_files set", reads_files});
-  data.add(allow_change, "prompt_key", &D::prompt_key, unset_when_empty(text()),
+  data.add(allow_change, "prompt_key", &D::prompt_key,
            "field of a row that holds its prompt; a.b: field b of a; \"a, b\": the one of these that a row has",
-           {"prompt or question"});
-  data.add(allow_change, "ground_truth_key", &D::ground_truth_key, unset_when_empty(text()),
+           "prompt or question");
+  data.add(allow_change, "ground_truth_key", &D::ground_truth_key,
            "field of a row that holds its gold, as data.prompt_key",
-           {"ground_truth, answer or reward_model.ground_truth"});
-  data.add(allow_change, "data_source_key", &D::data_source_key, unset_when_empty(text()),
-           "field of a row that names its source", {"data_source where there is one, else the file's name"});
+           "ground_truth, answer or reward_model.ground_truth");
+  data.add(allow_change, "data_source_key", &D::data_source_key, "field of a row that names its source",
+           "data_source where there is one, else the file's name");
   data.only_with({});
-  data.add(allow_change, "filter", &D::filter, list_of(text()),
+  data.add(allow_change, "filter", &D::filter,
            "conditions that a row of train_files must meet, as \"level >= 3\" or \"subject == 'Number Theory'\"; "
            "others are left out")
       .only_with("data.train_files", "set");
   data.add(allow_change, "train_max_samples", &D::train_max_samples, integer(1),
-           "first prompts of training data that are kept", {"all"})
-      .conflicts_with("data.train_weights", "keep one: weights say what each file gives");
+           "first prompts of training data that are kept", "all")
+      .excludes("data.train_weights", "keep one: weights say what each file gives");
   data.add(free, "val_max_samples", &D::val_max_samples, integer(1),
-           "first held-out prompts of each data source that are kept", {"all"});
-  data.add(free, "val_filter", &D::val_filter, list_of(text()),
-           "conditions that a row of val_files must meet, as data.filter")
+           "first held-out prompts of each data source that are kept", "all");
+  data.add(free, "val_filter", &D::val_filter, "conditions that a row of val_files must meet, as data.filter")
       .only_with("data.val_files", "set");
 }
 
@@ -120,37 +103,28 @@ void add_data(List& list) {
 void add_prompts(List& list, const Choices<tasks::Generator>& generators) {
   using D = DataRecipe;
   Section data(list, "data", &Recipe::data);
-  auto train = data.inner("train_generator", &D::train_generator);
-  train.add(allow_change, "size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
-  add_generator(allow_change, train, generators, root_seed());
-  auto held_out = data.inner("val_generator", &D::val_generator);
-  held_out.add(free, "size", &GeneratorRecipe::size, integer(0, kMaxGenerated), "prompts; needed with a task");
-  add_generator(free, held_out, generators,
-                {std::to_string(kHeldOutSeed), [](const Recipe&) { return std::optional(kHeldOutSeed); }});
+  add_generator(allow_change, data.inner("train_generator", &D::train_generator), generators, "trainer.seed");
+  add_generator(free, data.inner("val_generator", &D::val_generator), generators, std::to_string(kHeldOutSeed));
   data.add(allow_change, "train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step");
   data.add(allow_change, "gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
-           "prompts of one draw of algorithm.filter_groups",
-           {"data.train_batch_size",
-            [](const Recipe& recipe) {
-              const bool draws = recipe.algorithm.filter_groups.enable;
-              return draws ? std::optional(recipe.data.train_batch_size) : std::nullopt;
-            }})
+           "prompts of one draw of algorithm.filter_groups")
+      .unset_is("data.train_batch_size")
       .only_with("algorithm.filter_groups.enable", "true");
   data.add(allow_change, "max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt");
   data.add(allow_change, "max_response_length", &D::max_response_length, integer(1, kMaxTokens),
            "tokens of a response");
   data.add(allow_change, "overlong_prompt", &D::overlong_prompt, "what happens to a prompt above max_prompt_length");
   data.add(fixed, "shuffle", &D::shuffle, "a new order of the prompts in each epoch");
-  data.add(fixed, "seed", &D::seed, "seed of that order", root_seed());
+  data.add(fixed, "seed", &D::seed, "seed of that order").unset_is("trainer.seed");
   data.add(fixed, "prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
   data.add(fixed, "chat_template", &D::chat_template,
            word_or_path({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
            "the Jinja template that makes a text of a conversation; auto: the model's own, plain where it has none");
-  data.add(fixed, "system_prompt", &D::system_prompt, unset_when_empty(text()), "system message before each prompt",
-           {"the template's own, if any"});
+  data.add(fixed, "system_prompt", &D::system_prompt, "system message before each prompt",
+           "the template's own, if any");
   data.add(fixed, "enable_thinking", &D::enable_thinking,
            "the template's switch for thoughts: false opens Qwen3's answers with an empty one",
-           {"as the template has it"});
+           "as the template has it");
   data.add(fixed, "parse_special_tokens", &D::parse_special_tokens,
            "control tokens that prompts of the data spell are tokens; false: they are text");
 }
@@ -164,30 +138,31 @@ void add_rollout(List& list) {
       .needs("cuda", "quant.rollout.lm_head", "auto or int8", "the GPU's lm_head is bf16 or int8")
       .needs("cuda", "quant.rollout.queries", "auto", "scales of queries are the CPU's alone")
       .needs("cuda", "quant.rollout.kv_cache", "other than fp32", "use bf16, int8 or fp8_e4m3")
-      .resolved = [](const Recipe& recipe) { return samples_on_gpu(recipe) ? "cuda" : "cpu"; };
-  rollout.add(allow_change, "n", &O::n, integer(1, kMaxSamples),
-              "samples a prompt, 2 or more: advantages are relative to the group");
+      .effective = [](const Recipe& recipe) {
+    return std::vector<std::string>{samples_on_gpu(recipe) ? "cuda" : "cpu"};
+  };
+  rollout.add(allow_change, "n", &O::n, integer(2, kMaxSamples),
+              "samples a prompt; advantages are relative to the group");
   rollout.add(allow_change, "temperature", &O::temperature, real(kPositive), "temperature of training samples");
   rollout.add(allow_change, "top_p", &O::top_p, real(kAbove0To1),
               "nucleus of training samples, at most " + std::to_string(kMaxKeptTokens) + " tokens; 1: off");
-  rollout.add(allow_change, "top_k", &O::top_k, integer_or_minus_one(1, kMaxKeptTokens),
+  rollout.add(allow_change, "top_k", &O::top_k, word_or("-1", std::int64_t{-1}, integer(1, kMaxKeptTokens)),
               "likeliest tokens kept; -1: all");
-  rollout.add(free, "max_num_seqs", &O::max_num_seqs, or_auto(integer(1, kMaxSamples), O{}.max_num_seqs),
+  rollout.add(free, "max_num_seqs", &O::max_num_seqs, word_or("auto", O{}.max_num_seqs, integer(1, kMaxSamples)),
               "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for "
               "that many longest ones");
   rollout.add(free, "max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens),
               "tokens of one decoder tick");
   rollout.add(fixed, "page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
   rollout.add(free, "kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV pages",
-              {"what max_num_seqs longest sequences need; with device cuda as many of them as fit"});
+              "what max_num_seqs longest sequences need; with device cuda as many of them as fit");
   rollout
       .add(free, "gpu_memory_utilization", &O::gpu_memory_utilization, real(kAbove0To1),
            "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
-           {"0.9 with device cuda and without kv_pages, 0.5 beside a learner there"})
+           "0.9 with device cuda and without kv_pages, 0.5 beside a learner there")
       .only_with("rollout.device", "cuda")
-      .conflicts_with("rollout.kv_pages", "keep one");
-  rollout.add(allow_change, "stop", &O::stop, list_of(text()),
-              "texts that end a response, which they are then the end of");
+      .excludes("rollout.kv_pages", "keep one");
+  rollout.add(allow_change, "stop", &O::stop, "texts that end a response, which they are then the end of");
   rollout.add(fixed, "prefix_sharing", &O::prefix_sharing, "samples of a prompt share its KV pages");
   rollout
       .add(fixed, "bitwise", &O::bitwise,
@@ -207,30 +182,33 @@ void add_sft(List& list, const Choices<tasks::Generator>& generators) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
   sft.add(fixed, "steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none, or by sft.epochs");
-  sft.add(fixed, "from", &S::from, unset_when_empty(input_path()),
-          "finished cold start of another run (RUN/checkpoints/sft_N) to take instead of making one; that run must "
-          "have had the same model, prompt and sft keys",
-          {"none: the run makes its own"});
+  sft.add(fixed, "from", &S::from, input_path(),
+          "finished cold start (RUN/checkpoints/sft_N) of a run with the same model, prompt and sft keys, in place of "
+          "making one",
+          "none: the run makes its own")
+      .condition = {
+      "sft.steps", "or sft.epochs above 0", [](const Recipe& recipe) { return has_cold_start(recipe.sft); },
+      "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights"};
   sft.add(fixed, "batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, an update");
   sft.add(free, "save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end");
-  add_update_rule(fixed, Section(list, "sft", &Recipe::sft, &S::optim));
-  add_generator(fixed, sft.inner("demonstrations", &S::demonstrations), generators, root_seed());
+  add_update_rule(fixed, Section(list, "sft", at(&Recipe::sft, &S::optim)));
+  add_generator(fixed, sft.inner("demonstrations", &S::demonstrations), generators, "trainer.seed", true);
   sft.add(fixed, "train_files", &S::train_files, list_of(input_path()),
           "files of conversations to learn from, in place of sft.demonstrations: `messages`, or `prompt` with "
           "`response`")
-      .conflicts_with(
+      .excludes(
           "sft.demonstrations.task",
           "keep one; --set sft.demonstrations.task=null takes away the generator, --set sft.train_files=[] the files");
   sft.only_with("sft.train_files", "set");
   sft.add(free, "val_files", &S::val_files, list_of(input_path()),
           "files of conversations for val/loss: after each epoch, at each checkpoint and at the end");
   sft.add(fixed, "epochs", &S::epochs, integer(0), "passes over train_files, in place of sft.steps; 0: by steps")
-      .conflicts_with("sft.steps", "keep one: set the other to 0");
-  sft.add(fixed, "max_length", &S::max_length, integer(2), "tokens of a row",
-          {"actor.max_tokens_per_micro_batch", [](const Recipe& recipe) {
-             const bool has_files = !recipe.sft.train_files.empty();
-             return has_files ? std::optional(recipe.actor.max_tokens_per_micro_batch) : std::nullopt;
-           }});
+      .excludes("sft.steps", "keep one: set the other to 0");
+  sft.add(fixed, "max_length", &S::max_length, integer(2), "tokens of a row", "actor.max_tokens_per_micro_batch").fill =
+      [](Recipe& recipe) {
+        if (!recipe.sft.train_files.empty() && !recipe.sft.max_length)
+          recipe.sft.max_length = recipe.actor.max_tokens_per_micro_batch;
+      };
   sft.add(fixed, "overlong", &S::overlong, "what happens to a row above max_length; truncate: its end is cut");
   sft.add(fixed, "shuffle", &S::shuffle, "a new order of the rows in each epoch");
   sft.add(fixed, "loss_on", &S::loss_on, "what is learned: every turn of the assistant, its last one, or all tokens");
@@ -238,18 +216,13 @@ void add_sft(List& list, const Choices<tasks::Generator>& generators) {
 
 /// Accepts all-linear, stored as an empty list, or modules.
 Type<std::vector<std::string>> modules() {
-  Type<std::vector<std::string>> type = list_of(text());
-  type.text = std::string(kAllLinear) + " | " + type.text;
-  type.read = [read = type.read](const YamlNode& node) {
-    if (node.kind == YamlNode::Kind::scalar && node.text == kAllLinear) return std::vector<std::string>();
+  Type<std::vector<std::string>> some = list_of(text());
+  some.read = [read = some.read](const YamlNode& node) {
     std::vector<std::string> list = read(node);
     if (list.empty()) throw ParseError{"[]", "name modules: [q_proj, v_proj]; lora.rank 0 is without adapters"};
     return list;
   };
-  type.print = [print = type.print](const std::vector<std::string>& list) {
-    return list.empty() ? kAllLinear : print(list);
-  };
-  return type;
+  return word_or("all-linear", std::vector<std::string>(), some);
 }
 
 void add_lora(List& list) {
@@ -269,8 +242,8 @@ void add_lora(List& list) {
   lora.add(fixed, "target_modules", &L::target_modules, modules(),
            "linear layers with an adapter: names or ends of names, as q_proj; all-linear: all but lm_head");
   lora.add(fixed, "train_norms", &L::train_norms, "train the gains of all norms as well");
-  lora.add(fixed, "path", &L::path, unset_when_empty(input_path()),
-           "PEFT folder to begin with, of the same rank, alpha and modules", {"new adapters"});
+  lora.add(fixed, "path", &L::path, input_path(), "PEFT folder to begin with, of the same rank, alpha and modules",
+           "new adapters");
   lora.add(
       fixed, "sft", &L::sft,
       "what the cold start trains: all weights, which are the base then, or the adapters; auto: full for a new model");
@@ -285,14 +258,14 @@ void add_actor(List& list) {
   Section actor(list, "actor", &Recipe::actor);
   actor.add(allow_change, "mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts an optimizer update");
   actor.add(allow_change, "max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch,
-            or_auto(integer(2, kMaxTokens), A{}.max_tokens_per_micro_batch),
+            word_or("auto", A{}.max_tokens_per_micro_batch, integer(2, kMaxTokens)),
             "tokens of one forward and backward; auto: 4096, on a GPU what its memory has room for");
   actor.add(allow_change, "ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples");
   actor.add(fixed, "logprob_chunk_tokens", &A::logprob_chunk_tokens,
-            or_auto(integer(1, kMaxTokens), A{}.logprob_chunk_tokens),
+            word_or("auto", A{}.logprob_chunk_tokens, integer(1, kMaxTokens)),
             "tokens whose logits exist at once; auto: 1024, on a GPU up to 4096");
   actor.add(fixed, "activation_checkpointing", &A::activation_checkpointing,
-            or_auto(type_of<bool>(), A{}.activation_checkpointing),
+            word_or("auto", A{}.activation_checkpointing, type_of<bool>()),
             "recompute activations in the backward pass to save memory; auto: false, on a GPU true where its memory "
             "has no room without");
 
@@ -303,16 +276,16 @@ void add_actor(List& list) {
   add_update_rule(allow_change, optim);
   optim
       .add(allow_change, "lr_warmup_ratio", &OptimRecipe::lr_warmup_ratio, real(kFrom0To1),
-           "share of the run's updates over which lr rises from 0, in place of lr_warmup_steps", {"lr_warmup_steps"})
-      .conflicts_with("optim.lr_warmup_steps", "set optim.lr_warmup_ratio: null, or optim.lr_warmup_steps: " +
-                                                   std::to_string(OptimRecipe{}.lr_warmup_steps) + ", its default");
+           "share of the run's updates over which lr rises from 0, in place of lr_warmup_steps", "lr_warmup_steps")
+      .excludes("optim.lr_warmup_steps", "keep one: set optim.lr_warmup_ratio: null, or the steps to their default");
   optim.add(allow_change, "eps", &OptimRecipe::eps, real(kPositive), "AdamW's epsilon");
+  using M = decltype(OptimRecipe::muon);
   auto muon = optim.inner("muon", &OptimRecipe::muon);
   muon.only_with("optim.name", "muon");
-  muon.add(fixed, "momentum", &MuonRecipe::momentum, real(kFrom0ToBelow1), "decay rate of Muon's momentum");
-  muon.add(fixed, "nesterov", &MuonRecipe::nesterov, "look ahead by one more gradient");
-  muon.add(fixed, "ns_steps", &MuonRecipe::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
-  muon.add(fixed, "match_adamw_rms", &MuonRecipe::match_adamw_rms,
+  muon.add(fixed, "momentum", &M::momentum, real(kFrom0ToBelow1), "decay rate of Muon's momentum");
+  muon.add(fixed, "nesterov", &M::nesterov, "look ahead by one more gradient");
+  muon.add(fixed, "ns_steps", &M::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
+  muon.add(fixed, "match_adamw_rms", &M::match_adamw_rms,
            "scale updates by 0.2 sqrt(max(rows, columns)), the size of AdamW's, so that lr means the same");
 }
 
@@ -324,8 +297,9 @@ void add_eval(List& list) {
   eval.add(free, "n", &E::n, integer(1, kMaxSamples), "samples a held-out prompt");
   eval.add(free, "temperature", &E::temperature, real(kAtLeast0), "temperature of evaluation; 0: greedy");
   eval.add(free, "top_p", &E::top_p, real(kAbove0To1), "nucleus of evaluation; 1: off");
-  eval.add(free, "top_k", &E::top_k, integer_or_minus_one(1), "likeliest tokens kept in evaluation; -1: all");
-  eval.add(free, "stop", &E::stop, list_of(text()), "texts that end a response of evaluation", {"rollout.stop"});
+  eval.add(free, "top_k", &E::top_k, word_or("-1", std::int64_t{-1}, integer(1)),
+           "likeliest tokens kept in evaluation; -1: all");
+  eval.add(free, "stop", &E::stop, "texts that end a response of evaluation", "rollout.stop");
   eval.add(free, "dump", &E::dump, integer(0),
            "first prompts of a held-out set whose responses go to validation/step_N.jsonl; 0: none");
 }
@@ -336,8 +310,10 @@ void add_trainer(List& list) {
   trainer.add(fixed, "device", &T::device, "where the learner computes: cuda, an NVIDIA GPU; auto: cpu")
       .needs("cuda", "quant.learner.backward", "model_dtype or fp8_e4m3",
              "on a GPU the forward pass's matmuls alone are in int8")
-      .resolved = [](const Recipe& recipe) { return learns_on_gpu(recipe) ? "cuda" : "cpu"; };
-  trainer.add(free, "threads", &T::threads, integer_or_auto(kMaxThreads),
+      .effective = [](const Recipe& recipe) {
+    return std::vector<std::string>{learns_on_gpu(recipe) ? "cuda" : "cpu"};
+  };
+  trainer.add(free, "threads", &T::threads, word_or("auto", std::int64_t{0}, integer(1, kMaxThreads)),
               "threads a process; auto: processors / processes on this machine");
   trainer.add(free, "zero_stage", &T::zero_stage, integer(0, 1),
               "with several processes: 0, each keeps all master weights and moments; 1 (ZeRO), each keeps those of "
@@ -346,26 +322,24 @@ void add_trainer(List& list) {
   trainer
       .add(free, "total_epochs", &T::total_epochs, integer(0),
            "passes over the training prompts, in place of total_training_steps; 0: by steps")
-      .conflicts_with("trainer.total_training_steps",
-                      "keep one: set total_epochs to 0, or total_training_steps to its default")
+      .excludes("trainer.total_training_steps", "keep one: set total_epochs to 0, or the steps to their default")
       .needs("above 0", "data.train_weights", "unset",
              "files with weights have epochs of their own: set trainer.total_training_steps")
       .needs("above 0", "algorithm.filter_groups.enable", "false",
              "how many prompts a step draws is known when it has drawn them: set trainer.total_training_steps");
   trainer.add(free, "max_time", &T::max_time, duration(),
               "time from its start after which a run stops as a signal would have it: a checkpoint, exit code 75",
-              {"no limit"});
+              "no limit");
   trainer
-      .add(free, "keep_best", &T::keep_best, unset_when_empty(text()),
+      .add(free, "keep_best", &T::keep_best,
            "held-out score, as val/gsm8k/mean@8: the checkpoint of its best evaluation is written at once and kept as "
            "checkpoints/best",
-           {"none"})
+           "none")
       .only_with("eval.freq", "above 0");
   trainer.add(free, "save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
   trainer.add(free, "max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");
   trainer.add(free, "resume_mode", &T::resume_from, resume_from(), "which checkpoint a run goes on from");
-  trainer.add(free, "default_local_dir", &T::default_local_dir, unset_when_empty(text()), "run folder",
-              {"runs/<recipe>-seed<trainer.seed>"});
+  trainer.add(free, "default_local_dir", &T::default_local_dir, "run folder", "runs/<recipe>-seed<trainer.seed>");
   trainer.add(free, "rollout_dump", &T::rollout_dump, "write rollouts/step_N.jsonl");
   trainer.add(free, "tensorboard", &T::tensorboard, "also write the metrics as TensorBoard's events files");
   trainer.add(fixed, "seed", &T::seed, "root of all random numbers");

@@ -23,15 +23,8 @@ void add_estimator(List& list, const Catalog& catalog) {
   const Choices<rollout::AdvantageEstimator>& estimators = catalog.estimators;
   if (!estimators.all().empty())
     algorithm.add(fixed, "adv_estimator", &A::adv_estimator, option_of(estimators), "how rewards become advantages");
-  Key& by_std =
-      algorithm.add(fixed, "norm_adv_by_std", &A::norm_adv_by_std, "divide advantages by their group's deviation")
-          .unset_by("algorithm.name", catalog.losses);
-  by_std.fill = [of_loss = by_std.fill](Recipe& recipe) {
-    const Option* estimator = recipe.algorithm.adv_estimator.option();
-    const bool has_one = estimator != nullptr && estimator->default_of("algorithm.norm_adv_by_std") == "false";
-    if (has_one && !recipe.algorithm.norm_adv_by_std) recipe.algorithm.norm_adv_by_std = false;
-    else of_loss(recipe);
-  };
+  algorithm.add(fixed, "norm_adv_by_std", &A::norm_adv_by_std, "divide advantages by their group's deviation")
+      .unset_by(catalog.losses);
 }
 
 void add_selection(List& list) {
@@ -43,12 +36,12 @@ void add_selection(List& list) {
       .add(fixed, "reward_coef", &A::reward_coef, real(kAtLeast0),
            "beside a teacher: weight of the reward's advantage; 0: distillation alone")
       .only_with("algorithm.teacher.path", "set");
-  using T = TeacherRecipe;
+  using T = decltype(A::teacher);
   auto teacher = algorithm.inner("teacher", &A::teacher);
-  teacher.add(fixed, "path", &T::path, unset_when_empty(input_path()),
+  teacher.add(fixed, "path", &T::path, input_path(),
               "model folder or checkpoint of a teacher with the policy's tokenizer: a token's advantage falls by what "
               "the policy likes it more than the teacher does",
-              {"no teacher"});
+              "no teacher");
   teacher.only_with("algorithm.teacher.path", "set");
   teacher.add(fixed, "weights", &T::weights,
               "format of the teacher's linear layers; bf16 and fp32 compute in model.dtype");
@@ -56,17 +49,18 @@ void add_selection(List& list) {
   algorithm.add(fixed, "off_policy_mask_threshold", &A::off_policy_mask_threshold, real(kPositive),
                 "a response with a negative advantage teaches nothing when the mean of log mu/pi over its tokens is "
                 "above this (DeepSeek-V3.2)",
-                {"no mask"});
+                "no mask");
   algorithm.add(fixed, "top_entropy_quantile", &A::top_entropy_quantile, real(kAbove0To1),
                 "share of a mini-batch's tokens that teach: those of the highest entropy; 1: all");
-  using V = ClipCovRecipe;
+  using V = decltype(A::clip_cov);
   auto clip_cov = algorithm.inner("clip_cov", &A::clip_cov);
   clip_cov.add(fixed, "ratio", &V::ratio, real(kFrom0To1),
                "share of a mini-batch's tokens that Clip-Cov leaves out, of those whose covariance of advantage and "
                "log-prob is within the bounds; 0: none");
   clip_cov.only_with("algorithm.clip_cov.ratio", "above 0");
-  clip_cov.add(fixed, "low", &V::low, real(kAny), "lower bound of that covariance");
-  clip_cov.add(fixed, "high", &V::high, real(kAny), "and its upper bound");
+  clip_cov.add(fixed, "low", &V::low, "lower bound of that covariance")
+      .needs("", "algorithm.clip_cov.high", "above algorithm.clip_cov.low", "no token would be left out");
+  clip_cov.add(fixed, "high", &V::high, "and its upper bound");
 }
 
 void add_algorithm(List& list, const Catalog& catalog) {
@@ -74,18 +68,18 @@ void add_algorithm(List& list, const Catalog& catalog) {
   Section algorithm(list, "algorithm", &Recipe::algorithm);
   algorithm.add(fixed, "name", &A::name, option_of(catalog.losses), "the loss");
   algorithm.add(fixed, "clip_ratio_low", &A::clip_ratio_low, real(kInside0To1), "ratios are clipped at 1 - this")
-      .unset_by("algorithm.name", catalog.losses);
+      .unset_by(catalog.losses);
   algorithm.add(fixed, "clip_ratio_high", &A::clip_ratio_high, real(kPositive), "ratios are clipped at 1 + this")
-      .unset_by("algorithm.name", catalog.losses);
+      .unset_by(catalog.losses);
   algorithm
       .add(fixed, "clip_ratio_c", &A::clip_ratio_c, real(kAbove1OrOff),
            "dual clip: with a negative advantage a token's ratio counts as this at most")
-      .unset_by("algorithm.name", catalog.losses);
+      .unset_by(catalog.losses);
   algorithm
       .add(fixed, "loss_agg_mode", &A::loss_agg_mode,
            "how tokens make one loss, over the whole mini-batch and all ranks; norm: sums are divided by "
            "data.max_response_length")
-      .unset_by("algorithm.name", catalog.losses);
+      .unset_by(catalog.losses);
   add_estimator(list, catalog);
   add_selection(list);
   algorithm.add(fixed, "kl_loss_coef", &A::kl_loss_coef, real(kAtLeast0),
@@ -102,13 +96,13 @@ void add_algorithm(List& list, const Catalog& catalog) {
                 "experts that the learner's forward pass uses in a mixture: its own choice; those that the sampler "
                 "chose; or those of the pass that makes old log-probs");
 
-  using G = FilterGroupsRecipe;
+  using G = decltype(A::filter_groups);
   auto filter = algorithm.inner("filter_groups", &A::filter_groups);
   filter.add(allow_change, "enable", &G::enable,
              "dynamic sampling: train on groups whose scores differ, draw more prompts until there are "
              "data.train_batch_size of them");
   filter.only_with("algorithm.filter_groups.enable", "true");
-  filter.add(allow_change, "metric", &G::metric, text(),
+  filter.add(allow_change, "metric", &G::metric,
              "what must differ in a group: score, the sum; acc, whether responses are correct; or one of the "
              "verifier's scores by its name");
   filter.add(allow_change, "max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxDraws), "draws of a step");
@@ -135,19 +129,19 @@ void add_rejection(List& list) {
       .needs("k1", "rollout_correction.rs_threshold", "above 1",
              "where sampler and learner agree the ratio is 1, which must be kept");
   correction.add(fixed, "rs_threshold", &C::rs_threshold, real(kPositive), "largest that is kept; needed with rs",
-                 {"none"});
+                 "none");
   correction
       .add(fixed, "rs_threshold_low", &C::rs_threshold_low, real(kAbove0To1), "of k1 the smallest ratio that is kept",
-           {"with k1: 1 / rs_threshold",
-            [](const Recipe& recipe) -> std::optional<double> {
-              const C& own = recipe.rollout_correction;
-              if (own.rs == RsLevel::none || own.rs_stat != RsStat::k1 || !own.rs_threshold) return std::nullopt;
-              return 1 / *own.rs_threshold;
-            }})
-      .needs("set", "rollout_correction.rs_stat", "k1", "k2 and k3 are never negative: delete it");
+           "with k1: 1 / rs_threshold")
+      .needs("set", "rollout_correction.rs_stat", "k1", "k2 and k3 are never negative: delete it")
+      .fill = [](Recipe& recipe) {
+    C& own = recipe.rollout_correction;
+    const bool has_k1 = own.rs != RsLevel::none && own.rs_stat == RsStat::k1 && own.rs_threshold;
+    if (has_k1 && !own.rs_threshold_low) own.rs_threshold_low = 1 / *own.rs_threshold;
+  };
   correction.only_with({});
   correction.add(fixed, "token_veto_threshold", &C::token_veto_threshold, real(kInside0To1),
-                 "a response with one token whose rho is below this is rejected", {"no veto"});
+                 "a response with one token whose rho is below this is rejected", "no veto");
   correction
       .add(fixed, "batch_normalize", &C::batch_normalize,
            "divide the weights by their mean over the mini-batch's tokens (responses, where the method weighs those), "
@@ -163,9 +157,10 @@ void add_correction(List& list, const Catalog& catalog) {
   correction
       .add(fixed, "threshold", &C::threshold, real(kAtLeast1),
            "largest weight of a token, or largest ratio that is not rejected")
-      .unset_by("rollout_correction.method", catalog.corrections);
+      .unset_by(catalog.corrections);
   correction.add(fixed, "threshold_low", &C::threshold_low, real(kAbove0To1), "smallest ratio that is not rejected")
-      .unset_by("rollout_correction.method", catalog.corrections);
+      .unset_by(catalog.corrections)
+      .needs("", "rollout_correction.threshold", "above rollout_correction.threshold_low", "every weight would be 0");
   add_params_of_objective(list, "rollout_correction", false, catalog);
   add_rejection(list);
   correction.add(
@@ -179,7 +174,7 @@ void add_gap_limit(List& list) {
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
   correction.add(fixed, "gap_limit.k3_kl", &C::gap_limit, real(kPositive),
                  "largest k3 KL between sampler and learner on a few fixed prompts, measured after every publish",
-                 {"none"});
+                 "none");
   correction
       .add(fixed, "gap_limit.action", &C::gap_action, "beyond it: end the run with exit code 3, or say so and go on")
       .only_with("rollout_correction.gap_limit.k3_kl", "set");

@@ -19,15 +19,20 @@ void add_sampler_formats(List& list) {
   quant.add(
       fixed, "rollout.weights", &QuantRecipe::weights,
       "format of the decoder's linear layers; activations, granularity and kv_cache follow it unless they are set");
-  quant.add(fixed, "rollout.activations", &QuantRecipe::activations,
-            "format of the linear layers' inputs; auto: that of the weights, bf16 for int4 (W4A16); int8 and fp8_e4m3 "
-            "make int4 W4A8");
+  const char* own_format = "int4 takes bf16, int8 or fp8_e4m3, every other format its own";
+  quant
+      .add(fixed, "rollout.activations", &QuantRecipe::activations,
+           "format of the linear layers' inputs; auto: that of the weights, bf16 for int4 (W4A16); int8 and fp8_e4m3 "
+           "make int4 W4A8")
+      .needs("bf16", "quant.rollout.weights", "bf16 or int4", own_format)
+      .needs("int8", "quant.rollout.weights", "int8 or int4", own_format)
+      .needs("fp8_e4m3", "quant.rollout.weights", "fp8_e4m3 or int4", own_format);
   quant
       .add(fixed, "rollout.granularity", &QuantRecipe::granularity,
            "what shares a scale in fp8_e4m3; auto: channel_token")
       .only_with("quant.rollout.weights", "fp8_e4m3");
   quant
-      .add(fixed, "rollout.ignore", &QuantRecipe::ignore, list_of(text()),
+      .add(fixed, "rollout.ignore", &QuantRecipe::ignore,
            "linear layers that stay bf16: down_proj, model.layers.0.*, with * and ?; q, k, v together, as gate, up")
       .only_with("quant.rollout.weights", "int8 or fp8_e4m3 or int4");
   quant
@@ -39,10 +44,10 @@ void add_sampler_formats(List& list) {
       .needs("int8", "quant.rollout.weights", "other than fp32",
              "a sampler that is to be exact has no low-bit lm_head");
   quant
-      .add(fixed, "rollout.profile", &QuantRecipe::profile, unset_when_empty(word_or_path({"auto"})),
+      .add(fixed, "rollout.profile", &QuantRecipe::profile, word_or_path({"auto"}),
            "int8 weights by a profile made once instead of anew at each publish (FlashRL): auto, made when training "
            "begins; or a file that qrl-train profile made",
-           {"none"})
+           "none")
       .needs("set", "quant.rollout.weights", "int8", "the profile is of int8 values")
       .needs("set", "quant.learner.forward", "bf16", "the profile's smoothing is folded into the sampler's norms alone")
       .needs("set", "quant.uaq_scale", "default", "update-aware quantization needs scales that follow the weights");
@@ -111,6 +116,9 @@ void add_quant_learner(List& list) {
       .needs("int8 or fp8_e4m3", "quant.learner.forward", "low_bit",
              "its operands are the quantized values of that forward pass")
       .needs("int8", "quant.rollout.weights", "int8", "use model_dtype")
+      // int32 sums over tokens are exact up to 132,103 terms (kMaxInt8Width in ops/dispatch/packed_linear.cpp). Terms
+      // are products of two quantized values, or of 128 and one value.
+      .needs("int8", "actor.max_tokens_per_micro_batch", "at most 131072", "its sums over tokens are exact up to there")
       .needs("fp8_e4m3", "quant.rollout.granularity", "block128",
              "scales of square blocks are those of the transposed weights as well: set quant.rollout.weights: fp8_e4m3 "
              "and granularity: block128, or use model_dtype");
@@ -125,10 +133,8 @@ void add_quant_calibration(List& list) {
       fixed, "kv_calibration.percentile", &QuantRecipe::kv_percentile, real(kPercentile),
       "of |key| or |value| of a head on a few training prompts, after every publish: what fp8_e4m3's range is set "
       "by");
-  quant
-      .add(fixed, "kv_calibration.margin", &QuantRecipe::kv_margin, real(kPositive),
-           "room above that percentile, a factor")
-      .former_default = "1.05";
+  quant.add(fixed, "kv_calibration.margin", &QuantRecipe::kv_margin, real(kPositive),
+            "room above that percentile, a factor");
   quant.only_with("quant.rollout.weights", "int8, fp8_e4m3 or int4");
   quant
       .add(fixed, "uaq_scale", &QuantRecipe::uaq_scale, real(kPositive),

@@ -9,15 +9,7 @@ namespace qrl::config {
 
 namespace {
 
-std::vector<std::string> words_that(const AnyChoices& choices, const std::function<bool(const Option&)>& holds) {
-  std::vector<std::string> words;
-  for (const Option* one : choices.all()) {
-    if (holds(*one)) words.push_back(one->word);
-  }
-  return words;
-}
-
-/// Returns the position after the section's last key, which losses and corrections may share; else the end.
+/// Returns the position after the section's last key, which losses and corrections may share, or the end.
 List::const_iterator place_of(const std::string& name, const List& list) {
   const std::string section = name.substr(0, name.rfind('.') + 1);
   const auto last =
@@ -27,17 +19,15 @@ List::const_iterator place_of(const std::string& name, const List& list) {
 
 }  // namespace
 
-std::vector<std::string> words_with_param(const AnyChoices& choices, const std::string& name) {
-  return words_that(choices, [&](const Option& one) {
-    return std::any_of(one.params.begin(), one.params.end(), [&](const Param& param) { return param.name == name; });
-  });
-}
-
-void only_where_used(Key& key, const std::string& selector, const AnyChoices& choices) {
-  const auto is_used = [&](const Option& one) {
-    return std::find(one.uses.begin(), one.uses.end(), key.name) != one.uses.end();
-  };
-  key.only_with(selector, base::joined(words_that(choices, is_used), " or "));
+void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name) {
+  std::vector<std::string> words;
+  for (const Option* one : choices.all()) {
+    const bool uses = std::find(one->uses.begin(), one->uses.end(), name) != one->uses.end();
+    const bool declares =
+        std::any_of(one->params.begin(), one->params.end(), [&](const Param& param) { return param.name == name; });
+    if (uses || declares) words.push_back(one->word);
+  }
+  key.only_with(selector, base::joined(words, " or "));
 }
 
 void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
@@ -48,9 +38,9 @@ void add_params(List& list, OnResume on_resume, const std::string& section, bool
       const bool inside = param.name.starts_with(section + ".");
       if (!inside || (param.name.find('.', section.size() + 1) != std::string::npos) != nested) continue;
       if (!added.insert(param.name).second) continue;
-      Key& key = *list.insert(place_of(param.name, list), param_key(param, param.name, at(&Recipe::own)));
+      Key& key = *list.insert(place_of(param.name, list), param_key(param, param.name, std::mem_fn(&Recipe::own)));
       key.on_resume = on_resume;
-      key.only_with(selector, base::joined(words_with_param(choices, param.name), " or "));
+      only_with_options(key, selector, choices, param.name);
     }
   }
 }

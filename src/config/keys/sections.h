@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -18,114 +18,98 @@ namespace qrl::config {
 
 using List = std::vector<Key>;
 
-/// Leads to a member: at(&Recipe::optim, &OptimRecipe::lr).
-template <class... Members>
-auto at(Members... path) {
-  return [path...](auto& recipe) -> auto& { return (recipe.*....*path); };
+/// Leads to a member of a struct: at(&Recipe::optim, &OptimRecipe::lr).
+template <class Path, class Member>
+auto at(Path path, Member member) {
+  return [path, member](auto& recipe) -> decltype(auto) { return (std::invoke(path, recipe).*member); };
 }
 
-/// Names a member's value type: T of an optional T.
-template <class T>
-struct ValueOf {
-  using Type = T;
-};
-template <class T>
-struct ValueOf<std::optional<T>> {
-  using Type = T;
-};
-
-/// Declares a key whose member is a T, or an optional T.
+/// Declares a key whose member is a T, or an optional T. With `unset`, an empty text is null.
 template <class Path, class T>
-Key key(std::string name, Path member, Type<T> type, std::string meaning, Unset<T> unset = {}) {
+Key key(std::string name, Path member, Type<T> type, std::string meaning, std::string unset = {}) {
   using Member = std::remove_cvref_t<decltype(member(std::declval<Recipe&>()))>;
   constexpr bool kPlain = std::is_same_v<Member, T>;
-  static_assert(std::is_same_v<typename ValueOf<Member>::Type, T>);
-  Key key{std::move(name), type.text, std::move(meaning), unset.text};
+  static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
+  Key key{std::move(name), type.text, std::move(meaning), std::move(unset)};
   key.read = [member, read = type.read](const YamlNode& node, Recipe& recipe) { member(recipe) = read(node); };
   key.reset = [member](Recipe& recipe) { member(recipe) = member(recipe.keys->defaults()); };
-  key.print = [member, print = type.print](const Recipe& recipe) -> std::string {
-    if constexpr (kPlain) return print(member(recipe));
-    else return member(recipe) ? print(*member(recipe)) : "null";
+  key.equal = [member](const Recipe& one, const Recipe& other) { return member(one) == member(other); };
+  key.print = [member, print = type.print, unset_if_empty = !key.unset.empty()](const Recipe& recipe) -> std::string {
+    if constexpr (!kPlain) return member(recipe) ? print(*member(recipe)) : "null";
+    else if constexpr (!std::is_same_v<T, std::string>) return print(member(recipe));
+    else return unset_if_empty && member(recipe).empty() ? "null" : print(member(recipe));
   };
   if constexpr (requires(Member value) { value.is_auto; }) {
     key.fill = [member](Recipe& recipe) {  // the CPU's default is constant: the recipe states it
       if (!learns_on_gpu(recipe)) member(recipe).is_auto = false;
     };
   }
-  if constexpr (!kPlain) {
-    key.fill = [member, unset](Recipe& recipe) {
-      if (!member(recipe) && unset.value) member(recipe) = unset.value(recipe);
-    };
-  } else if (type.anchor) {
-    key.anchor = [member, anchor = type.anchor](Recipe& recipe, const auto& directory) {
-      anchor(member(recipe), directory);
-    };
+  if constexpr (kPlain) {
+    if (type.anchor) {
+      key.anchor = [member, anchor = type.anchor](Recipe& recipe, const auto& directory) {
+        anchor(member(recipe), directory);
+      };
+    }
   }
   return key;
 }
 
-/// Adds a section's keys to `list`; `path` leads to its struct.
-template <class... Path>
+/// Adds a section's keys to `list`. `path` leads to its struct.
+template <class Path>
 class Section {
  public:
-  Section(List& list, std::string name, Path... path) : list_(list), name_(std::move(name)), path_(path...) {}
+  Section(List& list, std::string name, Path path) : list_(list), name_(std::move(name)), path_(path) {}
 
-  /// Declares "section.name"; the reference is valid until the next key.
+  /// Declares "section.name". The reference is valid until the next key.
   template <class Member, class T>
   Key& add(OnResume on_resume, const std::string& name, Member member, Type<T> type, std::string meaning,
-           Unset<T> unset = {}) {
-    const auto whole = std::apply([member](auto... path) { return at(path..., member); }, path_);
-    Key& added =
-        list_.emplace_back(key(name_ + "." + name, whole, std::move(type), std::move(meaning), std::move(unset)));
+           std::string unset = {}) {
+    Key& added = list_.emplace_back(
+        key(name_ + "." + name, at(path_, member), std::move(type), std::move(meaning), std::move(unset)));
     added.on_resume = on_resume;
     added.condition = condition_;
     return added;
   }
-  /// Does the same with the type that follows from the member (type_of).
+  /// Declares a key of the member's usual type (type_of).
   template <class Struct, class Member>
   Key& add(OnResume on_resume, const std::string& name, Member Struct::*member, std::string meaning,
-           Unset<typename ValueOf<Member>::Type> unset = {}) {
-    return add(on_resume, name, member, type_of<typename ValueOf<Member>::Type>(), std::move(meaning),
-               std::move(unset));
+           std::string unset = {}) {
+    return add(on_resume, name, member, type_of<Member>(), std::move(meaning), std::move(unset));
   }
   /// Sets the condition of the keys added from here on.
   void only_with(Condition condition) { condition_ = std::move(condition); }
   void only_with(const std::string& other, const std::string& values) { condition_ = condition_of(other, values); }
   /// Returns the section "section.name" with struct `member`.
   template <class Member>
-  Section<Path..., Member> inner(const std::string& name, Member member) const {
-    return std::apply(
-        [&](auto... path) { return Section<Path..., Member>(list_, name_ + "." + name, path..., member); }, path_);
+  auto inner(const std::string& name, Member member) const {
+    return config::Section(list_, name_ + "." + name, at(path_, member));
   }
-  template <class AnyRecipe>
-  auto& of(AnyRecipe& recipe) const {
-    return std::apply(
-        [&recipe](auto... path) -> auto& { return at(path...)(recipe); }, path_);
-  }
+  const std::string& name() const { return name_; }
+  const Path& path() const { return path_; }
   List& list() const { return list_; }
 
  private:
   List& list_;
   std::string name_;
-  std::tuple<Path...> path_;
+  Path path_;
   Condition condition_ = {};
 };
 
-/// Returns words of the options with this param.
-std::vector<std::string> words_with_param(const AnyChoices& choices, const std::string& name);
-
-/// Restricts `key` to options that list it in `uses`; the key `selector` selects one.
-void only_where_used(Key& key, const std::string& selector, const AnyChoices& choices);
+/// Restricts `key` to the options that declare the param `name`, or list it in `uses`. The key `selector` selects one.
+void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name);
 
 /// Adds params of `choices` directly in `section`, or with `nested` in its subsections, shared ones once.
 void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
                 const std::string& selector);
 
-/// Declares a param's key `name`; `values_of(recipe)` returns its ParamValues.
+/// Declares a param's key `name`. `values_of(recipe)` returns its ParamValues.
 template <class ValuesOf>
 Key param_key(const Param& param, std::string name, ValuesOf values_of) {
   Key key{std::move(name), {}, param.meaning, {}};
   key.reset = [param, values_of](Recipe& recipe) { values_of(recipe).set(param, param.default_value); };
+  key.equal = [param, values_of](const Recipe& one, const Recipe& other) {
+    return values_of(one).value(param) == values_of(other).value(param);
+  };
   const auto declare = [&]<class T>(const Type<T>& type) {
     key.type = type.text;
     key.read = [param, values_of, read = type.read](const YamlNode& node, Recipe& recipe) {
@@ -149,31 +133,26 @@ Key param_key(const Param& param, std::string name, ValuesOf values_of) {
   return key;
 }
 
-/// Adds a task generator's keys: shared ones, then those that some generators declare. `section` leads to a
-/// GeneratorRecipe.
+/// Adds a task generator's keys: shared ones (`size` unless it is endless), then those that some generators declare.
+/// `section` leads to a GeneratorRecipe.
 template <class AnySection>
 void add_generator(OnResume on_resume, AnySection section, const Choices<tasks::Generator>& generators,
-                   const Unset<std::uint64_t>& unset_seed) {
+                   const std::string& unset_seed, bool is_endless = false) {
+  constexpr std::int64_t kMaxTasks = 10'000'000;  // held in memory
   using G = GeneratorRecipe;
-  const auto seed_if_used = [section, unset_seed](const Recipe& recipe) {
-    return section.of(recipe).task.empty() ? std::nullopt : unset_seed.value(recipe);
-  };
-  const std::string task =
-      section.add(on_resume, "task", &G::task, option_of(generators), "kind of task", {"no generator"}).name;
-  section.add(on_resume, "seed", &G::seed, "seed of the tasks", {unset_seed.text, seed_if_used});
+  const std::string prefix = section.name() + ".", task = prefix + "task";
+  if (!is_endless) section.add(on_resume, "size", &G::size, integer(0, kMaxTasks), "prompts").only_with(task, "set");
+  Key& kind = section.add(on_resume, "task", &G::task, option_of(generators), "kind of task", "no generator");
+  if (!is_endless) kind.needs("set", prefix + "size", "above 0", "say how many tasks to make");
+  section.add(on_resume, "seed", &G::seed, "seed of the tasks").unset_is(unset_seed).only_with(task, "set");
   std::set<std::string> added;
   for (const Option* one : generators.all()) {
     for (const Param& param : one->params) {
       if (!added.insert(param.name).second) continue;
-      const std::string name = task.substr(0, task.rfind('.') + 1) + param.name;
-      Key& key = section.list().emplace_back(param_key(
-          param, name, [section](auto& recipe) -> auto& { return section.of(recipe).own; }));
+      Key& key = section.list().emplace_back(param_key(param, prefix + param.name, at(section.path(), &G::own)));
       key.on_resume = on_resume;
-      const std::string words = base::joined(words_with_param(generators, param.name), " or ");
-      // Without a task, one rule reports all keys of the section.
-      key.only_with(task, words, [section, of_task = condition_of(task, words).holds](const Recipe& recipe) {
-        return section.of(recipe).task.empty() || of_task(recipe);
-      });
+      only_with_options(key, task, generators, param.name);
+      if (!param.at_most.empty()) key.needs("", prefix + param.at_most, "at least " + key.name, "set both");
     }
   }
 }
@@ -184,12 +163,9 @@ void add_objective(List& list, const Catalog& catalog);
 /// Adds `reward`: verifiers' keys, the command's, and scores.
 void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
 
+inline constexpr const char* kCommandVerifier = "command";  ///< a program of the user
+
 /// Returns whether a GPU reads the sampler's matrices, where rotation is unsupported.
 bool reads_matrices_on_gpu(const Recipe& recipe);
-
-inline constexpr std::string_view kCommandVerifier = "command";  ///< a program of the user
-
-/// Returns whether the recipe judges with verifier `word`, for all or some data sources.
-bool judges(const Recipe& recipe, std::string_view word);
 
 }  // namespace qrl::config

@@ -7,7 +7,7 @@ namespace qrl::tasks {
 
 namespace {
 
-const config::IntegerParam kMinSteps{"min_steps", {1, 8}, 1, "fewest operations of a problem"};
+const config::IntegerParam kMinSteps{"min_steps", {1, 8}, 1, "fewest operations of a problem", "max_steps"};
 const config::IntegerParam kMaxSteps{"max_steps", {1, 8}, 2, "most operations of a problem"};
 
 ArithmeticRanges ranges_of(const config::ParamValues& own) {
@@ -30,8 +30,7 @@ WorkedTask demonstrate(const config::ParamValues& own, std::uint64_t seed, std::
 extern const Task arithmetic_task;
 const Task arithmetic_task{{{.word = "arithmetic",
                              .what = "word problems in small numbers",
-                             .params = {max_number_key(), max_target_key(), kMinSteps, kMaxSteps},
-                             .ascending = {{"min_steps", "max_steps"}}},
+                             .params = {max_number_key(), max_target_key(), kMinSteps, kMaxSteps}},
                             generate,
                             demonstrate},
                            {}};

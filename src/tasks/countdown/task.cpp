@@ -9,7 +9,7 @@ namespace qrl::tasks {
 
 namespace {
 
-const config::IntegerParam kMinNumbers{"min_numbers", {2, 6}, 3, "fewest numbers in a task"};
+const config::IntegerParam kMinNumbers{"min_numbers", {2, 6}, 3, "fewest numbers in a task", "max_numbers"};
 const config::IntegerParam kMaxNumbers{"max_numbers", {2, 6}, 3, "most numbers in a task"};
 
 CountdownRanges ranges_of(const config::ParamValues& own) {
@@ -40,8 +40,7 @@ std::unique_ptr<Verifier> make(const VerifierOptions& options) {
 extern const Task countdown_task;
 const Task countdown_task{{{.word = "countdown",
                             .what = "reach a target from numbers, each used once",
-                            .params = {kMinNumbers, kMaxNumbers, max_number_key(), max_target_key()},
-                            .ascending = {{"min_numbers", "max_numbers"}}},
+                            .params = {kMinNumbers, kMaxNumbers, max_number_key(), max_target_key()}},
                            generate,
                            demonstrate},
                           {{.word = "countdown", .what = "an expression of given numbers", .params = {kNumbers}},

@@ -8,7 +8,7 @@ namespace qrl::tasks {
 namespace {
 
 const config::WordParam<int> kGridSize{"grid_size", {{"4", 4}, {"9", 9}}, "rows of a grid"};
-const config::IntegerParam kMinEmpty{"min_empty", {1, 64}, 4, "fewest empty cells"};
+const config::IntegerParam kMinEmpty{"min_empty", {1, 64}, 4, "fewest empty cells", "max_empty"};
 const config::IntegerParam kMaxEmpty{
     "max_empty", {1, 64}, 8, "most empty cells; 4x4 grids have up to 12, 9x9 ones some 55"};
 
@@ -32,17 +32,15 @@ std::unique_ptr<Verifier> make(const VerifierOptions&) { return std::make_unique
 }  // namespace
 
 extern const Task sudoku_task;
-const Task sudoku_task{{{.word = "sudoku",
-                         .what = "grids with one solution",
-                         .params = {kGridSize, kMinEmpty, kMaxEmpty},
-                         .ascending = {{"min_empty", "max_empty"}}},
-                        generate,
-                        demonstrate},
-                       {{.word = "sudoku",
-                         .what = "a filled grid; its partial credit is the share of empty cells that are right",
-                         .uses = {"reward.partial"}},
-                        make,
-                        "grids",
-                        {{"puzzle", true}, {"solution", true, true}}}};
+const Task sudoku_task{
+    {{.word = "sudoku", .what = "grids with one solution", .params = {kGridSize, kMinEmpty, kMaxEmpty}},
+     generate,
+     demonstrate},
+    {{.word = "sudoku",
+      .what = "a filled grid; its partial credit is the share of empty cells that are right",
+      .uses = {"reward.partial"}},
+     make,
+     "grids",
+     {{"puzzle", true}, {"solution", true, true}}}};
 
 }  // namespace qrl::tasks

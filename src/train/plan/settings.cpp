@@ -180,8 +180,9 @@ class IdleKeys {
   }
   /// Adds a key whose value the chosen loss may set to other than the standard loss's.
   void add_of_loss(std::string_view key) {
-    const auto& loss = loaded_.recipe.algorithm.name;
-    const bool is_own = loss.option()->default_of(key) != loss.choices()->default_option().option()->default_of(key);
+    const config::Option& loss = *loaded_.recipe.algorithm.name.option();
+    const config::Option& standard = *loaded_.recipe.keys->catalog().losses.default_option().option();
+    const bool is_own = loss.default_of(key) != standard.default_of(key);
     if (is_set(key) || (is_own && is_set("algorithm.name"))) list(key);
   }
   void add_own(std::string_view key) {

@@ -23,7 +23,7 @@ tasks::RuleWeights rule_weights(const config::RewardRecipe& reward) {
 tasks::VerifierOptions verifier_options(const config::Recipe& recipe) {
   const config::RewardRecipe& reward = recipe.reward;
   tasks::VerifierOptions options;
-  options.known = *reward.verifier.choices();
+  options.known = recipe.keys->catalog().verifiers;
   options.word = reward.verifier.word();
   for (const auto& [source, verifier] : reward.by_source) options.by_source[source] = verifier.word();
   options.own = recipe.own;

@@ -156,7 +156,7 @@ class GroupSampler {
 };
 
 void check_enough(const config::Recipe& recipe, const GenerationCounts& counts) {
-  const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
+  const auto& filter = recipe.algorithm.filter_groups;
   const bool may_be_partial = filter.on_exhausted == config::OnExhausted::train_partial;
   if (counts.kept_groups >= recipe.data.train_batch_size || (may_be_partial && counts.kept_groups > 0)) return;
   const std::int64_t wanted = may_be_partial ? 1 : recipe.data.train_batch_size;
@@ -186,7 +186,7 @@ SamplingSource::SamplingSource(const RunContext& run, Sampler& sampler, std::int
 
 std::optional<RolloutBatch> SamplingSource::next(std::int64_t step) {
   const config::Recipe& recipe = run_.recipe();
-  const config::FilterGroupsRecipe& filter = recipe.algorithm.filter_groups;
+  const auto& filter = recipe.algorithm.filter_groups;
   const std::int64_t wanted = recipe.data.train_batch_size;
   const std::int64_t num_taken_before = order_.num_taken();
   RolloutBatch batch;
