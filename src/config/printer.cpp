@@ -8,12 +8,8 @@
 
 namespace qrl::config {
 
-namespace {
-
-constexpr std::size_t kCommentColumn = 56;
-
-/// Prints a line per key, with `remark` as a comment, if any.
-std::string write_yaml(const Recipe& recipe, const std::function<std::string(const Key&)>& remark) {
+std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins) {
+  constexpr std::size_t kCommentColumn = 56;
   std::string yaml;
   std::vector<std::string_view> open;  // sections that contain the last line
   for (const Key& key : recipe.keys->all()) {
@@ -25,34 +21,16 @@ std::string write_yaml(const Recipe& recipe, const std::function<std::string(con
       yaml.append(2 * i, ' ').append(parts[i]).append(i < num_sections ? ":\n" : ": ");
     }
     yaml += key.print(recipe);
-    const std::string comment = remark(key);
-    if (!comment.empty()) {
+    if (origins != nullptr) {
+      const auto origin = origins->find(key.name);
       const std::size_t width = yaml.size() - yaml.rfind('\n') - 1;
-      yaml.append(width + 2 < kCommentColumn ? kCommentColumn - width : 2, ' ').append("# ").append(comment);
+      yaml.append(width + 2 < kCommentColumn ? kCommentColumn - width : 2, ' ').append("# ");
+      yaml += origin == origins->end() ? "default" : origin->second;
     }
     yaml += "\n";
     open.assign(parts.begin(), parts.end() - 1);
   }
   return yaml;
-}
-
-}  // namespace
-
-std::string resolved_yaml(const Recipe& recipe) {
-  return write_yaml(recipe, [](const Key&) { return std::string(); });
-}
-
-std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>& origins) {
-  return write_yaml(recipe, [&](const Key& key) {
-    const auto found = origins.find(key.name);
-    return found == origins.end() ? "default" : found->second;
-  });
-}
-
-std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe) {
-  std::vector<std::pair<std::string, std::string>> values;
-  for (const Key& key : recipe.keys->all()) values.emplace_back(key.name, key.print(recipe));
-  return values;
 }
 
 namespace {
@@ -86,11 +64,6 @@ std::vector<KeyChange> changes_among(std::span<const std::string_view> names, co
 }
 
 std::string printed_value(const Recipe& recipe, std::string_view key) { return recipe.keys->find(key)->print(recipe); }
-
-bool is_input_path(const Keys& keys, std::string_view key) {
-  const Key* found = keys.find(key);
-  return found != nullptr && found->anchor != nullptr;
-}
 
 std::string default_text(const Keys& keys, const Key& key) {
   const std::string value = key.print(keys.defaults());

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "config/keys/key.h"
@@ -15,16 +14,12 @@ namespace qrl::config {
 
 /// Returns canonical YAML of all keys in declaration order, which reads back as the same recipe. With `origins` (by
 /// key), a comment after each value gives its origin, or "default".
-std::string resolved_yaml(const Recipe& recipe);
-std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>& origins);
-
-/// Returns (dotted key, canonical value) in declaration order.
-std::vector<std::pair<std::string, std::string>> resolved_values(const Recipe& recipe);
+std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins = nullptr);
 
 /// Returns a key's canonical value.
 std::string printed_value(const Recipe& recipe, std::string_view key);
 
-/// Names a key with different canonical values.
+/// Names a key whose canonical value differs between two recipes.
 struct KeyChange {
   std::string key, before, after;
   bool may_be_allowed = false;  ///< OnResume::allow_change; else fixed
@@ -34,8 +29,6 @@ std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& aft
 /// Lists changed keys among `names` (full keys, or sections that end with a point).
 std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after);
-/// Returns whether the key holds paths to read, which may differ by host or day.
-bool is_input_path(const Keys& keys, std::string_view key);
 
 /// Return a key's default, and its meaning with its condition.
 std::string default_text(const Keys& keys, const Key& key);

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/lfs_pointer.h"
 #include "base/shipped_files.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxIncludes = 16;
 constexpr std::string_view kInclude = "include";
 
-/// Reads a regular file up to a byte above the limit, which parse_yaml refuses; returns false on a read error.
+/// Reads a regular file, up to one byte above the limit, which parse_yaml refuses. Returns false on a read error.
 bool read_bytes(const fs::path& file, std::string& bytes) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return false;
@@ -39,11 +40,11 @@ class Loader {
     origins_.whole = std::move(whole);
   }
 
-  /// Applies a file's includes, then its own keys. `self`: its path, empty for a text.
-  void add_file(std::string_view yaml, const std::string& name, const fs::path& self, const fs::path& directory) {
-    const YamlSource source{name, true, directory};
+  /// Applies the includes of a file's text, then its own keys.
+  void add_file(std::string_view yaml, const fs::path& file, const fs::path& directory) {
+    const YamlSource source{shown_name(file.string()), true, directory};
     if (base::is_lfs_pointer(yaml)) {
-      errors_.add(name, "a recipe", base::kLfsPointer, "");
+      errors_.add(source.name, "a recipe", base::kLfsPointer, "");
       is_whole_ = false;
       return;
     }
@@ -60,7 +61,7 @@ class Loader {
       return;
     }
     std::error_code no_path;
-    chain_.push_back(self.empty() ? fs::path() : fs::weakly_canonical(self, no_path));
+    chain_.push_back(fs::weakly_canonical(file, no_path));
     for (const YamlMember& member : root->members) {
       if (member.name == kInclude) include(member, source);
     }
@@ -78,10 +79,8 @@ class Loader {
       errors_.add(source.name, "KEY=VALUE", base::quoted(argument), "as in --set optim.lr=2e-6");
       return;
     }
-    constexpr std::string_view kBlank = " \t\r\n";
     const std::string value = argument.substr(equals + 1);
-    const std::size_t first = std::min(value.find_first_not_of(kBlank), value.size());
-    const std::string trimmed = value.substr(first, value.find_last_not_of(kBlank) + 1 - first);
+    const std::string_view trimmed = base::trimmed(value);
     Errors of_value;
     const YamlPtr node = parse_yaml(value, source, of_value);
     const bool may_be_text =
@@ -97,13 +96,8 @@ class Loader {
       errors_.add(source.name, "one plain value", base::quoted(value), "put a text with # or --- in quotes");
       return;
     }
-    if (keys_.find(name) == nullptr && !keys_.is_section(name)) {
-      refuse_unknown(*node, name, source);
-    } else if (keys_.find(name) == nullptr && node->kind != YamlNode::Kind::map) {
-      refuse_section(*node, name, source);  // refused even if empty and without effect
-    } else {
-      set(*node, name, source);
-    }
+    if (keys_.find(name) != nullptr || keys_.is_section(name)) set(*node, name, source);
+    else refuse_unknown(*node, name, source);
   }
 
   /// Returns whether quotes would make the value valid.
@@ -112,50 +106,40 @@ class Loader {
     return key != nullptr && key->type.starts_with("text") && !value.starts_with('"') && !value.starts_with('\'');
   }
 
-  Recipe finish(bool complete, RecipeUse use) {
+  LoadedRecipe finish(const fs::path& file, bool complete, RecipeUse use) {
     drop_replaced();
     add_mode();
     if (use == RecipeUse::record) add_absent();
     if (is_whole_) check_rules(recipe_, origins_, complete, use, errors_);
     errors_.raise();
+    const Recipe said = recipe_;
     for (const Key& key : keys_.all()) {
-      if (!key.fill) continue;
-      const std::string said = key.print(recipe_);
-      key.fill(recipe_);
-      if (key.print(recipe_) != said) origins_.places.erase(key.name);  // it is null's default
+      if (key.fill) key.fill(recipe_);
+      if (!key.equal(said, recipe_)) origins_.places.erase(key.name);  // it is null's default
     }
-    return recipe_;
+    LoadedRecipe loaded{recipe_, file, {}, {}, {}, mode_overrides_};
+    for (const Key& key : keys_.all())
+      if (is_set(key)) loaded.origins[key.name] = origin_of(key);
+    return loaded;
   }
 
   const Errors& errors() const { return errors_; }
-  /// Returns each key's "file:line", "--set key" or "mode word", of its last setting.
-  std::map<std::string, std::string> origins() const {
-    std::map<std::string, std::string> origins;
-    for (const Key& key : keys_.all())
-      if (is_set(key)) origins[key.name] = origin_of(key);
-    return origins;
-  }
-  const std::vector<ModeOverride>& mode_overrides() const { return mode_overrides_; }
 
  private:
-  /// Ranks the source of a key's last setting: its file's depth of includes, or kOverride. Lower levels override.
-  using Level = int;
-  static constexpr Level kOverride = -1;
-
   bool is_set(const Key& key) const { return origins_.places.contains(key.name); }
+  /// Returns "file:line", "--set key" or "mode word".
   std::string origin_of(const Key& key) const {
     const std::string place = origins_.places.at(key.name), end = ": " + key.name;
     return place.ends_with(end) ? place.substr(0, place.size() - end.size()) : place;
   }
 
-  /// Drops an included recipe's keys that the including one, or --set, made useless by another choice. Example: a
-  /// verifier's command, after `verifier: math`. A key set at the same level as that choice stays, as an error.
+  /// Drops keys of an included recipe that lost their effect by a choice of the including one or of --set. Example: a
+  /// verifier's command, after `verifier: math`. A key set at the same level as that choice stays and is an error.
   void drop_replaced() {
     for (bool found = true; found;) {
       found = false;
       for (const Key& key : keys_.all()) {
-        const auto own = levels_.find(key.name);
-        const auto other = levels_.find(key.condition.key);
+        const auto own = levels_.find(key.name), other = levels_.find(key.condition.key);
         if (own == levels_.end() || other == levels_.end() || other->second >= own->second) continue;
         if (origins_.invalid.contains(key.name) || key.condition.holds(recipe_)) continue;
         key.reset(recipe_);
@@ -176,7 +160,7 @@ class Loader {
       const Key& key = *keys_.find(one.key);
       const YamlPtr value = parse_own_yaml(one.value, one.key);
       key.read(*value, of_mode);
-      const auto has_modes_value = [&](const Key& other) { return other.print(recipe_) == other.print(of_mode); };
+      const auto has_modes_value = [&](const Key& other) { return other.equal(recipe_, of_mode); };
       if (!one.with.empty() && !has_modes_value(*keys_.find(one.with))) continue;
       if (!is_set(key)) set_key(*value, key, source);
       else if (!has_modes_value(key))
@@ -184,7 +168,7 @@ class Loader {
     }
   }
 
-  /// Sets keys missing in an earlier version's record to their value then.
+  /// Sets keys that an earlier version's record lacks to the value that they had.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
@@ -227,7 +211,7 @@ class Loader {
       errors_.add(where, "a readable file", name, "a path is taken from the including file's folder");
       return;
     }
-    add_file(bytes, name, file, file.parent_path());
+    add_file(bytes, file, file.parent_path());
   }
 
   void set_member(const YamlMember& member, const std::string& section, const YamlSource& source) {
@@ -239,28 +223,21 @@ class Loader {
                                               : advice_for_unknown_key(keys_, name));
       return;
     }
-    if (keys_.find(name) != nullptr || keys_.is_section(name)) {
-      set(*member.value, name, source);
-    } else {
-      refuse_unknown(*member.value, name, source, member.line);
-    }
+    if (keys_.find(name) != nullptr || keys_.is_section(name)) set(*member.value, name, source);
+    else refuse_unknown(*member.value, name, source, member.line);
   }
 
-  /// Sets an existing key, or section.
+  /// Sets an existing key, or section. An empty section is allowed in a file only.
   void set(const YamlNode& node, const std::string& name, const YamlSource& source) {
     if (const Key* key = keys_.find(name)) {
       set_key(node, *key, source);
     } else if (node.kind == YamlNode::Kind::map) {
       for (const YamlMember& member : node.members) set_member(member, name, source);
-    } else if (node.kind != YamlNode::Kind::null) {
-      refuse_section(node, name, source);
+    } else if (node.kind != YamlNode::Kind::null || !source.has_lines) {
+      const auto first = std::find_if(keys_.names().begin(), keys_.names().end(),
+                                      [&](const std::string& known) { return known.starts_with(name + "."); });
+      errors_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
     }
-  }
-
-  void refuse_section(const YamlNode& node, const std::string& name, const YamlSource& source) {
-    const auto first = std::find_if(keys_.names().begin(), keys_.names().end(),
-                                    [&](const std::string& known) { return known.starts_with(name + "."); });
-    errors_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
   }
 
   void set_key(const YamlNode& node, const Key& key, const YamlSource& source) {
@@ -283,7 +260,7 @@ class Loader {
       key.anchor(recipe_, source.directory);
     }
     origins_.places[key.name] = where;
-    levels_[key.name] = source.has_lines ? static_cast<Level>(chain_.size()) : kOverride;
+    levels_[key.name] = source.has_lines ? chain_.size() + 1 : 0;
   }
 
   /// Refuses each leaf below an unknown key, with its own advice.
@@ -311,14 +288,15 @@ class Loader {
   const Keys& keys_;
   Recipe recipe_;
   Origins origins_;
-  std::map<std::string, Level> levels_;  ///< key → level of its last setting
+  /// Maps a key to its last setting's depth of includes: 1 in the outermost file, 0 by --set. Lower ones override.
+  std::map<std::string, std::size_t> levels_;
   std::vector<ModeOverride> mode_overrides_;
   Errors errors_;
   std::vector<fs::path> chain_;  ///< files being read, outermost first
   bool is_whole_ = true;         ///< false: an unreadable text may set any key
 };
 
-/// Returns a default run folder, named after the recipe's file if printable UTF-8.
+/// Returns the default run folder. It has the name of the recipe's file, if that is printable UTF-8.
 std::string run_folder(const std::string& name, std::uint64_t seed) {
   std::string stem = fs::path(name).stem().string();
   const bool printable =
@@ -327,26 +305,11 @@ std::string run_folder(const std::string& name, std::uint64_t seed) {
   return "runs/" + stem + "-seed" + std::to_string(seed);
 }
 
-LoadedRecipe load(const Keys& keys, std::string_view yaml, const fs::path& file, const std::string& name,
-                  const fs::path& self, const fs::path& directory, std::span<const std::string> overrides,
-                  bool complete, RecipeUse use) {
-  Loader loader(keys, name);
-  loader.add_file(yaml, name, self, directory);
-  for (const std::string& argument : overrides) loader.add_override(argument);
-  LoadedRecipe loaded{loader.finish(complete, use), file, {}, {}, {}, {}};
-  TrainerRecipe& trainer = loaded.recipe.trainer;
-  if (trainer.default_local_dir.empty()) trainer.default_local_dir = run_folder(file.string(), trainer.seed);
-  loaded.origins = loader.origins();
-  loaded.mode_overrides = loader.mode_overrides();
-  print_again(loaded);
-  return loaded;
-}
-
 }  // namespace
 
 void print_again(LoadedRecipe& loaded) {
   loaded.resolved_yaml = resolved_yaml(loaded.recipe);
-  loaded.annotated_yaml = resolved_yaml(loaded.recipe, loaded.origins);
+  loaded.annotated_yaml = resolved_yaml(loaded.recipe, &loaded.origins);
 }
 
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
@@ -357,7 +320,7 @@ LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, st
   QRL_REQUIRE(!std::filesystem::is_directory(file, error), name, "a recipe file", "a folder",
               "a model's folder goes to model.path, or to qrl-train generate");
   QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "none", "check the path");
-  return load(keys, bytes, file, name, file, file.parent_path(), overrides, complete, use);
+  return parse_recipe(keys, bytes, file.string(), file.parent_path(), overrides, complete, use);
 }
 
 std::string value_fault(const Keys& keys, const std::string& key, const std::string& value) {
@@ -371,7 +334,14 @@ std::string value_fault(const Keys& keys, const std::string& key, const std::str
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
                           const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
                           RecipeUse use) {
-  return load(keys, yaml, name, shown_name(name), {}, directory, overrides, complete, use);
+  Loader loader(keys, shown_name(name));
+  loader.add_file(yaml, name, directory);
+  for (const std::string& argument : overrides) loader.add_override(argument);
+  LoadedRecipe loaded = loader.finish(name, complete, use);
+  TrainerRecipe& trainer = loaded.recipe.trainer;
+  if (trainer.default_local_dir.empty()) trainer.default_local_dir = run_folder(name, trainer.seed);
+  print_again(loaded);
+  return loaded;
 }
 
 }  // namespace qrl::config

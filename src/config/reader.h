@@ -1,4 +1,4 @@
-// Owns the path from recipe files and --set arguments to a checked Recipe and back, generated from keys.cpp.
+// Owns reading recipe files and --set arguments into a checked Recipe, by the list of keys.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace qrl::config {
 
-/// Records an overridden value of a mode.
+/// Records a value of the mode that the recipe's own keys override.
 struct ModeOverride {
   std::string key, mode_value, own_value;
   std::string place;  ///< "file:line" or "--set key" of the recipe's own value
@@ -23,9 +23,9 @@ struct ModeOverride {
 struct LoadedRecipe {
   Recipe recipe;
   std::filesystem::path file;
-  /// Canonical YAML of all keys, in declaration order; checkpoints store it.
+  /// Has all keys as canonical YAML, in declaration order. Checkpoints store it.
   std::string resolved_yaml;
-  /// The same with origins in comments (default, mode, file:line, --set); runs print and save it.
+  /// Has the same with origins in comments (default, mode, file:line, --set). Runs print and save it.
   std::string annotated_yaml;
   /// Maps keys not at their defaults to origins ("file:line", "--set key", "mode NAME").
   std::map<std::string, std::string> origins = {};
@@ -35,11 +35,11 @@ struct LoadedRecipe {
 
 /// Reads `file` with includes, applies `overrides` ("optim.lr=2e-6") in order, fills defaults and checks all rules.
 /// Throws one input error with *all* faults: file:line (or "--set optim.lr"), expectation, finding and suggestion.
-/// `complete` also requires a run's model and training data; `check recipe` leaves it off.
+/// `complete` also requires a run's model and training data.
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
                          bool complete, RecipeUse use = RecipeUse::training);
 
-/// Reads a recipe from text; `name` replaces the file name, relative includes resolve against `directory`.
+/// Reads a recipe from text in the same way. `name` replaces the file's path. Includes are relative to `directory`.
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
                           const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
                           RecipeUse use = RecipeUse::training);
@@ -47,7 +47,7 @@ LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::st
 /// Reprints a recipe's texts after values were chosen.
 void print_again(LoadedRecipe& loaded);
 
-/// Returns why `value` (YAML, as in --set KEY=VALUE) is invalid: "expected float > 0, got -1", or "".
+/// Returns why a value of --set KEY=VALUE is invalid, as "expected float > 0, got -1". Returns "" for a valid one.
 std::string value_fault(const Keys& keys, const std::string& key, const std::string& value);
 
 }  // namespace qrl::config

@@ -359,7 +359,7 @@ TEST_CASE("printed values as overrides give the same recipe") {
   for (std::uint64_t i = 0; i < 100; ++i) {
     const Recipe recipe = RandomRecipe(1000 + i).next();
     Overrides overrides;
-    for (const auto& [name, value] : config::resolved_values(recipe)) overrides.push_back(name + "=" + value);
+    for (const config::Key& key : train::keys().all()) overrides.push_back(key.name + "=" + key.print(recipe));
     INFO(config::resolved_yaml(recipe));
     REQUIRE(read("trainer: {seed: 1}", overrides, true) == recipe);
   }

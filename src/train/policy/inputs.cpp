@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "config/printer.h"
+#include "config/keys/key.h"
 #include "config/reader.h"
 #include "model/int8_profile.h"
 #include "state/hash.h"
@@ -67,11 +67,10 @@ std::string different_keys(const std::string& a, const std::string& b) {
 
 std::string values_of(const config::Recipe& recipe) {
   nlohmann::json values;
-  for (const auto& [name, value] : config::resolved_values(recipe)) {
+  for (const config::Key& key : recipe.keys->all()) {
     // Hosts may differ in these keys (folders, processors).
-    const bool is_local =
-        name == "trainer.default_local_dir" || name == "trainer.threads" || config::is_input_path(*recipe.keys, name);
-    if (!is_local) values[name] = value;
+    const bool is_local = key.name == "trainer.default_local_dir" || key.name == "trainer.threads" || key.anchor;
+    if (!is_local) values[key.name] = key.print(recipe);
   }
   return values.dump();
 }
