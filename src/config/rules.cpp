@@ -107,6 +107,19 @@ void check_complete(const Recipe& recipe, RuleBook& rules) {
 
 void check_data(const Recipe& recipe, RuleBook& rules) {
   const DataRecipe& data = recipe.data;
+  const std::int64_t prompts = data.train_batch_size, mini = recipe.actor.mini_batch_size;
+  rules.require(prompts % mini == 0, {"actor.mini_batch_size", "data.train_batch_size"},
+                "actor.mini_batch_size to divide data.train_batch_size (both in prompts)",
+                "every step makes a whole number of updates", number(mini) + " and " + number(prompts));
+  const auto& filter = recipe.algorithm.filter_groups;
+  const std::int64_t draw = data.gen_batch_size.value_or(prompts);
+  rules.require(
+      !filter.enable || filter.max_num_gen_batches * draw >= prompts,
+      {"algorithm.filter_groups.max_num_gen_batches", "data.gen_batch_size", "data.train_batch_size"},
+      "algorithm.filter_groups.max_num_gen_batches * data.gen_batch_size of at least data.train_batch_size = " +
+          number(prompts),
+      "no step would ever be full: allow more draws, or draw more prompts at once",
+      number(filter.max_num_gen_batches * draw));
   const auto num_weights = static_cast<std::int64_t>(data.train_weights.size());
   const auto num_files = static_cast<std::int64_t>(data.train_files.size());
   rules.require(num_weights == 0 || num_weights == num_files, {"data.train_weights", "data.train_files"},
@@ -119,11 +132,7 @@ bool is_chosen_on_gpu(const Recipe& recipe) {
   return learns_on_gpu(recipe) && recipe.actor.max_tokens_per_micro_batch.is_auto;
 }
 
-void check_batches(const Recipe& recipe, RuleBook& rules) {
-  const std::int64_t prompts = recipe.data.train_batch_size, mini = recipe.actor.mini_batch_size;
-  rules.require(prompts % mini == 0, {"actor.mini_batch_size", "data.train_batch_size"},
-                "actor.mini_batch_size to divide data.train_batch_size (both in prompts)",
-                "every step makes a whole number of updates", number(mini) + " and " + number(prompts));
+void check_lengths(const Recipe& recipe, RuleBook& rules) {
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t room = recipe.actor.max_tokens_per_micro_batch;
   rules.require(is_chosen_on_gpu(recipe) || room >= longest,
@@ -140,28 +149,13 @@ void check_batches(const Recipe& recipe, RuleBook& rules) {
                 number(recipe.rollout.kv_pages.value_or(0)) + " pages");
 }
 
-void check_sampling(const Recipe& recipe, RuleBook& rules) {
-  const auto& filter = recipe.algorithm.filter_groups;
-  const std::int64_t draw = recipe.data.gen_batch_size.value_or(recipe.data.train_batch_size);
-  rules.require(
-      !filter.enable || filter.max_num_gen_batches * draw >= recipe.data.train_batch_size,
-      {"algorithm.filter_groups.max_num_gen_batches", "data.gen_batch_size", "data.train_batch_size"},
-      "algorithm.filter_groups.max_num_gen_batches * data.gen_batch_size of at least data.train_batch_size = " +
-          number(recipe.data.train_batch_size),
-      "no step would ever be full: allow more draws, or draw more prompts at once",
-      number(filter.max_num_gen_batches * draw));
-}
-
-void check_quant(const Recipe& recipe, RuleBook& rules) {
+void check_formats(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   const bool ignored = std::find(quant.ignore.begin(), quant.ignore.end(), "lm_head") != quant.ignore.end();
   rules.require(quant.lm_head != HeadFormat::int8 || !ignored, {"quant.rollout.lm_head", "quant.rollout.ignore"},
                 "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8", "say one of the two", "lm_head");
-}
-
-void check_devices(const Recipe& recipe, RuleBook& rules) {
   const bool samples = samples_on_gpu(recipe), learns = learns_on_gpu(recipe);
-  rules.require(!learns || samples || recipe.quant.learner_forward != LearnerForward::low_bit,
+  rules.require(!learns || samples || quant.learner_forward != LearnerForward::low_bit,
                 {"rollout.device", "trainer.device", "quant.learner.forward"},
                 "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit",
                 "its matmuls are the decoder's, on the decoder's tensors; fake_quant has the same values and gradients "
@@ -175,7 +169,7 @@ void check_devices(const Recipe& recipe, RuleBook& rules) {
                 {"rollout.bitwise", "rollout.device", "rollout.top_p", "rollout.top_k"},
                 "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda",
                 "such tokens are sampled on the CPU there, from whole rows of logits");
-  rules.require(recipe.quant.rotation != RotationKind::hadamard || samples || !reads_matrices_on_gpu(recipe),
+  rules.require(quant.rotation != RotationKind::hadamard || samples || !reads_matrices_on_gpu(recipe),
                 {"quant.rollout.rotation", "trainer.device", "quant.learner.forward"},
                 "quant.learner.forward bf16, or trainer.device cpu, with quant.rollout.rotation hadamard",
                 "a learner on a GPU reads no rotated matrices: set quant.rollout.rotation: none");
@@ -273,10 +267,8 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Re
   RuleBook rules(recipe, origins, errors);
   if (complete) check_complete(recipe, rules);
   check_data(recipe, rules);
-  check_batches(recipe, rules);
-  check_sampling(recipe, rules);
-  check_quant(recipe, rules);
-  check_devices(recipe, rules);
+  check_lengths(recipe, rules);
+  check_formats(recipe, rules);
   check_lora(recipe, rules);
   rules.check_rows(use == RecipeUse::record);
   check_options(recipe, rules);

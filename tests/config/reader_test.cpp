@@ -347,6 +347,13 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {train_files: [a], train_generator: {task: countdown, size: 3}}",
        "no data.train_generator.task beside data.train_files, got countdown"},
       {"reward: {partial: 0.1}", "reward.verifier sudoku beside reward.partial, got countdown; it has no effect"},
+      {"reward: {overlong_buffer: {enable: true}}",
+       "reward.overlong_buffer.len above 0 with reward.overlong_buffer.enable, got 0"},
+      {"reward: {overlong_buffer: {enable: true, len: 65}}",
+       "data.max_response_length at least reward.overlong_buffer.len, got reward.overlong_buffer.len 65, "
+       "data.max_response_length 64"},
+      {"sft: {from: a}", "sft.steps or sft.epochs above 0 beside sft.from, got 0"},
+      {"data: {val_generator: {seed: 3}}", "data.val_generator.task beside data.val_generator.seed, got none"},
       {"reward: {wrong: 1}", "reward.correct above reward.wrong"},
       {"reward: {format: 1}", "reward.correct above reward.wrong"},
   };
@@ -358,6 +365,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
     CHECK(holds(lines.front(), one.expected));
   }
   CHECK(read("rollout: {kv_pages: 8}").rollout.kv_pages == 8);
+  CHECK(read("reward: {overlong_buffer: {enable: true, len: 64}}").reward.overlong_buffer.len == 64);
   CHECK(read("actor: {max_tokens_per_micro_batch: 128}").actor.max_tokens_per_micro_batch == 128);
   CHECK(read("data: {val_files: [a], val_generator: {task: countdown, size: 3}}").data.val_files.size() == 1);
 }

@@ -14,8 +14,7 @@ constexpr std::int64_t kMaxStages = 1'048'576;
 /// (docs/science/real-weights.md).
 bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
 
-void add_sampler_formats(List& list) {
-  Section quant(list, "quant", &Recipe::quant);
+void add_sampler_formats(Section<QuantRecipe Recipe::*>& quant) {
   quant.add(
       fixed, "rollout.weights", &QuantRecipe::weights,
       "format of the decoder's linear layers; activations, granularity and kv_cache follow it unless they are set");
@@ -60,8 +59,7 @@ void add_sampler_formats(List& list) {
       .only_with("quant.rollout.kv_cache", "fp8_e4m3");
 }
 
-void add_rotation(List& list) {
-  Section quant(list, "quant", &Recipe::quant);
+void add_rotation(Section<QuantRecipe Recipe::*>& quant) {
   Key& rotation =
       quant.add(fixed, "rollout.rotation", &QuantRecipe::rotation,
                 "inputs of quantized matrices are rotated by blocks before they are quantized; auto: hadamard for int8 "
@@ -87,8 +85,7 @@ void add_rotation(List& list) {
       .needs("changed", "quant.rollout.weights", "int8, fp8_e4m3 or int4", "it has no effect: delete it");
 }
 
-void add_gain_noise(List& list) {
-  Section quant(list, "quant", &Recipe::quant);
+void add_gain_noise(Section<QuantRecipe Recipe::*>& quant) {
   using N = GainNoiseRecipe;
   auto noise = quant.inner("rollout.noise", &QuantRecipe::noise);
   noise
@@ -104,8 +101,7 @@ void add_gain_noise(List& list) {
   noise.add(fixed, "stages", &N::stages, integer(3, kMaxStages), "equal parts of trainer.total_training_steps");
 }
 
-void add_quant_learner(List& list) {
-  Section quant(list, "quant", &Recipe::quant);
+void add_quant_learner(Section<QuantRecipe Recipe::*>& quant) {
   quant.add(fixed, "learner.forward", &QuantRecipe::learner_forward,
             "the learner's linear layers: bf16, in model.dtype; fake_quant, on values quantized and dequantized; "
             "low_bit, the sampler's own GEMM on its tensors, on a GPU with rollouts there");
@@ -124,8 +120,7 @@ void add_quant_learner(List& list) {
              "and granularity: block128, or use model_dtype");
 }
 
-void add_quant_calibration(List& list) {
-  Section quant(list, "quant", &Recipe::quant);
+void add_quant_calibration(Section<QuantRecipe Recipe::*>& quant) {
   quant.only_with("quant.rollout.kv_cache", "fp8_e4m3");
   quant.add(fixed, "kv_calibration.when", &QuantRecipe::kv_when,
             "fp8_e4m3's scales of keys and values: of each policy version, or of the first alone (for experiments)");
@@ -151,11 +146,12 @@ bool reads_matrices_on_gpu(const Recipe& recipe) {
 }
 
 void add_quant(List& list) {
-  add_sampler_formats(list);
-  add_rotation(list);
-  add_gain_noise(list);
-  add_quant_learner(list);
-  add_quant_calibration(list);
+  Section quant(list, "quant", &Recipe::quant);
+  add_sampler_formats(quant);
+  add_rotation(quant);
+  add_gain_noise(quant);
+  add_quant_learner(quant);
+  add_quant_calibration(quant);
 }
 
 }  // namespace qrl::config
