@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "base/readable.h"
+#include "base/text.h"
 
 namespace qrl::base {
 

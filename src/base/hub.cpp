@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -27,10 +28,7 @@ HubName parse(std::string_view text) {
 }
 
 bool is_word(std::string_view text) {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  };
+  const auto fits = [](char c) { return is_alphanumeric(c) || c == '-' || c == '_' || c == '.'; };
   return !text.empty() && text.front() != '.' && text.find("..") == std::string_view::npos &&
          std::all_of(text.begin(), text.end(), fits);
 }

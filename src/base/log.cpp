@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/readable.h"
+#include "base/text.h"
 
 namespace qrl::base {
 

@@ -11,30 +11,34 @@
 
 namespace qrl::base {
 
-bool is_utf8(std::string_view text) {
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    const int length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
-    if (length == 0 || lead > 0xf4 || i + static_cast<std::size_t>(length) > text.size()) return false;
-    std::uint32_t code = lead & (0x7fU >> length);
-    for (int k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + static_cast<std::size_t>(k)]);
-      if ((next & 0xc0U) != 0x80U) return false;
-      code = (code << 6) | (next & 0x3fU);
-    }
-    if ((length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff))) return false;
-    if (code >= 0xd800 && code <= 0xdfff) return false;
-    i += static_cast<std::size_t>(length);
+namespace {
+
+/// A strict UTF-8 character of two bytes or more; num_bytes 0: none.
+struct WideCharacter {
+  std::size_t num_bytes = 0;
+  std::uint32_t code = 0;
+};
+
+/// Reads the character at the beginning of a text.
+WideCharacter wide_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
+  if (length == 0 || lead > 0xf4 || length > text.size()) return {};
+  std::uint32_t code = lead & (0x7fU >> length);
+  for (const char c : text.substr(1, length - 1)) {
+    const auto next = static_cast<unsigned char>(c);
+    if ((next & 0xc0U) != 0x80U) return {};
+    code = (code << 6) | (next & 0x3fU);
   }
-  return true;
+  if ((length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff))) return {};
+  if (code >= 0xd800 && code <= 0xdfff) return {};
+  return {length, code};
 }
 
-namespace {
+void append_hex(std::uint32_t value, int digits, std::string& out) {
+  constexpr char kHex[] = "0123456789abcdef";
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[(value >> shift) & 15U];
+}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Rows of the dynamic program: distances from the first i, i−1 and i−2 letters of `a` to prefixes of `b`.
@@ -65,6 +69,16 @@ std::size_t letters_in_common(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const bool is_ascii = static_cast<unsigned char>(text[at]) < 0x80;
+    const std::size_t length = is_ascii ? 1 : wide_character(text.substr(at)).num_bytes;
+    if (length == 0) return false;
+    at += length;
+  }
+  return true;
+}
+
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
   if (word.size() < 2 || word.size() > 100) return {};  // a single letter is close to every name
   std::string best;
@@ -82,17 +96,12 @@ std::string nearest_name(std::string_view word, std::span<const std::string> can
 }
 
 std::string quoted(std::string_view text, std::size_t max_chars) {
-  constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : text.substr(0, max_chars)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte < 0x7f) out += c;
     else if (c == '\n') out += "\\n";
-    else {
-      out += "\\x";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15U];
-    }
+    else append_hex(byte, 2, out += "\\x");
   }
   return out + (text.size() > max_chars ? "…\"" : "\"");
 }
@@ -114,6 +123,92 @@ std::string shell_word(std::string_view text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return word + "'";
+}
+
+namespace {
+
+/// C1 controls, direction marks, joiners, line separators.
+bool is_hidden(std::uint32_t code) {
+  struct Range {
+    std::uint32_t first, last;
+  };
+  constexpr std::array<Range, 7> kHidden = {{{0x80, 0x9f},
+                                             {0xad, 0xad},
+                                             {0x200b, 0x200f},
+                                             {0x2028, 0x202e},
+                                             {0x2060, 0x206f},
+                                             {0xfeff, 0xfeff},
+                                             {0xfff9, 0xfffb}}};
+  return std::ranges::any_of(kHidden, [&](const Range& range) { return code >= range.first && code <= range.last; });
+}
+
+void append_byte(unsigned char byte, std::string& out) {
+  switch (byte) {
+    case '\n':
+      out += "\\n";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    case '"':
+    case '\\':
+      out += '\\';
+      out += static_cast<char>(byte);
+      return;
+    default:
+      break;
+  }
+  if (byte >= 0x20 && byte < 0x7f) {
+    out += static_cast<char>(byte);
+    return;
+  }
+  out += "\\x";
+  append_hex(byte, 2, out);
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [length, code] = wide_character(text.substr(at));
+    const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
+    const auto byte = static_cast<unsigned char>(character.front());
+    if (length > 0 && is_hidden(code)) append_hex(code, 4, out += "\\u");
+    else if (length > 0 || byte == '\n' || byte == '\t' || (byte >= 0x20 && byte < 0x7f)) out += character;
+    else append_hex(byte, 2, out += "\\x");
+    at += character.size();
+  }
+  return out;
+}
+
+void print(const char* pattern, ...) {
+  va_list args, again;
+  va_start(args, pattern);
+  va_copy(again, args);
+  std::string text(static_cast<std::size_t>(std::max(0, std::vsnprintf(nullptr, 0, pattern, args))) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), pattern, again);
+  va_end(again);
+  va_end(args);
+  text.pop_back();
+  std::fputs(printable(text).c_str(), stdout);
+}
+
+std::string readable(std::string_view text, std::size_t max_bytes) {
+  std::string out = "\"";
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const auto [length, code] = wide_character(text.substr(at));
+    if (at + std::max<std::size_t>(length, 1) > max_bytes) break;
+    if (length == 0) {
+      append_byte(static_cast<unsigned char>(text[at++]), out);
+      continue;
+    }
+    if (is_hidden(code)) append_hex(code, 4, out += "\\u");
+    else out += text.substr(at, length);
+    at += length;
+  }
+  return out + (at < text.size() ? "…\"" : "\"");
 }
 
 }  // namespace qrl::base

@@ -34,4 +34,20 @@ std::string joined(const Words& words, std::string_view separator) {
 /// Quotes the text as one shell word if needed.
 std::string shell_word(std::string_view text);
 
+/// Quotes at most `max_bytes` of a text, in whole characters, so that YAML and JSON read it back. \", \\, \n and \t are
+/// escaped. Control characters, those that reorder or hide text, and bytes that are not UTF-8 become \xNN or \uNNNN.
+std::string readable(std::string_view text, std::size_t max_bytes = 60);
+
+/// Escapes text for a terminal: control characters except newline and tab, characters that reorder or hide text, and
+/// bytes that are not UTF-8.
+std::string printable(std::string_view text);
+
+/// Prints like printf, through `printable`.
+[[gnu::format(printf, 1, 2)]] void print(const char* pattern, ...);
+
+/// Names such a file in an error, with what to do.
+inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";
+
+constexpr bool is_lfs_pointer(std::string_view text) { return text.starts_with("version https://git-lfs"); }
+
 }  // namespace qrl::base

@@ -7,7 +7,6 @@
 
 #include "base/ascii.h"
 #include "base/error.h"
-#include "base/lfs_pointer.h"
 #include "base/shipped_files.h"
 #include "base/text.h"
 #include "config/keys/other_trainers.h"

@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/readable.h"
 #include "base/text.h"
 #include "data/jinja/jinja.h"
 #include "state/json.h"

@@ -8,7 +8,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "data/csv.h"
 #include "data/parquet.h"

@@ -11,9 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "dist/collectives.h"
-#include "dist/join.h"
 #include "dist/messages.h"
-#include "dist/parts.h"
 
 namespace qrl::dist {
 namespace {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dist/join.h"
 #include "dist/messages.h"
 #include "dist/shared_memory.h"
 

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/shared_library.h"
 #include "dist/deadline.h"
-#include "dist/join.h"
 #include "dist/messages.h"
 #include "dist/mpi_part.h"
 

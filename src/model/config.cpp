@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "model/config_keys.h"
 #include "model/config_reader.h"
 #include "state/file.h"
 #include "state/json.h"
@@ -23,7 +22,6 @@ using Json = nlohmann::json;
 
 // These limits keep products of sizes below 2^63, and exceed published models by far.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxHeads = 4096;
 constexpr std::int64_t kMaxHeadDim = 4096;
 constexpr std::int64_t kMaxLayers = 4096;

@@ -13,9 +13,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Bounds sizes that config.cpp bounds for dense layers.
-constexpr std::int64_t kMaxExpertWidth = std::int64_t{1} << 20;
-
 /// Returns num_experts of transformers 4, or num_local_experts of 5, which must be equal where both are.
 std::int64_t read_num_experts(const ConfigReader& reader) {
   const bool is_new = reader.find("num_experts") == nullptr && reader.find("num_local_experts") != nullptr;
@@ -58,7 +55,7 @@ void read_experts(const ConfigReader& reader, ModelConfig& config) {
   QRL_REQUIRE(config.num_experts_per_tok <= config.num_experts, reader.at("num_experts_per_tok"),
               "at most num_experts (" + std::to_string(config.num_experts) + ")",
               std::to_string(config.num_experts_per_tok));
-  config.moe_intermediate_size = reader.size("moe_intermediate_size", kMaxExpertWidth);
+  config.moe_intermediate_size = reader.size("moe_intermediate_size", kMaxWidth);
   config.norm_topk_prob = reader.boolean("norm_topk_prob");
   if (reader.find("decoder_sparse_step") != nullptr)
     config.decoder_sparse_step = reader.size("decoder_sparse_step", config.num_hidden_layers);

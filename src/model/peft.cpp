@@ -1,15 +1,18 @@
 #include "model/peft.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "model/config.h"
-#include "model/module_pattern.h"
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/json.h"
@@ -67,9 +70,9 @@ bool moves_base(const Json& start) {
   return std::ranges::find(kHarmless, start.get_ref<const std::string&>()) == std::end(kHarmless);
 }
 
-class ConfigReader {
+class AdapterConfigReader {
  public:
-  explicit ConfigReader(const fs::path& file)
+  explicit AdapterConfigReader(const fs::path& file)
       : where_(state::shown(file)), root_(state::parse_json(state::read_text(file, kMaxConfig_bytes), where_)) {
     QRL_REQUIRE(root_.is_object(), where_, "a JSON object", state::shown_value(root_));
   }
@@ -85,16 +88,75 @@ class ConfigReader {
   Json root_;
 };
 
+constexpr std::size_t kLongest_bytes = 1000;
+constexpr std::uint32_t kMostSteps = 100'000;
+
+bool is_read_alike(std::string_view pattern) {
+  if (pattern.size() > kLongest_bytes) return false;
+  const auto is_one_of = [&](std::string_view characters, std::size_t at) {
+    return at < pattern.size() && characters.find(pattern[at]) != std::string_view::npos;
+  };
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (!base::is_letter(c) && !base::is_digit(c) && !is_one_of("_-.,*+?|()[]{}\\^$", i)) return false;
+    if (c == '\\' && !is_one_of(".dwb_-", i + 1)) return false;
+    if (c == '{' && !is_one_of("0123456789", i + 1))
+      return false;  // {,3} is a count in Python, but text in older PCRE2
+    if (c != '(' || !is_one_of("?*", i + 1)) continue;
+    if (!is_one_of("?", i + 1) || !is_one_of(":!=", i + 2)) return false;
+    i += 2;
+  }
+  return true;
+}
+
+/// Matches one of PEFT's regular expressions of module names, of at most 1,000 bytes, that PCRE2 and Python read alike.
+/// It may have letters, digits, \d, \w, \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
+class ModulePattern {
+ public:
+  /// Compiles the pattern. Throws an input error at `where` for others than those above.
+  ModulePattern(const std::string& pattern, const std::string& where) : pattern_(pattern), where_(where) {
+    int error = 0;
+    PCRE2_SIZE error_at = 0;
+    pcre2_code* code = !is_read_alike(pattern)
+                           ? nullptr
+                           : pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                           PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &error_at, nullptr);
+    QRL_REQUIRE(code != nullptr, where,
+                R"(a regular expression of letters, digits, \d, \w, \b, (?: (?! (?= and . * + ? | ( ) [ ] { })",
+                base::quoted(pattern), "write a list of modules");
+    code_ = {code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); }};
+  }
+
+  /// Returns whether the whole name matches. Throws an input error after too many steps, because folders are untrusted.
+  bool fits(const std::string& module) const {
+    const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found(pcre2_match_data_create(1, nullptr),
+                                                                                    pcre2_match_data_free);
+    const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits(
+        pcre2_match_context_create(nullptr), pcre2_match_context_free);
+    pcre2_set_match_limit(limits.get(), kMostSteps);
+    const int result =
+        pcre2_match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(module.data()),
+                    module.size(), 0, 0, found.get(), limits.get());
+    QRL_REQUIRE(result >= 0 || result == PCRE2_ERROR_NOMATCH, where_, "a regular expression of fewer steps",
+                base::quoted(pattern_), "write a list of modules");
+    return result >= 0;
+  }
+
+ private:
+  std::string pattern_, where_;
+  std::shared_ptr<void> code_;
+};
+
 using ModuleRule = std::function<bool(const std::string& module)>;
 
-ModuleRule rule_of_pattern(const ConfigReader& reader, const char* key) {
+ModuleRule rule_of_pattern(const AdapterConfigReader& reader, const char* key) {
   return [pattern = ModulePattern(reader.at(key).get<std::string>(), reader.name_of(key))](const std::string& module) {
     return pattern.fits(module);
   };
 }
 
 /// Restricts `lora` to modules that `keeps` accepts. Throws an input error unless whole kinds remain.
-void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
+void keep_kinds(const AdapterConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
                 LoraConfig& lora) {
   const std::vector<std::string> targeted = adapted_modules(config, lora);
   std::vector<std::string> kept;
@@ -114,7 +176,7 @@ void keep_kinds(const ConfigReader& reader, const char* key, const ModelConfig& 
   lora = less;
 }
 
-void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
+void read_targets(const AdapterConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "target_modules";
   const Json targets = reader.at(kKey);
   if (targets == "all-linear") return;
@@ -125,7 +187,7 @@ void read_targets(const ConfigReader& reader, const ModelConfig& config, LoraCon
   lora.target_modules = targets.get<std::vector<std::string>>();
 }
 
-void read_excluded(const ConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
+void read_excluded(const AdapterConfigReader& reader, const ModelConfig& config, LoraConfig& lora) {
   constexpr const char* kKey = "exclude_modules";
   const Json excluded = reader.at(kKey);
   if (excluded.is_null() || excluded == Json("")) return;
@@ -155,7 +217,7 @@ std::set<std::string> norm_names(const ModelConfig& config) {
   return names;
 }
 
-LoraConfig read_lora(const ConfigReader& reader, const ModelConfig& config) {
+LoraConfig read_lora(const AdapterConfigReader& reader, const ModelConfig& config) {
   reader.require(reader.at("peft_type") == "LORA", "peft_type", "LORA");
   for (const Neutral& neutral : neutrals()) {
     const Json value = reader.at(neutral.key);
@@ -210,13 +272,13 @@ void check_tensors(const state::SafetensorsFile& file, const ModelConfig& config
 bool is_peft(const fs::path& dir) { return fs::exists(dir / kConfigFile); }
 
 std::string peft_base(const fs::path& dir) {
-  const Json base = ConfigReader(dir / kConfigFile).at("base_model_name_or_path");
+  const Json base = AdapterConfigReader(dir / kConfigFile).at("base_model_name_or_path");
   return base.is_string() ? base.get<std::string>() : std::string();
 }
 
 PeftAdapter open_peft(const fs::path& dir, const ModelConfig& config) {
   QRL_REQUIRE(is_peft(dir), state::shown(dir), std::string("a PEFT folder (with ") + kConfigFile + ")", "none there");
-  const ConfigReader reader(dir / kConfigFile);
+  const AdapterConfigReader reader(dir / kConfigFile);
   const LoraConfig lora = read_lora(reader, config);
   check_lora(config, lora, {reader.name_of("r"), reader.name_of("target_modules"), "the adapter is another model's"});
   const auto file = std::make_shared<const state::SafetensorsFile>(dir / kWeightsFile);

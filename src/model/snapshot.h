@@ -12,7 +12,6 @@
 #include "model/adapter.h"
 #include "model/block.h"
 #include "model/config.h"
-#include "model/gain_noise.h"
 #include "model/int8_profile.h"
 #include "model/weights.h"
 #include "ops/experts.h"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,5 +94,14 @@ std::string shard_name(const std::string& stem, std::size_t number, std::size_t 
 
 /// Returns a paragraph for `qrl-train check index`.
 std::string describe_index(const std::filesystem::path& file);
+
+struct GainNoise {
+  std::uint64_t seed = 0;
+  double sigma = 0;  ///< standard deviation; 0: none
+};
+
+/// Adds σ·z to a norm's gains. z is standard normal by Box–Muller in fp64 from (version, norm, channel) alone; `norm`
+/// is an index in forward order.
+void add_gain_noise(const GainNoise& noise, std::int64_t version, std::uint32_t norm, std::span<float> gains);
 
 }  // namespace qrl::model

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "base/readable.h"
+#include "base/text.h"
 #include "report/panels.h"
 #include "report/rules.h"
 

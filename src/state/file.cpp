@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/lfs_pointer.h"
 #include "base/text.h"
 
 namespace qrl::state {

@@ -8,7 +8,6 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
-#include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "state/json.h"
 

@@ -1,5 +1,4 @@
-#include "base/readable.h"
-
+#include "base/text.h"
 #include "support/catch.h"
 
 using qrl::base::readable;

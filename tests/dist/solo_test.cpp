@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "dist/collectives.h"
-#include "dist/join.h"
+#include "dist/messages.h"
 #include "support/catch.h"
 
 using namespace qrl::dist;

@@ -1,11 +1,10 @@
 // Tests noise on a sampler's gains: its numbers, and its behavior in repeated publishes.
-#include "model/gain_noise.h"
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/buffer.h"
 #include "model/snapshot.h"
+#include "model/weights.h"
 #include "support/catch.h"
 #include "support/models.h"
 #include "support/weights.h"

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "base/huge_pages.h"
+#include "base/buffer.h"
 
 namespace qrl::learner {
 

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/readable.h"
+#include "base/text.h"
 #include "state/file.h"
 
 namespace qrl::tasks {

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/readable.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "config/keys/key.h"

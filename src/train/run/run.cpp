@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/readable.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "model/peft.h"
