@@ -12,7 +12,7 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
-#include "ops/quantized_rows.h"
+#include "ops/linear.h"
 #include "state/json.h"
 
 namespace qrl::model {

@@ -26,18 +26,6 @@ void replace_tiles(const TileKernels* tiles);
 
 bool supported(Isa isa);
 
-/// Returns the table for the path in use.
-template <class Table>
-const Table& for_this_isa(const Table& amx, const Table& avx512, const Table& avx2, const Table& portable) {
-  const Isa path = isa();
-  return path == Isa::amx ? amx : path == Isa::avx512 ? avx512 : path == Isa::avx2 ? avx2 : portable;
-}
-/// Returns the table for the path in use; amx has avx512's.
-template <class Table>
-const Table& for_this_isa(const Table& avx512, const Table& avx2, const Table& portable) {
-  return for_this_isa(avx512, avx512, avx2, portable);
-}
-
 /// Returns the path in use and the available paths, such as "avx512 (of avx512, avx2, portable)".
 std::string describe_isa();
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/tensor_files.h"
-#include "ops/quantized_rows.h"
+#include "ops/linear.h"
 #include "quant/fp8.h"
 #include "support/catch.h"
 #include "support/files.h"

@@ -1,9 +1,8 @@
 // Tests transposed quantized values against dequantized ones.
-#include "ops/transposed.h"
-
 #include <cmath>
 #include <limits>
 
+#include "ops/linear.h"
 #include "ops/reference.h"
 
 using namespace qrl;

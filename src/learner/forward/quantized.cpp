@@ -7,7 +7,7 @@
 #include "base/threads.h"
 #include "learner/forward/entering_rows.h"
 #include "learner/forward/row_blocks.h"
-#include "ops/transposed.h"
+#include "ops/linear.h"
 
 namespace qrl::learner {
 

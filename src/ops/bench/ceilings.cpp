@@ -10,8 +10,11 @@ namespace qrl::ops {
 namespace {
 
 BenchLoops loops_of_isa() {
-  BenchLoops loops = for_this_isa(avx512::kBenchLoops, avx2::kBenchLoops, portable::kBenchLoops);
-  if (isa() == Isa::amx) loops.int8 = amx::kBenchLoops.int8;
+  const Isa path = isa();
+  BenchLoops loops = path == Isa::portable ? portable::kBenchLoops
+                     : path == Isa::avx2   ? avx2::kBenchLoops
+                                           : avx512::kBenchLoops;
+  if (path == Isa::amx) loops.int8 = amx::kBenchLoops.int8;
   return loops;
 }
 

@@ -41,6 +41,9 @@ Kernels with_tiles(const TileKernels& tiles) {
   kernels.linear_fp8_block = tiles.linear_fp8_block;
   kernels.linear_int4 = tiles.linear_int4;
   kernels.linear_int4_int8 = tiles.linear_int4_int8;
+  kernels.peak_bf16 = tiles.peak_bf16;
+  kernels.bf16_matmul = &tiles.bf16_matmul;
+  kernels.varlen_attention = &tiles.varlen_attention;
   return kernels;
 }
 
@@ -141,7 +144,5 @@ bool supported(Isa isa) {
 std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
 
 const Kernels& kernels() { return *path().kernels; }
-
-const TileKernels& tiles() { return *g_tiles; }
 
 }  // namespace qrl::ops

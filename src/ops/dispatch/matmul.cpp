@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "ops/isa.h"
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/matmul.h"
 #include "ops/ranges.h"
@@ -17,9 +16,8 @@ namespace qrl::ops {
 
 namespace {
 
-const MatmulKernels& kernels(MatmulType type) {
-  if (type == MatmulType::f32) return for_this_isa(avx512::kF32Matmul, avx2::kF32Matmul, portable::kF32Matmul);
-  return for_this_isa(tiles().bf16_matmul, avx512::kBf16Matmul, avx2::kBf16Matmul, portable::kBf16Matmul);
+const MatmulKernels& matmul_kernels(MatmulType type) {
+  return type == MatmulType::f32 ? *kernels().f32_matmul : *kernels().bf16_matmul;
 }
 
 /// Limit on a panel's 32-bit words along the depth: 192 KiB, which fit in L2 with the left rows.
@@ -144,7 +142,7 @@ void matmul(const Matmul& task) {
   QRL_INVARIANT(fits(task.left) && (task.more_depth == 0 || fits(task.more_left)), "matmul",
                 "left operands of the matmul's type", "one of the other type");
   if (task.rows == 0) return;
-  const MatmulKernels& table = kernels(task.type);
+  const MatmulKernels& table = matmul_kernels(task.type);
   const Plan plan(task, table);
   float* packed = panel_memory(plan.panels_at_once * plan.panel_words());
   for (std::int64_t first = 0; first < plan.panels; first += plan.panels_at_once) {

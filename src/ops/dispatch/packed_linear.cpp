@@ -9,7 +9,6 @@
 
 #include "ops/kernels/kernels.h"
 #include "ops/linear.h"
-#include "ops/quantized_rows.h"
 #include "ops/ranges.h"
 #include "quant/fp8.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
-#include "ops/isa.h"
 #include "ops/kernels/attention.h"
 #include "ops/kernels/kernels.h"
 #include "ops/ranges.h"
@@ -21,10 +20,6 @@ namespace qrl::ops {
 namespace {
 
 using quant::KvFormat;
-
-const AttentionKernels& attention_kernels() {
-  return for_this_isa(avx512::kAttention, avx2::kAttention, portable::kAttention);
-}
 
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
@@ -306,7 +301,7 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
     tasks.push_back(task);
   }
   if (tasks.empty()) return;
-  const AttentionKernels& table = attention_kernels();
+  const AttentionKernels& table = *kernels().attention;
   const AttentionKernel attention = pages.format == KvFormat::f32    ? table.f32
                                     : pages.format == KvFormat::bf16 ? table.bf16
                                     : pages.format == KvFormat::int8 ? table.int8

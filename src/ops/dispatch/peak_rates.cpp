@@ -4,21 +4,9 @@
 #include <atomic>
 
 #include "base/clock.h"
-#include "ops/isa.h"
 #include "ops/kernels/kernels.h"
-#include "ops/kernels/peak_loops.h"
 
 namespace qrl::ops {
-
-namespace {
-
-PeakLoops loops_of_isa() {
-  PeakLoops loops = for_this_isa(avx512::kPeakLoops, avx2::kPeakLoops, portable::kPeakLoops);
-  if (isa() == Isa::amx) loops.bf16 = tiles().peak_loops.bf16;
-  return loops;
-}
-
-}  // namespace
 
 double best_rate(const std::function<std::int64_t(base::Team&)>& work) {
   double best = 0;
@@ -32,11 +20,11 @@ double best_rate(const std::function<std::int64_t(base::Team&)>& work) {
 }
 
 double measure_bf16_flops_per_s() {
-  return best_rate([loops = loops_of_isa()](base::Team&) { return loops.bf16(kPeakRounds); });
+  return best_rate([loop = kernels().peak_bf16](base::Team&) { return loop(kPeakRounds); });
 }
 
 double measure_f32_flops_per_s() {
-  return best_rate([loops = loops_of_isa()](base::Team&) { return loops.f32(kPeakRounds); });
+  return best_rate([loop = kernels().peak_f32](base::Team&) { return loop(kPeakRounds); });
 }
 
 }  // namespace qrl::ops

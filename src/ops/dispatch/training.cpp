@@ -5,14 +5,12 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "ops/isa.h"
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/training.h"
 
 namespace qrl::ops {
 
 namespace {
-
-const TrainingKernels& kernels() { return for_this_isa(avx512::kTraining, avx2::kTraining, portable::kTraining); }
 
 /// Least rows (elements) per thread, below which another thread costs more than it saves.
 constexpr std::int64_t kRowGrain = 16, kElementGrain = 16384;
@@ -45,12 +43,12 @@ void add_floats(const float* part, std::int64_t count, float* total) {
 }  // namespace
 
 void add_rms_norm(const AddRmsNorm& args) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   over(args.rows, kRowGrain, [&](auto begin, auto end) { table.add_rms_norm(args, begin, end); });
 }
 
 void add_rms_norm_backward(const AddRmsNormBackward& args) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   const std::int64_t bias_size = args.d_y_bias != nullptr ? args.width : 0;
   sum_over_rows(
       args.rows, args.width + bias_size,
@@ -67,7 +65,7 @@ void add_rms_norm_backward(const AddRmsNormBackward& args) {
 }
 
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   over(args.rows, kRowGrain, [&](auto begin, auto end) { table.qkv_transform(args, out, inverse_rms, begin, end); });
 }
 
@@ -75,7 +73,7 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
   constexpr std::int64_t kMaxHeadDim = 1024;  // of the kernels' row buffer
   QRL_REQUIRE(args.head_dim <= kMaxHeadDim, "training", "head_dim of at most " + std::to_string(kMaxHeadDim),
               std::to_string(args.head_dim));
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   const std::int64_t bias_size =
       gradients.d_bias != nullptr ? (args.num_heads + 2 * args.num_kv_heads) * args.head_dim : 0;
   const std::int64_t gain_size = args.q_gain != nullptr ? args.head_dim : 0;
@@ -94,25 +92,25 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
 }
 
 void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   over(rows, kRowGrain, [&](auto begin, auto end) { table.swiglu(width, halves, out, begin, end); });
 }
 
 void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves) {
   QRL_INVARIANT(halves.is_bf16 == d_halves.is_bf16, "swiglu_backward", "one dtype for halves and its gradient", "two");
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   over(rows, kRowGrain,
        [&](auto begin, auto end) { table.swiglu_backward(width, halves, d_out, d_halves, begin, end); });
 }
 
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   over(args.rows, kRowGrain,
        [&](auto begin, auto end) { table.token_log_probs(args, logits, log_probs, entropy, lse, begin, end); });
 }
 
 void token_log_probs_backward(const TokenDistribution& args, const float* logits, const TokenGradients& gradients) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   over(args.rows, kRowGrain,
        [&](auto begin, auto end) { table.token_log_probs_backward(args, logits, gradients, begin, end); });
 }
@@ -130,7 +128,7 @@ void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int6
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   constexpr std::int64_t kBlock = 1 << 16;
   std::vector<double> parts(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
   over(static_cast<std::int64_t>(parts.size()), 1, [&](auto begin, auto end) {
@@ -146,7 +144,7 @@ double sum_of_squares(const float* values, std::int64_t count) {
 
 void adamw_step(const AdamW& args, std::int64_t count, float* weights, float* gradients, float* exp_avg,
                 float* exp_avg_sq) {
-  const TrainingKernels& table = kernels();
+  const TrainingKernels& table = *kernels().training;
   over(count, kElementGrain, [&](auto begin, auto end) {
     table.adamw_step(args, end - begin, weights + begin, gradients + begin, exp_avg + begin, exp_avg_sq + begin);
   });

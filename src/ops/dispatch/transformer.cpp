@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/kernels/kernels.h"
+#include "ops/ranges.h"
 #include "ops/scratch.h"
 
 namespace qrl::ops {
@@ -17,12 +18,6 @@ using base::DType;
 base::Range share(const base::Team& team, base::Range rows) {
   const base::Range mine = team.slice(rows.size());
   return {rows.begin + mine.begin, rows.begin + mine.end};
-}
-
-void check_rows(base::Range rows, const Activations& out, const char* where) {
-  QRL_INVARIANT(0 <= rows.begin && rows.begin <= rows.end && rows.end <= out.max_rows(), where,
-                "rows within [0, " + std::to_string(out.max_rows()) + ")",
-                "[" + std::to_string(rows.begin) + ", " + std::to_string(rows.end) + ")");
 }
 
 }  // namespace
@@ -49,7 +44,7 @@ void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tok
 
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
               Activations* also) {
-  check_rows(rows, out, "rms_norm");
+  check_range(rows, out.max_rows(), "rms_norm");
   const base::Range mine = share(team, rows);
   float* normed = scratch(out.width);
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
@@ -60,7 +55,7 @@ void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float ep
 }
 
 void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out, Activations* also) {
-  check_rows(rows, out, "swiglu");
+  check_range(rows, out.max_rows(), "swiglu");
   const base::Range mine = share(team, rows);
   float* product = scratch(out.width);
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {

@@ -1,5 +1,3 @@
-#include "ops/transposed.h"
-
 #include <emmintrin.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "base/error.h"
 #include "ops/kernels/kernels.h"
+#include "ops/linear.h"
 
 namespace qrl::ops {
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "ops/isa.h"
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/varlen_attention.h"
 #include "ops/scratch.h"
@@ -14,11 +13,6 @@
 namespace qrl::ops {
 
 namespace {
-
-const VarlenAttentionKernels& attention_kernels() {
-  return for_this_isa(tiles().varlen_attention, avx512::kVarlenAttention, avx2::kVarlenAttention,
-                      portable::kVarlenAttention);
-}
 
 void check(const VarlenAttention& attention) {
   QRL_INVARIANT(attention.num_kv_heads > 0 && attention.num_heads % attention.num_kv_heads == 0 &&
@@ -72,7 +66,7 @@ void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernel
 
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH) {
   check(attention);
-  const VarlenAttentionKernels& table = attention_kernels();
+  const VarlenAttentionKernels& table = *kernels().varlen_attention;
   for_each_head(attention, table, [&](const Family& family, std::int64_t kv_head, float* scratch) {
     table.forward(attention, family, kv_head, out_NHE, lse_NH, scratch);
   });
@@ -81,7 +75,7 @@ void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, floa
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC) {
   check(attention);
-  const VarlenAttentionKernels& table = attention_kernels();
+  const VarlenAttentionKernels& table = *kernels().varlen_attention;
   for_each_head(attention, table, [&](const Family& family, std::int64_t kv_head, float* scratch) {
     table.backward(attention, family, kv_head, lse_NH, d_out_NHE, d_qkv_NC, scratch);
   });

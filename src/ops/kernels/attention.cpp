@@ -3,6 +3,7 @@
 // Keys are contiguous over positions and values over elements: inner loops multiply a broadcast by contiguous lanes.
 #include "ops/kernels/attention.h"
 
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/kv_formats.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

@@ -48,14 +48,4 @@ struct AttentionKernels {
   AttentionKernel f32, bf16, int8, fp8;
 };
 
-namespace avx512 {
-extern const AttentionKernels kAttention;
-}
-namespace avx2 {
-extern const AttentionKernels kAttention;
-}
-namespace portable {
-extern const AttentionKernels kAttention;
-}
-
 }  // namespace qrl::ops

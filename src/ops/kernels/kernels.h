@@ -12,8 +12,9 @@ inline constexpr std::int64_t kLinearScratchInputs = 3072;
 /// Returns a product's scratch: one panel's dequantized weights, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
+struct AttentionKernels;        // attention.h
 struct MatmulKernels;           // matmul.h
-struct PeakLoops;               // peak_loops.h
+struct TrainingKernels;         // training.h
 struct VarlenAttentionKernels;  // varlen_attention.h
 
 /// A second product of the same rows, added to some columns of the first. Both cover whole panels.
@@ -101,6 +102,14 @@ struct Kernels {
   float (*exp_weights)(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
   /// Returns the sum of exp_weights without storing the weights.
   float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
+  /// Run `rounds` rounds of multiply-adds in registers, in enough chains to fill the pipelines. Return the number of
+  /// operations, two per multiply-add.
+  std::int64_t (*peak_bf16)(std::int64_t rounds);
+  std::int64_t (*peak_f32)(std::int64_t rounds);
+  const MatmulKernels *bf16_matmul, *f32_matmul;
+  const AttentionKernels* attention;
+  const VarlenAttentionKernels* varlen_attention;
+  const TrainingKernels* training;
 };
 
 /// Kernels that replace avx512's on the amx path.
@@ -111,9 +120,9 @@ struct TileKernels {
   void (*linear_fp8_block)(const LinearTask& task);
   void (*linear_int4)(const LinearTask& task);
   void (*linear_int4_int8)(const LinearTask& task);
+  std::int64_t (*peak_bf16)(std::int64_t rounds);
   const MatmulKernels& bf16_matmul;
   const VarlenAttentionKernels& varlen_attention;
-  const PeakLoops& peak_loops;  ///< bf16 only; f32 is null
 };
 
 namespace amx {
@@ -130,12 +139,14 @@ extern const Kernels kKernels;
 }
 
 const Kernels& kernels();
-/// Returns the amx path's tile kernels, or replace_tiles' replacement.
-const TileKernels& tiles();
 
 #if defined(QRL_ISA_NAMESPACE)
 namespace QRL_ISA_NAMESPACE {
 extern const TileKernels kTiles;
+extern const MatmulKernels kBf16Matmul, kF32Matmul;
+extern const AttentionKernels kAttention;
+extern const VarlenAttentionKernels kVarlenAttention;
+extern const TrainingKernels kTraining;
 float max_abs(const float* x, std::int64_t n);
 float rotate(const RotateTask& task);
 void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized);
@@ -158,6 +169,8 @@ void rope(const RopeTask& task);
 float max_value(const float* x, std::int64_t n);
 float exp_weights(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
 float exp_sum(const float* x, std::int64_t n, float max, float inverse_temperature);
+std::int64_t peak_bf16(std::int64_t rounds);
+std::int64_t peak_f32(std::int64_t rounds);
 }  // namespace QRL_ISA_NAMESPACE
 #endif
 

@@ -42,20 +42,4 @@ struct MatmulKernels {
   void (*tiles)(const MatmulTiles& task);
 };
 
-namespace avx512 {
-extern const MatmulKernels kBf16Matmul, kF32Matmul;
-}
-namespace avx2 {
-extern const MatmulKernels kBf16Matmul, kF32Matmul;
-}
-namespace portable {
-extern const MatmulKernels kBf16Matmul, kF32Matmul;
-}
-
-#if defined(QRL_ISA_NAMESPACE)
-namespace QRL_ISA_NAMESPACE {
-extern const MatmulKernels kBf16Matmul;
-}
-#endif
-
 }  // namespace qrl::ops

@@ -1,5 +1,6 @@
 // Implements training's matmuls. A panel of the right operand holds kMatmulPanel columns; each word holds inputs of one
 // column that are adjacent along the depth. A tile of kTileRows by kTileVectors stays in registers along the depth.
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/matmul.h"
 #include "ops/kernels/matmul_words.h"
 

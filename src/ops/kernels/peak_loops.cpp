@@ -1,10 +1,7 @@
-#include "ops/kernels/peak_loops.h"
-
 #include "ops/kernels/chains.h"
+#include "ops/kernels/kernels.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
-
-namespace {
 
 std::int64_t peak_f32(std::int64_t rounds) {
   const VecF factor = splat(0.999F);
@@ -19,9 +16,5 @@ std::int64_t peak_bf16(std::int64_t rounds) {
 #else
 std::int64_t peak_bf16(std::int64_t rounds) { return peak_f32(rounds); }
 #endif
-
-}  // namespace
-
-constinit const PeakLoops kPeakLoops = {.bf16 = peak_bf16, .f32 = peak_f32};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

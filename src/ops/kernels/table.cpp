@@ -27,6 +27,13 @@ constinit const Kernels kKernels = {
     .max_value = max_value,
     .exp_weights = exp_weights,
     .exp_sum = exp_sum,
+    .peak_bf16 = peak_bf16,
+    .peak_f32 = peak_f32,
+    .bf16_matmul = &kBf16Matmul,
+    .f32_matmul = &kF32Matmul,
+    .attention = &kAttention,
+    .varlen_attention = &kVarlenAttention,
+    .training = &kTraining,
 };
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

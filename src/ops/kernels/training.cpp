@@ -1,5 +1,6 @@
 #include "ops/kernels/training.h"
 
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

@@ -25,14 +25,4 @@ struct TrainingKernels {
                      float* exp_avg_sq);
 };
 
-namespace avx512 {
-extern const TrainingKernels kTraining;
-}
-namespace avx2 {
-extern const TrainingKernels kTraining;
-}
-namespace portable {
-extern const TrainingKernels kTraining;
-}
-
 }  // namespace qrl::ops

@@ -2,6 +2,7 @@
 // rows. Right operands are packed once per call.
 #include "ops/kernels/varlen_attention.h"
 
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/small_matmuls.h"
 #if defined(QRL_ISA_AMX)
 #include "ops/kernels/amx/small_matmuls.h"

@@ -21,20 +21,4 @@ struct VarlenAttentionKernels {
   std::size_t (*num_scratch_floats)(std::int64_t length, std::int64_t head_dim);
 };
 
-namespace avx512 {
-extern const VarlenAttentionKernels kVarlenAttention;
-}
-namespace avx2 {
-extern const VarlenAttentionKernels kVarlenAttention;
-}
-namespace portable {
-extern const VarlenAttentionKernels kVarlenAttention;
-}
-
-#if defined(QRL_ISA_NAMESPACE)
-namespace QRL_ISA_NAMESPACE {
-extern const VarlenAttentionKernels kVarlenAttention;
-}
-#endif
-
 }  // namespace qrl::ops

@@ -3,6 +3,7 @@
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"
+#include "ops/kernels/kernels.h"
 #include "ops/kernels/matmul_words.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
@@ -15,7 +16,7 @@ constexpr std::int64_t kTileWords = kTile * kTile;
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
 void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns, void* panel) {
-  avx512::kBf16Matmul.pack_right(from, transposed, depth, columns, panel);
+  avx512::kKernels.bf16_matmul->pack_right(from, transposed, depth, columns, panel);
   const std::int64_t words = ceil_div(depth, Bf16Tiles::kInputs), all = ceil_div(words, kTile) * kTile;
   __builtin_memset(static_cast<std::byte*>(panel) + words * kPanelRowBytes, 0,
                    static_cast<std::size_t>((all - words) * kPanelRowBytes));

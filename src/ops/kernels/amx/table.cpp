@@ -1,7 +1,5 @@
+#include "ops/kernels/amx/tile_chain.h"
 #include "ops/kernels/kernels.h"
-#include "ops/kernels/matmul.h"
-#include "ops/kernels/peak_loops.h"
-#include "ops/kernels/varlen_attention.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
@@ -12,9 +10,9 @@ constinit const TileKernels kTiles = {
     .linear_fp8_block = linear_fp8_block,
     .linear_int4 = linear_int4,
     .linear_int4_int8 = linear_int4_int8,
+    .peak_bf16 = run_tile_chain<Bf16Tiles>,
     .bf16_matmul = kBf16Matmul,
     .varlen_attention = kVarlenAttention,
-    .peak_loops = kPeakLoops,
 };
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE
