@@ -11,8 +11,8 @@
 //
 // int8 values need no conversion: queries and weights are two terms each. This takes as many mma instructions as bf16,
 // each of twice the depth.
-#include "cuda/attention/attention.h"
 #include "cuda/attention/attention_join.cuh"
+#include "cuda/attention/attention_task.h"
 #include "cuda/attention/attention_tile.cuh"
 #include "cuda/runtime/target.h"
 

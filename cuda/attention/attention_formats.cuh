@@ -117,7 +117,8 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 };
 
-/// Splits operands into two 8-bit terms, like the CPU kernels; attention.h describes them. All sums are exact in int32.
+/// Splits operands into two 8-bit terms, like the CPU kernels; attention_task.h describes them. All sums are exact in
+/// int32.
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;

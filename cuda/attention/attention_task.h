@@ -35,4 +35,26 @@ struct AttentionTask {
   std::int64_t bf16_stride = 0;
 };
 
+/// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are rounded
+/// like the CPU's (ops/paged_attention.h), except in e4m3:
+/// - bf16: queries and softmax weights are rounded to bf16, weights before they are summed. Products are exact, sums
+/// fp32 in
+///   the tensor core's order and rounding.
+/// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below
+///   2⁻¹⁴ of its chunk's largest loses bits; one below 2⁻²⁵ is 0.
+/// - int8: a query, scaled by its largest magnitude to 15 bits, is 254·high + low of int8 terms. Weights times the
+///   values' scales, scaled by the largest of a warp's 64 positions to 16 bits, are 256·high + low of uint8 terms. Sums
+///   are exact in int32.
+///
+/// Scales, scores, softmax and its denominator are fp32. A chunk of kAttentionChunk positions has weights exp(score −
+/// its largest); the sums of its four warps are added in pairs. The kSegmentChunks chunks of a segment are joined in
+/// order in fp32, then the segments.
+///
+/// Results depend on neither the plan, the page order nor the tick's other rows, except that a NaN value in bf16 or
+/// e4m3 makes all rows of a tile NaN (0 · NaN).
+///
+/// int8's scores equal the CPU's bit for bit. bf16 differs only by the order of sums up to 128 positions, the CPU's
+/// span; e4m3 by 3 bits of queries and weights, which the CPU rounds to bf16.
+void attention(const AttentionTask& task, const Stream& stream);
+
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "cuda/attention/attention.h"
+#include "cuda/attention/attention_task.h"
 #include "cuda/bench/bench_operands.h"
 #include "cuda/bench/speed.h"
 #include "cuda/bench/timing.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cuda/attention/attention.h"
+#include "cuda/attention/attention_task.h"
 #include "cuda/quantize/rows.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

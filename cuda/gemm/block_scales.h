@@ -2,8 +2,7 @@
 
 #include <functional>
 
-#include "cuda/gemm/gemm.h"
-#include "cuda/runtime/growing_memory.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -36,7 +35,7 @@ class BlockScaledGemms {
 
   /// Allocates the memory of a tick's GEMMs with `w`, unless it exists.
   void reserve(const DeviceMatrix& w);
-  /// Sets whether reserved memory must not move (growing_memory.h).
+  /// Sets whether reserved memory must not move (MayMove).
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
   /// Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last num_rows % 4 rows.

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cuda/gemm/block_scales.h"
-#include "cuda/gemm/gemm.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

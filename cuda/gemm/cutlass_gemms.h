@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "cuda/gemm/gemm.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

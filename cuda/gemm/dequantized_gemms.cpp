@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cuda/quantize/dequantize.h"
+#include "cuda/quantize/rows.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

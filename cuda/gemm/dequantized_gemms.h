@@ -2,9 +2,8 @@
 
 #include <functional>
 
-#include "cuda/gemm/gemm.h"
 #include "cuda/gemm/gemm_plan.h"
-#include "cuda/runtime/growing_memory.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -19,7 +18,7 @@ class DequantizedGemms {
 
   /// Allocates the memory of a tick's GEMMs with `w`, unless it is large enough.
   void reserve(const DeviceMatrix& w);
-  /// Sets whether reserved memory must not move (growing_memory.h).
+  /// Sets whether reserved memory must not move (MayMove).
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
   std::int64_t num_bytes() const { return static_cast<std::int64_t>(weights_.num_bytes() + rows_.num_bytes()); }
 

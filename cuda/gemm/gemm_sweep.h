@@ -4,8 +4,8 @@
 #include <map>
 #include <tuple>
 
-#include "cuda/gemm/gemm.h"
 #include "cuda/gemm/gemm_plan.h"
+#include "cuda/runtime/operands.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "cuda/gemm/gemm.h"
 #include "cuda/gemm/gemm_plan.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

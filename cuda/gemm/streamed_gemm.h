@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "cuda/gemm/gemm.h"
 #include "cuda/gemm/gemm_plan.h"
+#include "cuda/runtime/operands.h"
 #include "cuda/runtime/runtime.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {

@@ -1,6 +1,6 @@
 // Dequantizes. Memory is the limit: an int4 matrix reads half a byte per number and writes two.
 #include "base/error.h"
-#include "cuda/quantize/dequantize.h"
+#include "cuda/quantize/rows.h"
 #include "cuda/runtime/target.h"
 #include "cuda/runtime/widen.cuh"
 

@@ -1,5 +1,4 @@
 #include "cuda/runtime/layout.h"
-#include "cuda/train/block_sums.cuh"
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
 

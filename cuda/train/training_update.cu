@@ -1,4 +1,3 @@
-#include "cuda/train/block_sums.cuh"
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
 

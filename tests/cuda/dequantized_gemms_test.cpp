@@ -1,7 +1,7 @@
 // Tests GEMMs of many rows with matrices that are dequantized to bf16 once; the plain GEMM replaces cuBLASLt.
 #include "cuda/gemm/dequantized_gemms.h"
 
-#include "cuda/quantize/dequantize.h"
+#include "cuda/quantize/rows.h"
 #include "gemm_fixtures.h"
 #include "support/models.h"
 

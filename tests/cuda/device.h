@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "cuda/attention/attention.h"
+#include "cuda/attention/attention_task.h"
 #include "cuda/attention/kv.h"
 #include "cuda/engine/device_engine.h"
 #include "cuda/gemm/gemms.h"

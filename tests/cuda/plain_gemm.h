@@ -1,7 +1,7 @@
 // Owns the contract of the reference GEMM, which tests compare the program's GEMM kernels with.
 #pragma once
 
-#include "cuda/gemm/gemm.h"
+#include "cuda/runtime/operands.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 

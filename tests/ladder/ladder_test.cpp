@@ -95,7 +95,7 @@ bool may_include(const std::string& from, const std::string& to, const std::stri
   return layer != kLayers.end() && kLayers.at(to) < layer->second;
 }
 
-/// Returns the second part of a path, "gemm" of "cuda/gemm/gemm.h"; "" for a file beside the folders.
+/// Returns the second part of a path, "gemm" of "cuda/gemm/gemms.h"; "" for a file beside the folders.
 std::string room_of(const fs::path& path) {
   return std::distance(path.begin(), path.end()) < 3 ? "" : std::next(path.begin())->string();
 }
