@@ -5,6 +5,7 @@
 #include <span>
 
 #include "decoder/kv/kv_scales.h"
+#include "decoder/options.h"
 #include "decoder/plan.h"
 #include "model/device_weights.h"
 #include "model/snapshot.h"
@@ -29,7 +30,7 @@ class Backend {
   virtual void load(const model::Snapshot& snapshot) = 0;
   /// Throws an internal error for formats other than fp8, or a wrong number of scales.
   virtual void set_kv_scales(KvScales scales) = 0;
-  /// Calibrates the scales (kv_calibration.h) for the current weights. A device first rounds keys and values to bf16,
+  /// Calibrates the scales (teacher_forcing.h) for the current weights. A device first rounds keys and values to bf16,
   /// and uses the rows of one tick.
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< version −1: none
@@ -59,5 +60,8 @@ class Backend {
   /// null if weights are read in host memory
   virtual model::DeviceWeights* device_weights() { return nullptr; }
 };
+
+/// Makes the backend of the CPU, on all threads of the process. `options` must be checked (decoder.cpp).
+std::unique_ptr<Backend> make_cpu_backend(const model::ModelConfig& config, const DecoderOptions& options);
 
 }  // namespace qrl::decoder

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "decoder/backend.h"
-#include "decoder/cpu/cpu_backend.h"
 #include "decoder/device/device_backend.h"
 #include "decoder/tick_loop.h"
 #include "ops/sample.h"

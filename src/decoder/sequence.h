@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "decoder/kv/page_pool.h"
-#include "decoder/request.h"
+#include "decoder/options.h"
 #include "ops/sample.h"
 #include "types/prompt.h"
 
@@ -83,6 +83,14 @@ inline types::TokenId Sequence::token(std::int64_t position) const {
 
 /// Returns the uniform number in [0, 1) for the next token. It depends on seed, step, prompt, sample and position
 /// alone, on every backend.
-double sampling_uniform(const Sequence& sequence);
+inline double sampling_uniform(const Sequence& sequence) {
+  const Group& group = *sequence.group;
+  const Request& request = group.request;
+  const auto high = static_cast<std::uint32_t>(request.prompt_id >> 32);
+  const auto low = static_cast<std::uint32_t>(request.prompt_id);
+  const std::int64_t position = request.first_position + sequence.num_sampled();
+  return group.field.uniform({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(sequence.sample_idx),
+                              low ^ (high * 0x9E3779B9U), request.key.step});
+}
 
 }  // namespace qrl::decoder

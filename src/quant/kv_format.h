@@ -14,7 +14,7 @@ namespace qrl::quant {
 ///           not per channel, because that needs statistics of future tokens.
 /// fp8_e4m3  value/scale in e4m3 (nearest even, saturating at ±448; NaN stays NaN). One fp32 scale per layer and kv
 /// head
-///           for keys and one for values, calibrated after each publish (decoder/cpu/kv_calibration.h). A scale per
+///           for keys and one for values, calibrated after each publish (decoder/cpu/kv_calibration.cpp). A scale per
 ///           token would gain nothing, because e4m3's steps are relative.
 enum class KvFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3 };
 

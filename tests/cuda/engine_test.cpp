@@ -5,10 +5,8 @@
 
 #include "cuda/engine/kv_memory.h"
 #include "cuda/engine/sequence_scorer.h"
-#include "decoder/cpu/channel_ranges.h"
-#include "decoder/cpu/kv_calibration.h"
 #include "decoder/cpu/teacher_forcing.h"
-#include "decoder/device/device_tick.h"
+#include "decoder/device/device_ticks.h"
 #include "engine_fixtures.h"
 
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cuda/engine/sequence_scorer.h"
 #include "cuda/engine/weight_store.h"
-#include "decoder/device/packed_ticks.h"
+#include "decoder/device/device_ticks.h"
 #include "engine_fixtures.h"
 
 namespace {

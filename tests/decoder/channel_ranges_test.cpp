@@ -1,10 +1,9 @@
 // Tests what calibration observes, and the purpose of smoothing.
-#include "decoder/cpu/channel_ranges.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "decoder/fixtures.h"
 #include "support/catch.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/rng.h"
-#include "decoder/cpu/kv_calibration.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "decoder/fixtures.h"
 #include "ops/sample.h"
 #include "support/catch.h"

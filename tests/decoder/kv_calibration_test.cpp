@@ -1,9 +1,8 @@
-#include "decoder/cpu/kv_calibration.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "decoder/fixtures.h"
 #include "quant/format.h"
 #include "quant/fp8.h"

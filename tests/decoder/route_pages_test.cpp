@@ -1,10 +1,9 @@
 // Tests the routes of cached positions: pages that keep them, and completions that have them.
-#include "decoder/kv/route_pages.h"
-
 #include <array>
 
 #include "base/error.h"
 #include "decoder/fixtures.h"
+#include "decoder/kv/kv_cache.h"
 #include "support/catch.h"
 
 using namespace qrl;

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "config/support.h"
-#include "decoder/cpu/kv_calibration.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "dist/collectives.h"
 #include "learner/support.h"
 #include "train/plan/learner_options.h"

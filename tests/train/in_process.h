@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/reader.h"
-#include "decoder/cpu/kv_calibration.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "learner/learner.h"
 #include "support/files.h"
 #include "train/plan/catalog.h"

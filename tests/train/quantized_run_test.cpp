@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "config/reader.h"
-#include "decoder/cpu/kv_calibration.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "support/catch.h"
 #include "tasks/by_source.h"
 #include "train/plan/catalog.h"

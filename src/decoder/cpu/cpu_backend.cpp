@@ -1,5 +1,4 @@
-#include "decoder/cpu/cpu_backend.h"
-
+// Computes ticks on the CPU, on all threads of the process.
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -7,7 +6,8 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "decoder/cpu/kv_calibration.h"
+#include "decoder/backend.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "decoder/cpu/transformer.h"
 #include "decoder/kv/kv_cache.h"
 

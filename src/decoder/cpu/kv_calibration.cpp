@@ -1,5 +1,4 @@
-#include "decoder/cpu/kv_calibration.h"
-
+// Calibrates the scales of fp8 keys and values (teacher_forcing.h, calibrate_kv).
 #include <algorithm>
 #include <atomic>
 #include <cmath>

@@ -10,6 +10,7 @@
 #include "decoder/kv/kv_cache.h"
 #include "decoder/kv/kv_scales.h"
 #include "decoder/kv/page_pool.h"
+#include "model/int8_profile.h"
 #include "model/snapshot.h"
 #include "quant/kv_format.h"
 #include "types/prompt.h"
@@ -50,5 +51,16 @@ struct ForcedKv {
 /// like forced_logits.
 ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                    bool with_queries = false);
+
+/// Runs the sequences and returns the largest |input| per channel after each block's two norms. Throws like
+/// forced_logits, and for no sequences.
+model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
+                                    std::span<const std::vector<types::TokenId>> sequences);
+
+/// Runs `snapshot` over the sequences with fp32 keys and values. Returns kv_scale for each layer and kv head, by
+/// FP8-RL's method (algorithms.md); percentile and margin are this project's. Results do not depend on threads or
+/// ranks. Throws an input error for no sequence, and model::fail_broken's error for values that are not finite.
+KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
+                      const KvCalibration& options);
 
 }  // namespace qrl::decoder

@@ -12,8 +12,7 @@
 #include "cuda/engine/sequence_scorer.h"
 #include "cuda/engine/weight_store.h"
 #include "decoder/device/device_masters.h"
-#include "decoder/device/device_tick.h"
-#include "decoder/device/packed_ticks.h"
+#include "decoder/device/device_ticks.h"
 #include "model/block.h"
 #include "model/rope.h"
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "decoder/cpu/channel_ranges.h"
+#include "decoder/cpu/teacher_forcing.h"
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/hash.h"
