@@ -13,7 +13,6 @@
 #include "choices.h"
 #include "learner/choices.h"
 #include "learner/objective/ais.h"
-#include "learner/objective/kl.h"
 #include "learner/tensors/torch.h"
 #include "support/catch.h"
 

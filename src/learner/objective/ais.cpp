@@ -5,7 +5,7 @@
 
 #include "dist/collectives.h"
 #include "learner/objective/corrections.h"
-#include "learner/objective/counted_tokens.h"
+#include "learner/objective/tokens.h"
 
 namespace qrl::learner {
 

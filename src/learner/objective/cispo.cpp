@@ -1,4 +1,3 @@
-#include "learner/objective/clip.h"
 #include "learner/objective/objective.h"
 #include "learner/objective/policy_losses.h"
 #include "learner/objective/statistics.h"

@@ -1,4 +1,3 @@
-#include "learner/objective/clip.h"
 #include "learner/objective/policy_losses.h"
 
 namespace qrl::learner {
@@ -32,5 +31,27 @@ const PolicyLoss grpo_loss{{.word = "grpo",
                                          {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                                          {"algorithm.norm_adv_by_std", "true"}}},
                            token_ratio_surrogate};
+
+extern const PolicyLoss dapo_loss;
+const PolicyLoss dapo_loss{{.word = "dapo",
+                            .what = "ratios of tokens, a wider upper bound, a mean over all tokens",
+                            .paper = "Yu et al. 2025, eq. 8",
+                            .defaults = {{"algorithm.clip_ratio_low", "0.2"},
+                                         {"algorithm.clip_ratio_high", "0.28"},
+                                         {"algorithm.clip_ratio_c", "10"},
+                                         {"algorithm.loss_agg_mode", "token-mean"},
+                                         {"algorithm.norm_adv_by_std", "true"}}},
+                           token_ratio_surrogate};
+
+extern const PolicyLoss dr_grpo_loss;
+const PolicyLoss dr_grpo_loss{{.word = "dr_grpo",
+                               .what = "ratios of tokens, sums over a fixed length, no division by the deviation",
+                               .paper = "Liu et al. 2025, Dr. GRPO",
+                               .defaults = {{"algorithm.clip_ratio_low", "0.2"},
+                                            {"algorithm.clip_ratio_high", "0.2"},
+                                            {"algorithm.clip_ratio_c", "0"},
+                                            {"algorithm.loss_agg_mode", "seq-mean-token-sum-norm"},
+                                            {"algorithm.norm_adv_by_std", "false"}}},
+                              token_ratio_surrogate};
 
 }  // namespace qrl::learner

@@ -1,7 +1,6 @@
-#include "learner/objective/kl.h"
-
 #include "base/error.h"
 #include "learner/objective/list.h"
+#include "learner/objective/objective.h"
 
 namespace qrl::learner {
 

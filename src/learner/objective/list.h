@@ -7,7 +7,7 @@ namespace qrl::learner {
 
 struct PolicyLoss;   // policy_losses.h
 struct Correction;   // corrections.h
-struct KlEstimator;  // kl.h
+struct KlEstimator;  // objective.h
 
 config::Choices<PolicyLoss> policy_losses();
 config::Choices<Correction> corrections();

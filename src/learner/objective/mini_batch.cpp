@@ -1,8 +1,8 @@
 #include "learner/objective/mini_batch.h"
 
 #include "base/error.h"
-#include "learner/objective/counted_tokens.h"
 #include "learner/objective/policy_loss.h"
+#include "learner/objective/tokens.h"
 
 namespace qrl::learner {
 

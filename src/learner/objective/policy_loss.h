@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "learner/forward/logprob.h"
-#include "learner/objective/counted_tokens.h"
 #include "learner/objective/objective.h"
 #include "learner/objective/statistics.h"
+#include "learner/objective/tokens.h"
 #include "learner/options.h"
 #include "types/batch.h"
 

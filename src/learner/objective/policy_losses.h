@@ -59,4 +59,26 @@ Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSett
 /// Lists the keys that act on the clip of a token's ratio.
 std::vector<config::Constraint> constraints_of_weighted_log_probs();
 
+/// Computes min(R·A, clip(R, low, high)·A), all of one shape. At a bound, the gradient is that of the inside.
+inline torch::Tensor clipped_objective(const torch::Tensor& ratio, const torch::Tensor& advantages,
+                                       const torch::Tensor& low, const torch::Tensor& high) {
+  return torch::minimum(ratio * advantages, ratio.clamp(low, high) * advantages);
+}
+
+/// Returns the active bound, as detached uint8 ClipSide of the ratio's shape.
+inline torch::Tensor clip_sides(const torch::Tensor& ratio, const torch::Tensor& advantages, const torch::Tensor& low,
+                                const torch::Tensor& high) {
+  torch::Tensor side = torch::zeros(ratio.sizes(), torch::kUInt8);
+  side.masked_fill_((advantages > 0) & (ratio > high), static_cast<int>(ClipSide::high));
+  side.masked_fill_((advantages < 0) & (ratio < low), static_cast<int>(ClipSide::low));
+  return side;
+}
+
+/// Computes s_i = exp(mean_t log R_t) on each token, [M]. With `token_form`, log s_it = log R_t − sg(log R_t) + sg(log
+/// s_i): equal values, with the gradient of a token's own log-ratio.
+torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form);
+
+/// Lists the keys that act on a token's ratio.
+std::vector<config::Constraint> constraints_of_sequence_ratios();
+
 }  // namespace qrl::learner

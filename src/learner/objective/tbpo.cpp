@@ -1,8 +1,7 @@
 // TBPO (QaRL, §3.2), loss and correction: bands on a sequence's ratio to the old policy and to the sampler.
-#include "learner/objective/clip.h"
 #include "learner/objective/corrections.h"
 #include "learner/objective/objective.h"
-#include "learner/objective/sequence_ratio.h"
+#include "learner/objective/policy_losses.h"
 #include "learner/objective/statistics.h"
 
 namespace qrl::learner {

@@ -4,6 +4,32 @@ namespace qrl::learner {
 
 namespace {
 
+/// Weights a token by 1 where threshold_low ≤ exp(mean_t log ρ_t) ≤ threshold, else by 0 (thresholds 0.999 and 1.001:
+/// veRL's geometric preset).
+CorrectionWeights masked_mean(const torch::Tensor& log_rho, const Sequences& sequences,
+                              const CorrectionSettings& settings) {
+  const torch::Tensor mean_S = sequences.mean(log_rho).exp();
+  const torch::Tensor rejected_S = (mean_S < settings.threshold_low) | (mean_S > settings.threshold);
+  return {sequences.on_tokens(torch::ones_like(mean_S).masked_fill(rejected_S, 0)),
+          sequences.on_tokens(rejected_S),
+          {},
+          true};
+}
+
+}  // namespace
+
+extern const Correction mis_geo_correction;
+const Correction mis_geo_correction{
+    {.word = "mis_geo",
+     .what = "1 where the geometric mean of a sequence's ratios is within the thresholds, else 0",
+     .paper = "",
+     .defaults = {{"rollout_correction.threshold", "1.001"}, {"rollout_correction.threshold_low", "0.999"}},
+     .constraints = constraints_of_correction("", false)},
+    CorrectionLevel::sequence,
+    masked_mean};
+
+namespace {
+
 /// Weights each token of a sequence by Π ρ_t if that is at most `threshold`, else by 0 (masked importance sampling;
 /// threshold 3: TRL's). log Π ρ_t is also clamped to ±20.
 CorrectionWeights masked_product(const torch::Tensor& log_rho, const Sequences& sequences,
