@@ -11,13 +11,12 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "learner/engine/engines.h"
+#include "learner/engine/forward_engine.h"
 #include "learner/engine/publisher.h"
 #include "learner/forward/packed_rows.h"
 #include "learner/tensors/memory.h"
 #include "learner/tensors/torch.h"
 #include "learner/update/gradient_accumulator.h"
-#include "learner/weights/reference.h"
 #include "learner/weights/trainable_weights.h"
 #include "model/block.h"
 

@@ -1,9 +1,8 @@
 // Tests low-rank adapters in the learner: the trained weights, their gradients, and the sampler's bits.
-#include "learner/forward/adapter.h"
-
 #include <cmath>
 
 #include "decoder/cpu/teacher_forcing.h"
+#include "learner/forward/fused_ops.h"
 #include "learner/forward/quantized.h"
 #include "learner/learner.h"
 #include "learner/support.h"

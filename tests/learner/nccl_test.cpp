@@ -1,7 +1,5 @@
 // Tests how tensors travel between ranks: NCCL's calls, answered by a stand-in (stand_in/nccl.cpp), against host
 // memory's.
-#include "learner/tensors/nccl.h"
-
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "learner/ranks.h"
+#include "learner/tensors/rank_tensors.h"
 #include "support/catch.h"
 #include "support/files.h"
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "learner/engine/engines.h"
+#include "learner/engine/forward_engine.h"
 #include "learner/engine/torch_engine.h"
 #include "learner/learner.h"
 #include "learner/tensors/cuda_library.h"

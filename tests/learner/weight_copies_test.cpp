@@ -4,7 +4,7 @@
 
 #include "learner/ranks.h"
 #include "learner/support.h"
-#include "learner/tensors/nccl.h"
+#include "learner/tensors/rank_tensors.h"
 #include "learner/update/optimizer.h"
 
 namespace qrl {

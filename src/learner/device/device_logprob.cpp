@@ -1,13 +1,10 @@
-#include "learner/device/device_logprob.h"
-
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "learner/device/device_kernels.h"
-#include "learner/device/row_lists.h"
 #include "learner/device/torch_linear.h"
+#include "learner/device/torch_ops.h"
 #include "learner/tensors/host_copies.h"
 
 namespace qrl::learner {

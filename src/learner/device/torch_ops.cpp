@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "learner/device/device_kernels.h"
 #include "learner/device/device_quantized.h"
 #include "learner/device/torch_linear.h"
 #include "learner/tensors/host_copies.h"

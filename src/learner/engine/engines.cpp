@@ -1,5 +1,4 @@
-#include "learner/engine/engines.h"
-
+#include "learner/engine/forward_engine.h"
 #include "learner/engine/torch_engine.h"
 #include "learner/forward/fused_ops.h"
 #include "learner/tensors/cuda_library.h"

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "dist/collectives.h"
 #include "learner/forward/forward_ops.h"
 #include "learner/forward/logprob.h"
-#include "learner/forward/policy.h"
 #include "learner/options.h"
 #include "learner/weights/parameters.h"
 
@@ -65,5 +66,10 @@ class ForwardEngine {
   ForwardNumerics numerics_;
   bool activation_checkpointing_;
 };
+
+/// Returns the engine that options.device selects; cuda is the GPU with this rank's number on its machine, round-robin.
+/// Throws an input error without such a GPU.
+std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
+                                             const dist::Collectives& world);
 
 }  // namespace qrl::learner

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "cuda/train/training.h"
-#include "learner/device/device_logprob.h"
 #include "learner/device/device_quantized.h"
 #include "learner/device/torch_ops.h"
 #include "learner/tensors/cuda_library.h"

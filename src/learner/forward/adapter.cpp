@@ -1,11 +1,9 @@
-#include "learner/forward/adapter.h"
-
 #include <cstring>
 #include <memory>
 
 #include "learner/forward/entering_rows.h"
+#include "learner/forward/fused_ops.h"
 #include "learner/forward/quantized.h"
-#include "learner/forward/row_blocks.h"
 #include "ops/matmul.h"
 
 namespace qrl::learner {

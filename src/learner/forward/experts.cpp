@@ -1,9 +1,8 @@
-#include "learner/forward/experts.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "base/threads.h"
+#include "learner/forward/fused_ops.h"
 #include "learner/forward/quantized.h"
 
 namespace qrl::learner {

@@ -1,10 +1,76 @@
 #include "learner/forward/fused_ops.h"
 
-#include "learner/forward/adapter.h"
-#include "learner/forward/experts.h"
+#include "base/threads.h"
 #include "learner/forward/quantized.h"
+#include "ops/paged_attention.h"
+#include "ops/varlen_attention.h"
 
 namespace qrl::learner {
+
+PageLayout::PageLayout(const PackedRows& rows) {
+  const std::int64_t num_sequences = rows.num_sequences();
+  tables.resize(static_cast<std::size_t>(num_sequences));
+  table_of_row_N.resize(rows.tokens.size());
+  std::int64_t prefix = 0, prefix_rows = 0;
+  for (std::int64_t s = 0; s < num_sequences; ++s) {
+    const auto idx = static_cast<std::size_t>(s);
+    const std::int64_t begin = rows.sequence_starts[idx], end = rows.sequence_starts[idx + 1];
+    const bool continues = !rows.continues_prefix.empty() && rows.continues_prefix[idx] != 0;
+    if (!continues) {
+      prefix = s;
+      prefix_rows = end - begin;
+    }
+    std::vector<std::int32_t>& table = tables[idx];
+    const std::int64_t shared = continues ? prefix_rows : 0, total = shared + (continues ? end - begin : prefix_rows);
+    const std::vector<std::int32_t>& of_prefix = tables[static_cast<std::size_t>(prefix)];
+    for (std::int64_t at = 0; at < total; at += kPageSize) {
+      const bool reads_prefix = at + kPageSize <= shared;
+      if (reads_prefix) {
+        table.push_back(of_prefix[static_cast<std::size_t>(at / kPageSize)]);
+        continue;
+      }
+      const auto page = static_cast<std::int32_t>(num_pages++);
+      table.push_back(page);
+      if (at < shared) copies.push_back({of_prefix[static_cast<std::size_t>(at / kPageSize)], page, shared - at});
+    }
+    for (std::int64_t row = begin; row < end; ++row) table_of_row_N[static_cast<std::size_t>(row)] = table.data();
+  }
+}
+
+Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
+                         quant::KvFormat format, torch::ScalarType backward) {
+  const ops::HeadShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim};
+  const std::int64_t num_rows = rows.num_rows(), width = heads.num_heads * heads.head_dim;
+  const Tensor out_NHE = torch::empty({num_rows, width}), lse_NH = torch::empty({num_rows, heads.num_heads});
+  {
+    const std::int64_t side = layout.num_pages * ops::kv_page_bytes(shape, format, PageLayout::kPageSize);
+    const Tensor memory = torch::empty({2 * side}, torch::kUInt8);
+    ops::KvPages pages{format, layout.num_pages, PageLayout::kPageSize};
+    pages.keys = reinterpret_cast<std::byte*>(memory.data_ptr<std::uint8_t>());
+    pages.values = pages.keys + side;
+    const ops::AttentionRows where{rows.positions.data(), layout.table_of_row_N.data()};
+    auto* qkv = qkv_NC.data_ptr<float>();
+    base::parallel(0, [&](base::Team& team) {
+      ops::store_kv(team, shape, where, {0, num_rows}, pages, true, qkv);
+      team.barrier();
+      const base::Range mine = team.slice(static_cast<std::int64_t>(layout.copies.size()));
+      for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+        const PageLayout::Copy& copy = layout.copies[static_cast<std::size_t>(i)];
+        ops::copy_slots(shape, pages, copy.from, copy.to, copy.num_slots);
+      }
+      team.barrier();
+      ops::paged_attention(team, shape, where, {0, num_rows}, pages, qkv, out_NHE.data_ptr<float>(),
+                           lse_NH.data_ptr<float>());
+    });
+  }
+  return differentiable({qkv_NC}, {out_NHE}, [qkv_NC, lse_NH, heads, backward, &rows](const TensorList& d) {
+    const Tensor d_out_NHE = d[0].contiguous(), d_qkv_NC = torch::empty_like(qkv_NC);
+    ops::varlen_attention_backward(attention_args(rows, heads, qkv_NC, backward), lse_NH.data_ptr<float>(),
+                                   {d_out_NHE.data_ptr(), d_out_NHE.scalar_type() == torch::kBFloat16},
+                                   d_qkv_NC.data_ptr<float>());
+    return TensorList{d_qkv_NC};
+  })[0];
+}
 
 FusedOps::FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
                    const model::Snapshot* snapshot)

@@ -1,14 +1,78 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "learner/forward/forward_ops.h"
-#include "learner/forward/sampled_attention.h"
+#include "learner/forward/layers.h"
 #include "model/config.h"
 #include "model/snapshot.h"
 #include "ops/experts.h"
+#include "quant/kv_format.h"
 
 namespace qrl::learner {
+
+/// Computes x·Wᵀ of a frozen base in the numerics' formats, plus a low-rank adapter's scale·B·(A·x) in fp32, and rounds
+/// the sum. A forward pass that reads a snapshot equals the decoder's bit for bit (model::multiply_adapted). Otherwise
+/// A, scale·B and A·x are rounded to x's dtype.
+///
+/// The backward pass is straight through the rounding. Matmuls are in `compute` with fp32 sums: dB = scale·dYᵀ·(A·x).
+/// With U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A. Unless is_read, the base is not
+/// multiplied.
+Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics,
+                      bool is_read = true);
+
+struct EnteredExperts {
+  std::shared_ptr<const ops::ExpertRows> routes;  ///< those in use
+  Tensor gates_NK;                                ///< differentiable, fp32
+  Tensor x_ND;                                    ///< without autograd: rows are gathered when they are read
+  TensorList rows;  ///< an expert's rows of x, differentiable, in x's dtype; only with autograd
+
+  /// Returns an expert's rows of x, of which it has one or more.
+  Tensor rows_of(std::int64_t expert) const;
+};
+
+/// Routes rows of x, in the dtype of matmuls, and gathers them. Logits are fp32 sums, by the sampler's op on a
+/// snapshot's router. A row uses its route in `all`, else the router's choice, which the layer's first pass writes
+/// there. A row's gradient is the router's term, then its experts' by ascending index, added in fp32.
+EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
+                             const ForwardNumerics& numerics, RowRoutes& all);
+
+/// Computes silu(gate) · up of an expert's rows.
+using GatedRows = std::function<Recomputable(std::int64_t expert)>;
+
+/// Computes each row's Σ gate · down(gated) over its experts by ascending index, fp32 [N, D]; without values unless
+/// `is_read`. Calls `gated` for the experts that have rows; without autograd one expert's values exist at a time. A
+/// gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, with the input X̂ that the product read and dY before the gate.
+Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
+                     const ForwardNumerics& numerics, bool is_read);
+
+/// Holds the page tables of a micro-batch's keys and values for every layer. A continuation reads its prefix's full
+/// pages and copies the last page.
+struct PageLayout {
+  explicit PageLayout(const PackedRows& rows);
+  PageLayout(const PageLayout&) = delete;  // rows point into it
+  PageLayout& operator=(const PageLayout&) = delete;
+
+  struct Copy {
+    std::int32_t from, to;
+    std::int64_t num_slots;
+  };
+  static constexpr std::int64_t kPageSize = 16;
+  std::int64_t num_pages = 0;
+  std::vector<std::vector<std::int32_t>> tables;    ///< of each sequence
+  std::vector<const std::int32_t*> table_of_row_N;  ///< each row's, of its sequence
+  std::vector<Copy> copies;                         ///< made after rows are stored, before pages are read
+};
+
+/// Computes causal attention as the sampler does (ops/paged_attention.h), fp32 [N, H·E]. qkv_NC: fp32, from
+/// qkv_transform. Keys and values are rounded to `format` (not fp8_e4m3). The backward pass is straight through this
+/// rounding, with matmul operands rounded to `backward`. `rows` and `layout` must outlive the backward pass.
+Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
+                         quant::KvFormat format, torch::ScalarType backward);
 
 /// Implements Ops on the CPU by the fused loops of src/ops, or with `bitwise` by the decoder's. Linear layers that read
 /// a snapshot add their own bias.

@@ -1,4 +1,4 @@
-#include "learner/forward/policy.h"
+#include "learner/forward/forward_ops.h"
 
 namespace qrl::learner {
 

@@ -6,7 +6,6 @@
 
 #include "base/threads.h"
 #include "learner/forward/entering_rows.h"
-#include "learner/forward/row_blocks.h"
 #include "ops/linear.h"
 
 namespace qrl::learner {

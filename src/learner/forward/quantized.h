@@ -60,7 +60,7 @@ Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activa
 /// Adds one thread's term to rows of dX; d_x points to the first row.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
 /// Computes quantized_linear's dX = dY·Ŵ, rotated back, fp32 [N, in]; d_y [N, out] of any dtype. `make_add` makes a
-/// function per thread, called for at most kBlockRows rows (row_blocks.h) at a time; empty: no term.
+/// function per thread, called for at most kBlockRows rows (entering_rows.h) at a time; empty: no term.
 Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 

@@ -1,5 +1,3 @@
-#include "learner/tensors/nccl.h"
-
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -14,6 +12,7 @@
 #include "base/shared_library.h"
 #include "dist/deadline.h"
 #include "learner/tensors/libraries.h"
+#include "learner/tensors/rank_tensors.h"
 
 namespace qrl::learner {
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "dist/collectives.h"
 #include "learner/tensors/torch.h"
@@ -32,5 +33,13 @@ class RankTensors {
 /// Makes ranks that use `world`, which must outlive them. Copies tensors through host memory. Calls return when
 /// complete.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
+
+/// Makes ranks that use NCCL, from GPU to GPU, on `device`, which no other rank may use. `world` provides the ranks and
+/// the time limit, and must outlive the result. Sums are fp32, in NCCL's order. Results are equal on all ranks and in
+/// every run, but depend on topology and differ from host memory's. Sums and copies run on their own stream,
+/// concurrently with the device's later work. A wait beyond the limit ends the job. `library`: a file name for the
+/// dynamic loader. Throws input errors if the library is missing or fails. Collective.
+std::unique_ptr<RankTensors> ranks_by_nccl(dist::Collectives& world, const torch::Device& device,
+                                           const std::string& library);
 
 }  // namespace qrl::learner
