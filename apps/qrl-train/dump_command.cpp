@@ -6,7 +6,7 @@
 #include "given_prompts.h"
 #include "loaded_sampler.h"
 #include "state/safetensors.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "train/plan/machine.h"
 #include "train/policy/policy.h"
 #include "train/prompts/text_options.h"

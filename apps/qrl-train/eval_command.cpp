@@ -8,7 +8,7 @@
 #include "commands.h"
 #include "loaded_sampler.h"
 #include "state/folder.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/progress.h"
 #include "train/plan/formats.h"

@@ -17,7 +17,7 @@
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/metrics/progress.h"
 #include "train/plan/catalog.h"

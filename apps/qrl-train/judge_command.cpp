@@ -13,7 +13,6 @@
 #include "data/jsonl.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
-#include "tasks/by_source.h"
 #include "tasks/verifier.h"
 #include "train/plan/catalog.h"
 #include "train/prompts/text_options.h"

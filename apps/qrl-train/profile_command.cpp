@@ -8,7 +8,7 @@
 #include "config/reader.h"
 #include "loaded_sampler.h"
 #include "state/file.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "train/plan/machine.h"
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"

@@ -1,10 +1,10 @@
-#include "tasks/by_source.h"
-
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "tasks/verifier.h"
 
 namespace qrl::tasks {
 
@@ -17,83 +17,92 @@ struct SourceGold final : types::Gold {
 
 constexpr double kDoesNotApply = std::numeric_limits<double>::quiet_NaN();
 
-}  // namespace
-
-SourceVerifier::SourceVerifier(const VerifierOptions& options) {
-  std::map<std::string, std::size_t> of_word;
-  const auto index_of_word = [&](const std::string& word) {
-    const auto [known, is_new] = of_word.try_emplace(word, verifiers_.size());
-    if (is_new) {
-      verifiers_.push_back(make_verifier_of(options, word));
-      if (!verifiers_.back()->is_rule()) command_ = known->second;
+/// Judges each sample by its data source's verifier (reward.by_source). Scores: the rules', then the command's.
+class SourceVerifier final : public Verifier {
+ public:
+  explicit SourceVerifier(const VerifierOptions& options) {
+    std::map<std::string, std::size_t> of_word;
+    const auto index_of_word = [&](const std::string& word) {
+      const auto [known, is_new] = of_word.try_emplace(word, verifiers_.size());
+      if (is_new) {
+        verifiers_.push_back(make_verifier_of(options, word));
+        (verifiers_.back()->is_rule() ? rule_ : command_) = verifiers_.back().get();
+      }
+      return known->second;
+    };
+    index_of_word(options.word);
+    for (const auto& [source, word] : options.by_source) {
+      of_source_[source] = index_of_word(word);
+      seen_[source] = false;
     }
-    return known->second;
-  };
-  index_of_word(options.word);
-  for (const auto& [source, word] : options.by_source) {
-    of_source_[source] = index_of_word(word);
-    seen_[source] = false;
   }
-}
 
-std::size_t SourceVerifier::index_of(std::string_view data_source) const {
-  const auto known = of_source_.find(data_source);
-  return known == of_source_.end() ? 0 : known->second;
-}
-
-void SourceVerifier::check_ground_truth(const Question& question, const std::string& where) const {
-  if (const auto one = seen_.find(question.data_source); one != seen_.end()) one->second = true;
-  verifiers_[index_of(question.data_source)]->check_ground_truth(question, where);
-}
-
-void SourceVerifier::finish_checks() const {
-  for (const auto& verifier : verifiers_) verifier->finish_checks();
-}
-
-std::shared_ptr<const types::Gold> SourceVerifier::prepare(const Question& question) const {
-  auto gold = std::make_shared<SourceGold>();
-  gold->verifier = index_of(question.data_source);
-  gold->gold = verifiers_[gold->verifier]->prepare(question);
-  return gold;
-}
-
-std::size_t SourceVerifier::num_rule_scores() const {
-  for (const auto& verifier : verifiers_) {
-    if (verifier->is_rule()) return verifier->score_names().size();
+  void check_ground_truth(const Question& question, const std::string& where) const override {
+    if (const auto one = seen_.find(question.data_source); one != seen_.end()) one->second = true;
+    verifiers_[index_of(question.data_source)]->check_ground_truth(question, where);
   }
-  return 0;
-}
+  void finish_checks() const override {
+    for (const auto& verifier : verifiers_) verifier->finish_checks();
+  }
+  std::shared_ptr<const types::Gold> prepare(const Question& question) const override {
+    auto gold = std::make_shared<SourceGold>();
+    gold->verifier = index_of(question.data_source);
+    gold->gold = verifiers_[gold->verifier]->prepare(question);
+    return gold;
+  }
+  /// Warns once of data sources in reward.by_source that no row has.
+  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion) const override;
+  const std::vector<std::string>& score_names() const override {
+    if (names_.empty()) names_ = of_all<std::string>([](const Verifier& verifier) { return verifier.score_names(); });
+    return names_;
+  }
+  std::vector<double> score_weights(const RuleWeights& rule_weights) const override {
+    return of_all<double>([&](const Verifier& verifier) { return verifier.score_weights(rule_weights); });
+  }
+  bool is_rule() const override { return command_ == nullptr; }
+  bool wants_rows() const override { return command_ != nullptr && command_->wants_rows(); }
+  std::optional<JudgeReport> take_report() const override {
+    return command_ == nullptr ? std::nullopt : command_->take_report();
+  }
+  void log_to(const std::filesystem::path& file) const override {
+    if (command_ != nullptr) command_->log_to(file);
+  }
+  void show_log() const override {
+    if (command_ != nullptr) command_->show_log();
+  }
+  /// Returns whether any verifier finds the answers equal; both answer one prompt.
+  bool same_answer(std::string_view one, std::string_view other) const noexcept override {
+    return std::ranges::any_of(verifiers_, [&](const auto& verifier) { return verifier->same_answer(one, other); });
+  }
 
-const std::vector<std::string>& SourceVerifier::score_names() const {
-  if (!names_.empty()) return names_;
-  for (std::size_t i = 0; i < verifiers_.size() && names_.empty(); ++i) {
-    if (verifiers_[i]->is_rule()) names_ = verifiers_[i]->score_names();
+ private:
+  std::size_t index_of(std::string_view data_source) const {
+    const auto known = of_source_.find(data_source);
+    return known == of_source_.end() ? 0 : known->second;
   }
-  if (command_ != kNone) {
-    const auto& own = verifiers_[command_]->score_names();
-    names_.insert(names_.end(), own.begin(), own.end());
+  /// Returns the rules' values, which are all the same, then the command's.
+  template <class Value, class Get>
+  std::vector<Value> of_all(const Get& get) const {
+    std::vector<Value> values = rule_ == nullptr ? std::vector<Value>() : get(*rule_);
+    if (command_ == nullptr) return values;
+    const std::vector<Value> own = get(*command_);
+    values.insert(values.end(), own.begin(), own.end());
+    return values;
   }
-  return names_;
-}
+  /// Extends a verifier's scores to all score_names(), with NaN for scores of others.
+  void widen(Verdict& verdict, const Verifier& verifier) const {
+    std::vector<double> all(score_names().size(), kDoesNotApply);
+    const std::size_t first = &verifier == command_ && rule_ != nullptr ? rule_->score_names().size() : 0;
+    std::ranges::copy(verdict.scores, all.begin() + static_cast<std::ptrdiff_t>(first));
+    verdict.scores = std::move(all);
+  }
 
-std::vector<double> SourceVerifier::score_weights(const RuleWeights& rule_weights) const {
-  std::vector<double> weights;
-  for (std::size_t i = 0; i < verifiers_.size() && weights.empty(); ++i) {
-    if (verifiers_[i]->is_rule()) weights = verifiers_[i]->score_weights(rule_weights);
-  }
-  if (command_ != kNone) {
-    const std::vector<double> own = verifiers_[command_]->score_weights(rule_weights);
-    weights.insert(weights.end(), own.begin(), own.end());
-  }
-  return weights;
-}
-
-void SourceVerifier::widen(Verdict& verdict, std::size_t verifier) const {
-  std::vector<double> all(score_names().size(), kDoesNotApply);
-  const std::size_t first = verifier == command_ ? num_rule_scores() : 0;
-  std::copy(verdict.scores.begin(), verdict.scores.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
-  verdict.scores = std::move(all);
-}
+  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< first: reward.verifier's
+  const Verifier *rule_ = nullptr, *command_ = nullptr;
+  std::map<std::string, std::size_t, std::less<>> of_source_;
+  mutable std::vector<std::string> names_;
+  mutable std::map<std::string, bool, std::less<>> seen_;  ///< whether rows have the sources of reward.by_source
+};
 
 std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, const Occasion& occasion) const {
   for (const auto& [source, seen] : seen_) {
@@ -115,31 +124,14 @@ std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, cons
     if (mine.empty()) continue;
     std::vector<Verdict> own = verifiers_[k]->judge(mine, occasion);
     for (std::size_t i = 0; i < own.size(); ++i) {
-      widen(own[i], k);
+      widen(own[i], *verifiers_[k]);
       verdicts[places[i]] = std::move(own[i]);
     }
   }
   return verdicts;
 }
 
-bool SourceVerifier::wants_rows() const { return command_ != kNone && verifiers_[command_]->wants_rows(); }
-
-std::optional<JudgeReport> SourceVerifier::take_report() const {
-  return command_ == kNone ? std::nullopt : verifiers_[command_]->take_report();
-}
-
-void SourceVerifier::show_log() const {
-  if (command_ != kNone) verifiers_[command_]->show_log();
-}
-
-void SourceVerifier::log_to(const std::filesystem::path& file) const {
-  if (command_ != kNone) verifiers_[command_]->log_to(file);
-}
-
-bool SourceVerifier::same_answer(std::string_view one, std::string_view other) const noexcept {
-  return std::any_of(verifiers_.begin(), verifiers_.end(),
-                     [&](const auto& verifier) { return verifier->same_answer(one, other); });
-}
+}  // namespace
 
 std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options) {
   if (!options.by_source.empty()) return std::make_unique<SourceVerifier>(options);

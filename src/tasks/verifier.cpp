@@ -1,5 +1,6 @@
 #include "tasks/verifier.h"
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>
@@ -40,6 +41,10 @@ std::string verifier_advice(const VerifierOptions& options) {
 }
 
 }  // namespace
+
+std::int64_t num_workers(const CommandOptions& options) {
+  return options.workers > 0 ? options.workers : std::max(1, base::num_threads() / 2);
+}
 
 std::vector<Verdict> RuleVerifier::judge(std::span<const Sample> samples, const Occasion& /*occasion*/) const {
   std::vector<Verdict> verdicts(samples.size());

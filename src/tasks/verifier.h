@@ -62,7 +62,7 @@ struct RuleWeights {
   double correct = 0, wrong = 0, format = 0, partial = 0;
 };
 
-/// The user's program (command/verifier.h).
+/// The user's program (command/verifier.cpp).
 struct CommandOptions {
   std::vector<std::string> argv = {};  ///< program and arguments
   std::string folder = {};
@@ -81,6 +81,9 @@ struct CommandOptions {
   std::uint64_t seed = 0;         ///< the program's
   std::string run_folder = {};    ///< the program's; "": none
 };
+
+/// Returns options.workers; for 0 half of the process's threads, at least 1.
+std::int64_t num_workers(const CommandOptions& options);
 
 struct VerifierOptions {
   config::Choices<VerifierChoice> known = {};         ///< all verifiers
@@ -152,6 +155,8 @@ struct VerifierChoice : config::Option {
 
 /// Creates the verifier of a word of options.known.
 std::unique_ptr<Verifier> make_verifier_of(const VerifierOptions& options, const std::string& word);
+/// Creates a run's verifier: that of options.word, with options.by_source those of all data sources in one.
+std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options);
 
 /// Calls check_ground_truth; adds the chosen verifier and its alternatives to the error.
 void check_gold(const Verifier& verifier, const VerifierOptions& options, const Question& question,

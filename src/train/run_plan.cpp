@@ -11,7 +11,7 @@
 #include "learner/tensors/cuda_library.h"
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "train/plan/decoder_fit.h"
 #include "train/plan/experts.h"
 #include "train/plan/formats.h"

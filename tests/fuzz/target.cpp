@@ -9,9 +9,9 @@
 
 #include "base/log.h"
 #include "support/processor_time.h"
-#include "tasks/by_source.h"
 #include "tasks/math/verifier.h"
 #include "tasks/task.h"
+#include "tasks/verifier.h"
 
 namespace qrl::fuzz {
 

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "support/catch.h"
-#include "tasks/by_source.h"
 #include "tasks/support.h"
+#include "tasks/verifier.h"
 
 namespace qrl::test {
 

@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "reward/answer.h"
 #include "support/catch.h"
-#include "tasks/by_source.h"
 #include "tasks/countdown/expression.h"
 #include "tasks/countdown/verifier.h"
 #include "tasks/support.h"
+#include "tasks/verifier.h"
 
 using namespace qrl::tasks;
 using nlohmann::json;

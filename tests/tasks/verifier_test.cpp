@@ -5,7 +5,6 @@
 #include "support/refusal.h"
 #include "tasks/alternatives.h"
 #include "tasks/arithmetic/generator.h"
-#include "tasks/by_source.h"
 #include "tasks/math/verifier.h"
 #include "tasks/support.h"
 

@@ -8,7 +8,7 @@
 #include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
 #include "support/catch.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "train/plan/catalog.h"
 #include "train/plan/formats.h"
 #include "train/policy/policy.h"

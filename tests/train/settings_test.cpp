@@ -6,7 +6,7 @@
 
 #include "config/reader.h"
 #include "support/catch.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "train/plan/catalog.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"

@@ -7,7 +7,7 @@
 #include "dist/collectives.h"
 #include "learner/tensors/torch.h"  // before Catch2, to whose CHECK its own gives way
 #include "support/catch.h"
-#include "tasks/by_source.h"
+#include "tasks/verifier.h"
 #include "toys/correction/half.h"
 #include "toys/loss/reinforce.h"
 #include "toys/task/reverse.h"

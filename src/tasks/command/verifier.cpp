@@ -1,7 +1,3 @@
-#include "tasks/command/verifier.h"
-
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -16,6 +12,7 @@
 #include "tasks/command/pool.h"
 #include "tasks/command/process.h"
 #include "tasks/command/protocol.h"
+#include "tasks/task.h"
 
 namespace qrl::tasks {
 
@@ -62,85 +59,8 @@ const char* reason_of(RowFault fault) {
   return "protocol";
 }
 
-}  // namespace
-
-std::int64_t num_workers(const CommandOptions& options) {
-  return options.workers > 0 ? options.workers : std::max(1, base::num_threads() / 2);
-}
-
-class CommandVerifier::Session {
- public:
-  Session(const CommandOptions& options, std::unique_ptr<Verifier> after)
-      : options_(options), settings_(settings_of(options)), after_(std::move(after)) {}
-
-  const CommandReady& start(const Question* first) {
-    if (pool_) return ready_;
-    settings_.hello = hello_line(options_.seed, options_.run_folder, first);
-    auto pool = std::make_unique<Pool>(settings_);
-    if (shows_log_) pool->show_log();
-    if (!log_file_.empty()) pool->log_to(log_file_);
-    ready_ = read_ready(pool->start());
-    is_group_ = options_.rows ? *options_.rows == config::RewardRows::group : ready_.takes_groups;
-    QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, since the program asks for whole groups",
-                std::to_string(options_.in_flight), "delete it");
-    require_weights();
-    pool_ = std::move(pool);
-    return ready_;
-  }
-
-  std::vector<double> weights() const {
-    std::vector<double> all = ready_.weights;
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      const auto given = options_.weights.find(ready_.scores[k]);
-      if (given != options_.weights.end()) all[k] = given->second;
-    }
-    return all;
-  }
-
-  void add_gold(const Question& question, const std::string& where) {
-    golds_.emplace_back(question_fields(question, ready_.wants_row), where);
-  }
-  void check_golds();
-  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion);
-
-  std::mutex lock;
-  Verifier* after() const { return after_.get(); }
-  JudgeReport report;
-
-  void log_to(const std::filesystem::path& file) {
-    log_file_ = file;
-    if (pool_) pool_->log_to(file);
-  }
-  void show_log() {
-    shows_log_ = true;
-    if (pool_) pool_->show_log();
-  }
-  void collect() {
-    if (!pool_) return;
-    report.row_ms = pool_->take_row_ms();
-    report.num_restarts = pool_->take_restarts();
-  }
-
- private:
-  struct Batch;
-  void require_weights() const;
-  void put(Batch& batch, std::size_t sample, Verdict verdict);
-  void check_errors(const Batch& batch);
-  Verdict without_scores(Verdict verdict) const;
-
-  const CommandOptions options_;
-  PoolSettings settings_;
-  std::unique_ptr<Verifier> after_;
-  std::filesystem::path log_file_;
-  bool shows_log_ = false;
-  std::unique_ptr<Pool> pool_;
-  CommandReady ready_;
-  bool is_group_ = false;
-  std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of golds not yet checked
-  std::int64_t num_first_ = 0, num_first_errors_ = 0;       ///< number of first responses, and of errors among them
-};
-
-struct CommandVerifier::Session::Batch {
+/// A batch of samples and the verdicts so far.
+struct CommandBatch {
   std::span<const Sample> samples;
   const Occasion& occasion;
   std::vector<Verdict> verdicts;
@@ -148,7 +68,116 @@ struct CommandVerifier::Session::Batch {
   std::int64_t num_errors = 0;
 };
 
-void CommandVerifier::Session::require_weights() const {
+/// Judges with the user's program over a pool of workers, started at the first checked question. A failed response gets
+/// verifier_error; reward.on_error decides whether it is dropped or gets scores of 0.
+class CommandVerifier final : public Verifier {
+ public:
+  /// Throws an input error if the program does not exist. `after`, unless null, judges each response first.
+  CommandVerifier(const CommandOptions& options, std::unique_ptr<Verifier> after)
+      : options_(options), settings_(settings_of(options)), after_(std::move(after)) {}
+
+  void check_ground_truth(const Question& question, const std::string& where) const override {
+    const std::lock_guard guard(lock_);
+    if (after_) after_->check_ground_truth(question, where);
+    if (start(&question).checks_gold) golds_.emplace_back(question_fields(question, ready_.wants_row), where);
+  }
+  /// If the program checks golds, throws one input error for all golds that it rejects, naming the first 20.
+  void finish_checks() const override {
+    const std::lock_guard guard(lock_);
+    if (after_) after_->finish_checks();
+    check_golds();
+  }
+  std::shared_ptr<const types::Gold> prepare(const Question& question) const override {
+    const std::lock_guard guard(lock_);
+    auto gold = std::make_shared<CommandGold>();
+    gold->fields = question_fields(question, start(&question).wants_row);
+    if (after_) gold->after = after_->prepare(question);
+    return gold;
+  }
+  /// Judges one batch at a time. Verdicts do not depend on the number of workers or their order.
+  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion) const override;
+  const std::vector<std::string>& score_names() const override {
+    const std::lock_guard guard(lock_);
+    return start(nullptr).scores;
+  }
+  std::vector<double> score_weights(const RuleWeights& /*rule_weights*/) const override {
+    const std::lock_guard guard(lock_);
+    start(nullptr);
+    return weights();
+  }
+  bool wants_rows() const override { return true; }
+  std::optional<JudgeReport> take_report() const override {
+    const std::lock_guard guard(lock_);
+    if (pool_) {
+      report_.row_ms = pool_->take_row_ms();
+      report_.num_restarts = pool_->take_restarts();
+    }
+    return std::exchange(report_, {});
+  }
+  void log_to(const std::filesystem::path& file) const override {
+    const std::lock_guard guard(lock_);
+    log_file_ = file;
+    if (pool_) pool_->log_to(file);
+  }
+  void show_log() const override {
+    const std::lock_guard guard(lock_);
+    shows_log_ = true;
+    if (pool_) pool_->show_log();
+  }
+  bool same_answer(std::string_view one, std::string_view other) const noexcept override {
+    return after_ ? after_->same_answer(one, other) : one == other;
+  }
+
+ private:
+  // Require the lock.
+  const CommandReady& start(const Question* first) const;
+  std::vector<double> weights() const;
+  void require_weights() const;
+  void check_golds() const;
+  void put(CommandBatch& batch, std::size_t sample, Verdict verdict) const;
+  void check_errors(const CommandBatch& batch) const;
+  Verdict without_scores(Verdict verdict) const;
+
+  const CommandOptions options_;
+  const PoolSettings settings_;
+  const std::unique_ptr<Verifier> after_;
+  mutable std::mutex lock_;
+  mutable std::filesystem::path log_file_;
+  mutable bool shows_log_ = false;
+  mutable std::unique_ptr<Pool> pool_;
+  mutable CommandReady ready_;
+  mutable bool is_group_ = false;
+  mutable std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of golds not yet checked
+  mutable JudgeReport report_;
+  mutable std::int64_t num_first_ = 0, num_first_errors_ = 0;  ///< number of first responses, and of errors among them
+};
+
+const CommandReady& CommandVerifier::start(const Question* first) const {
+  if (pool_) return ready_;
+  PoolSettings settings = settings_;
+  settings.hello = hello_line(options_.seed, options_.run_folder, first);
+  auto pool = std::make_unique<Pool>(std::move(settings));
+  if (shows_log_) pool->show_log();
+  if (!log_file_.empty()) pool->log_to(log_file_);
+  ready_ = read_ready(pool->start());
+  is_group_ = options_.rows ? *options_.rows == config::RewardRows::group : ready_.takes_groups;
+  QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, since the program asks for whole groups",
+              std::to_string(options_.in_flight), "delete it");
+  require_weights();
+  pool_ = std::move(pool);
+  return ready_;
+}
+
+std::vector<double> CommandVerifier::weights() const {
+  std::vector<double> all = ready_.weights;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const auto given = options_.weights.find(ready_.scores[k]);
+    if (given != options_.weights.end()) all[k] = given->second;
+  }
+  return all;
+}
+
+void CommandVerifier::require_weights() const {
   for (const auto& [name, weight] : options_.weights) {
     QRL_REQUIRE(std::find(ready_.scores.begin(), ready_.scores.end(), name) != ready_.scores.end(), "reward.weights",
                 "names among the command's scores: " + base::joined(ready_.scores, ", "), name);
@@ -159,7 +188,7 @@ void CommandVerifier::Session::require_weights() const {
               "none", "every response would score 0");
 }
 
-void CommandVerifier::Session::check_golds() {
+void CommandVerifier::check_golds() const {
   if (golds_.empty()) return;  // without data rows, the program was never started
   const auto golds = std::exchange(golds_, {});
   std::vector<std::string> refusals(golds.size());
@@ -194,21 +223,21 @@ void CommandVerifier::Session::check_golds() {
                   (num_refused > kShownGolds ? ", the first " + std::to_string(kShownGolds) : "") + ":" + lines);
 }
 
-Verdict CommandVerifier::Session::without_scores(Verdict verdict) const {
+Verdict CommandVerifier::without_scores(Verdict verdict) const {
   verdict.verifier_error = true;
   verdict.dropped = options_.on_error == config::OnVerifierError::drop;
   verdict.scores.assign(ready_.scores.size(), verdict.dropped ? std::numeric_limits<double>::quiet_NaN() : 0.0);
   return verdict;
 }
 
-void CommandVerifier::Session::put(Batch& batch, std::size_t sample, Verdict verdict) {
+void CommandVerifier::put(CommandBatch& batch, std::size_t sample, Verdict verdict) const {
   if (verdict.verifier_error) {
     verdict = without_scores(std::move(verdict));
     ++batch.num_errors;
-    std::int64_t& count = verdict.reason == "timeout"    ? report.num_timeouts
-                          : verdict.reason == "crashed"  ? report.num_crashes
-                          : verdict.reason == "protocol" ? report.num_protocol
-                                                         : report.num_errors;
+    std::int64_t& count = verdict.reason == "timeout"    ? report_.num_timeouts
+                          : verdict.reason == "crashed"  ? report_.num_crashes
+                          : verdict.reason == "protocol" ? report_.num_protocol
+                                                         : report_.num_errors;
     ++count;
   }
   if (num_first_ < kFirstResponses) {
@@ -218,7 +247,7 @@ void CommandVerifier::Session::put(Batch& batch, std::size_t sample, Verdict ver
   batch.verdicts[sample] = std::move(verdict);
 }
 
-void CommandVerifier::Session::check_errors(const Batch& batch) {
+void CommandVerifier::check_errors(const CommandBatch& batch) const {
   if (!batch.occasion.max_errors || batch.num_errors == 0) return;
   const bool none_judged = num_first_ == kFirstResponses && num_first_errors_ == kFirstResponses;
   if (!none_judged && batch.num_errors <= *batch.occasion.max_errors) return;
@@ -243,9 +272,10 @@ void CommandVerifier::Session::check_errors(const Batch& batch) {
           (errors.empty() ? "" : "; its last lines on standard error:" + errors));
 }
 
-std::vector<Verdict> CommandVerifier::Session::judge(std::span<const Sample> samples, const Occasion& occasion) {
+std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, const Occasion& occasion) const {
+  const std::lock_guard guard(lock_);
   start(nullptr);
-  Batch batch{samples, occasion, std::vector<Verdict>(samples.size()), {}};
+  CommandBatch batch{samples, occasion, std::vector<Verdict>(samples.size()), {}};
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (i == 0 || !is_group_ || samples[i].group != samples[i - 1].group) batch.rows.push_back(i);
   }
@@ -300,71 +330,24 @@ std::vector<Verdict> CommandVerifier::Session::judge(std::span<const Sample> sam
   };
   const double begin_s = base::now_s();
   pool_->run(job);
-  report.seconds += base::now_s() - begin_s;
-  report.num_rows += static_cast<std::int64_t>(job.num_rows);
-  report.num_samples += std::ssize(samples);
+  report_.seconds += base::now_s() - begin_s;
+  report_.num_rows += static_cast<std::int64_t>(job.num_rows);
+  report_.num_samples += std::ssize(samples);
   return std::move(batch.verdicts);
 }
 
-CommandVerifier::CommandVerifier(const CommandOptions& options, std::unique_ptr<Verifier> after)
-    : session_(std::make_unique<Session>(options, std::move(after))) {}
+}  // namespace
 
-CommandVerifier::~CommandVerifier() = default;
-
-void CommandVerifier::check_ground_truth(const Question& question, const std::string& where) const {
-  const std::lock_guard guard(session_->lock);
-  if (session_->after() != nullptr) session_->after()->check_ground_truth(question, where);
-  if (session_->start(&question).checks_gold) session_->add_gold(question, where);
-}
-
-void CommandVerifier::finish_checks() const {
-  const std::lock_guard guard(session_->lock);
-  if (session_->after() != nullptr) session_->after()->finish_checks();
-  session_->check_golds();
-}
-
-std::shared_ptr<const types::Gold> CommandVerifier::prepare(const Question& question) const {
-  const std::lock_guard guard(session_->lock);
-  auto gold = std::make_shared<CommandGold>();
-  gold->fields = question_fields(question, session_->start(&question).wants_row);
-  if (session_->after() != nullptr) gold->after = session_->after()->prepare(question);
-  return gold;
-}
-
-std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, const Occasion& occasion) const {
-  const std::lock_guard guard(session_->lock);
-  return session_->judge(samples, occasion);
-}
-
-const std::vector<std::string>& CommandVerifier::score_names() const {
-  const std::lock_guard guard(session_->lock);
-  return session_->start(nullptr).scores;
-}
-
-std::vector<double> CommandVerifier::score_weights(const RuleWeights& /*rule_weights*/) const {
-  const std::lock_guard guard(session_->lock);
-  session_->start(nullptr);
-  return session_->weights();
-}
-
-std::optional<JudgeReport> CommandVerifier::take_report() const {
-  const std::lock_guard guard(session_->lock);
-  session_->collect();
-  return std::exchange(session_->report, {});
-}
-
-void CommandVerifier::log_to(const std::filesystem::path& file) const {
-  const std::lock_guard guard(session_->lock);
-  session_->log_to(file);
-}
-
-void CommandVerifier::show_log() const {
-  const std::lock_guard guard(session_->lock);
-  session_->show_log();
-}
-
-bool CommandVerifier::same_answer(std::string_view one, std::string_view other) const noexcept {
-  return session_->after() != nullptr ? session_->after()->same_answer(one, other) : one == other;
-}
+/// Has no keys: those that are texts and maps are in config/keys/reward_keys.cpp.
+extern const Task command_task;
+const Task command_task{{},
+                        {{.word = "command", .what = "a program of your own"},
+                         [](const VerifierOptions& options) -> std::unique_ptr<Verifier> {
+                           const std::string& after = options.command.after;
+                           return std::make_unique<CommandVerifier>(
+                               options.command, after.empty() ? nullptr : make_verifier_of(options, after));
+                         },
+                         "what a program judges",
+                         {}}};
 
 }  // namespace qrl::tasks
