@@ -9,7 +9,6 @@
 #include "tasks/arithmetic/generator.h"
 #include "tasks/generator.h"
 #include "tasks/sudoku/generator.h"
-#include "tasks/sums/generator.h"
 #include "tasks/support.h"
 
 using namespace qrl::tasks;
@@ -111,41 +110,49 @@ TEST_CASE("sudoku demonstrations keep the clues and are right in part") {
 }
 
 TEST_CASE("sums ask about two numbers, which only one split asks about") {
+  const Generator& sums = generator_of("sums");
+  const auto up_to = [&](std::int64_t most) {
+    qrl::config::ParamValues own;
+    own.set(sums.params.front(), most);
+    return own;
+  };
+  const qrl::config::ParamValues own = up_to(99);
   std::set<std::pair<std::int64_t, std::int64_t>> pairs[2];
   std::set<std::string> words;
   for (const Split split : {Split::train, Split::held_out}) {
     for (std::uint64_t i = 0; i < 5000; ++i) {
-      const SumTask task = generate_sum(99, 4, split, i);
-      INFO(task.text);
-      REQUIRE(std::min(task.first, task.second) >= 1);
-      REQUIRE(std::max(task.first, task.second) <= 99);
-      REQUIRE(task.answer() == (task.op == '+' ? task.first + task.second : task.first - task.second));
-      REQUIRE(task.answer() >= 0);
-      std::string text = task.text;
+      const GeneratedTask task = sums.generate(own, 4, split, i);
+      INFO(task.prompt);
+      std::string text = task.prompt;
       std::vector<std::int64_t> named;
       for (std::size_t at = 0; (at = text.find_first_of("0123456789")) != std::string::npos;) {
         const std::size_t end = std::min(text.find_first_not_of("0123456789", at), text.size());
         named.push_back(std::stoll(text.substr(at, end - at)));
         text.replace(at, end - at, "#");
       }
-      REQUIRE(named == std::vector{task.first, task.second});
-      REQUIRE((text == "What is # plus #?" || text == "What is # + #?") == (task.op == '+'));
+      REQUIRE(named.size() == 2);
+      const auto [low, high] = std::minmax(named[0], named[1]);
+      REQUIRE(low >= 1);
+      REQUIRE(high <= 99);
+      const bool is_sum = text == "What is # plus #?" || text == "What is # + #?";
+      const std::int64_t answer = is_sum ? named[0] + named[1] : named[0] - named[1];
+      REQUIRE(task.ground_truth == std::to_string(answer));
+      REQUIRE(answer >= 0);
       words.insert(text);
-      pairs[split == Split::train ? 0 : 1].emplace(std::minmax(task.first, task.second));
+      pairs[split == Split::train ? 0 : 1].emplace(low, high);
     }
   }
-  CHECK(words.size() == 4);
+  CHECK(words == std::set<std::string>{"What is # plus #?", "What is # + #?", "What is # minus #?", "What is # - #?"});
   CHECK(pairs[0].size() > 1000);
   CHECK(pairs[1].size() > 700);
   for (const auto& pair : pairs[1]) CHECK_FALSE(pairs[0].contains(pair));
-  CHECK(says(refusal_of([&] { generate_sum(1, 1, Split::held_out, 0); }), "raise max_number"));
+  CHECK(says(refusal_of([&] { sums.generate(up_to(1), 1, Split::held_out, 0); }), "raise max_number"));
   int right = 0;
   for (std::uint64_t i = 0; i < 1000; ++i) {
-    const SumTask task = generate_sum(99, 4, Split::train, i);
-    const std::string response = demonstrate_sum(task, 4, i);
-    const std::string question = std::to_string(task.first) + " " + task.op + " " + std::to_string(task.second) + " = ";
-    REQUIRE(response.starts_with(question));
-    right += response == question + std::to_string(task.answer()) ? 1 : 0;
+    const WorkedTask demonstration = sums.demonstrate(own, 4, i);
+    const std::size_t equals = demonstration.response.find(" = ");
+    REQUIRE(equals != std::string::npos);
+    right += demonstration.response.substr(equals + 3) == demonstration.task.ground_truth ? 1 : 0;
   }
   CHECK(right > 600);
   CHECK(right < 800);
