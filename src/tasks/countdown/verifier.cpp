@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "reward/answer.h"
+#include "state/json.h"
 #include "tasks/countdown/expression.h"
 
 namespace qrl::tasks {
@@ -19,69 +20,23 @@ struct CountdownGold final : types::Gold {
   CountdownTruth truth;
 };
 
-/// Accepts only {"numbers":[…],"target":…}.
-class GroundTruthReader : public nlohmann::json_sax<nlohmann::json> {
- public:
-  const CountdownTruth& truth() const { return truth_; }
-  bool complete() const { return closed_ && has_numbers_ && has_target_ && !truth_.numbers.empty(); }
-
-  bool start_object(std::size_t) override { return std::exchange(opened_, true) == false; }
-  bool end_object() override { return closed_ = true; }
-  bool key(string_t& name) override {
-    expected_ = Place::nothing;
-    if (name == "numbers" && !std::exchange(has_numbers_, true)) expected_ = Place::numbers;
-    if (name == "target" && !std::exchange(has_target_, true)) expected_ = Place::target;
-    return expected_ != Place::nothing;
-  }
-  bool start_array(std::size_t) override {
-    const bool allowed = expected_ == Place::numbers;
-    expected_ = Place::number;
-    return allowed;
-  }
-  bool end_array() override {
-    std::sort(truth_.numbers.begin(), truth_.numbers.end());
-    expected_ = Place::nothing;
-    return true;
-  }
-  bool number_integer(number_integer_t value) override {  // called for negative numbers only
-    if (expected_ != Place::target) return false;
-    return set_target(value);
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return false;
-    if (expected_ == Place::target) return set_target(static_cast<std::int64_t>(value));
-    if (expected_ != Place::number || truth_.numbers.size() == kMaxNumbers) return false;
-    truth_.numbers.push_back(static_cast<std::int64_t>(value));
-    return true;
-  }
-  bool null() override { return false; }
-  bool boolean(bool) override { return false; }
-  bool number_float(number_float_t, const string_t&) override { return false; }
-  bool string(string_t&) override { return false; }
-  bool binary(binary_t&) override { return false; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
-
- private:
-  enum class Place : std::uint8_t { nothing, numbers, number, target };
-  bool set_target(std::int64_t value) {
-    truth_.target = value;
-    expected_ = Place::nothing;
-    return true;
-  }
-
-  CountdownTruth truth_;
-  Place expected_ = Place::nothing;
-  bool opened_ = false, closed_ = false, has_numbers_ = false, has_target_ = false;
-};
-
 }  // namespace
 
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text) {
-  GroundTruthReader reader;
-  const bool read = nlohmann::json::sax_parse(text, &reader);
-  // Rejects text after a NUL byte, where the parser stops.
-  if (!read || !reader.complete() || text.find('\0') != std::string_view::npos) return std::nullopt;
-  return reader.truth();
+  using nlohmann::json;
+  const json truth = state::json_or_null(text);
+  if (!truth.is_object() || truth.size() != 2 || !truth.contains("numbers") || !truth.contains("target")) return {};
+  const json &numbers = truth["numbers"], &target = truth["target"];
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const auto is_number = [](const json& value) {
+    return value.is_number_unsigned() && value.get<std::uint64_t>() <= kMost;
+  };
+  const bool has_target = is_number(target) || (target.is_number_integer() && !target.is_number_unsigned());
+  if (!has_target || !numbers.is_array() || numbers.empty() || numbers.size() > kMaxNumbers) return {};
+  if (!std::ranges::all_of(numbers, is_number)) return {};
+  CountdownTruth read{numbers.get<std::vector<std::int64_t>>(), target.get<std::int64_t>()};
+  std::ranges::sort(read.numbers);
+  return read;
 }
 
 namespace {
@@ -113,25 +68,13 @@ bool uses_given_numbers(const Expression& expression, const CountdownTruth& trut
 Verdict judge_answer(const reward::ExtractedAnswer& answer, const CountdownTruth& truth, Numbers rule) noexcept {
   const Expression expression = answer.boxed ? evaluate_expression(drop_trailing_value(answer.text), Operators::latex)
                                              : evaluate_expression(answer.text, Operators::ascii);
-  switch (expression.fault) {
-    case ExpressionFault::too_long:
-      return {Outcome::no_answer, "answer too long", true};
-    case ExpressionFault::too_deep:
-      return {Outcome::no_answer, "answer nested too deep", true};
-    case ExpressionFault::grammar:
-      return {Outcome::no_answer, "not in the grammar", false};
-    default:
-      break;
-  }
+  const ExpressionFault fault = expression.fault;
+  if (fault == ExpressionFault::too_long) return {Outcome::no_answer, "answer too long", true};
+  if (fault == ExpressionFault::too_deep) return {Outcome::no_answer, "answer nested too deep", true};
+  if (fault == ExpressionFault::grammar) return {Outcome::no_answer, "not in the grammar", false};
   if (!uses_given_numbers(expression, truth, rule)) return {Outcome::wrong, "numbers differ", false};
-  switch (expression.fault) {
-    case ExpressionFault::division_by_zero:
-      return {Outcome::wrong, "division by zero", false};
-    case ExpressionFault::overflow:
-      return {Outcome::wrong, "overflow", false};
-    default:
-      break;
-  }
+  if (fault == ExpressionFault::division_by_zero) return {Outcome::wrong, "division by zero", false};
+  if (fault == ExpressionFault::overflow) return {Outcome::wrong, "overflow", false};
   if (expression.value.denominator != 1 || expression.value.numerator != truth.target) {
     return {Outcome::wrong, "wrong value", false};
   }

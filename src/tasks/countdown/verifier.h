@@ -20,7 +20,7 @@ struct CountdownTruth {
   std::int64_t target = 0;
 };
 
-/// Parses a ground truth, or returns nothing. Builds no JSON document, so deep nesting is harmless.
+/// Parses a ground truth, or returns nothing; strict like state::json_or_null.
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text);
 
 class CountdownVerifier final : public RuleVerifier {
