@@ -1,7 +1,6 @@
 #include "arguments.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -188,11 +187,9 @@ base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, co
 CLI::Validator between(std::int64_t low, std::int64_t high) {
   const std::string range = std::to_string(low) + ".." + std::to_string(high);
   return {[low, high, range](std::string& text) -> std::string {
-            std::int64_t value = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            const bool is_number = error == std::errc() && end == text.data() + text.size();
-            if (is_number && value >= low && value <= high) return {};
-            return "expected an integer in " + range + ", got " + (is_number ? text : base::quoted(text));
+            const auto value = base::number_in<std::int64_t>(text);
+            if (value && *value >= low && *value <= high) return {};
+            return "expected an integer in " + range + ", got " + (value ? text : base::quoted(text));
           },
           range};
 }
@@ -209,10 +206,8 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
 
 CLI::Validator positive() {
   return {[](std::string& text) -> std::string {
-            double value = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            const bool is_number = error == std::errc() && end == text.data() + text.size();
-            return is_number && value > 0 ? "" : "expected a number above 0, got " + base::quoted(text);
+            const bool fits = base::number_in<double>(text).value_or(0) > 0;
+            return fits ? "" : "expected a number above 0, got " + base::quoted(text);
           },
           ""};
 }
@@ -227,9 +222,8 @@ CLI::Validator not_empty() {
 
 CLI::Validator whole_number() {
   return {[](std::string& text) -> std::string {
-            std::uint64_t value = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            if (error == std::errc() && end == text.data() + text.size() && text == std::to_string(value)) return {};
+            const auto value = base::number_in<std::uint64_t>(text);
+            if (value && text == std::to_string(*value)) return {};
             return "expected an integer from 0 to 2^64-1, got " + base::quoted(text);
           },
           ""};

@@ -122,9 +122,8 @@ std::string shown(const tasks::Verdict& verdict, const std::vector<std::string>&
     return std::string(verdict.reason) + (verdict.detail.empty() ? "" : " (" + base::quoted(verdict.detail) + ")");
   std::string text;
   for (std::size_t k = 0; k < names.size(); ++k) {
-    char figure[32];
-    std::snprintf(figure, sizeof figure, " %.6g", verdict.scores[k]);
-    if (!std::isnan(verdict.scores[k])) text += (text.empty() ? "" : ", ") + names[k] + figure;
+    if (std::isnan(verdict.scores[k])) continue;
+    text += (text.empty() ? "" : ", ") + names[k] + base::format(" %.6g", verdict.scores[k]);
   }
   return text;
 }

@@ -139,10 +139,8 @@ std::string sources_of(const std::vector<types::Prompt>& prompts) {
 
 std::string epoch_text(std::size_t num_prompts, double drawn) {
   const double steps = static_cast<double>(num_prompts) / drawn;
-  char text[64];
-  if (steps < 1) std::snprintf(text, sizeof text, "a step takes each %.1f times", 1 / steps);
-  else std::snprintf(text, sizeof text, "an epoch is %.1f steps", steps);
-  return text;
+  return steps < 1 ? base::format("a step takes each %.1f times", 1 / steps)
+                   : base::format("an epoch is %.1f steps", steps);
 }
 
 void describe_training_data(const config::Recipe& recipe, const train::PromptSet& set) {

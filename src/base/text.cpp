@@ -69,10 +69,13 @@ std::size_t letters_in_common(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::size_t character_bytes(std::string_view text) {
+  return static_cast<unsigned char>(text.front()) < 0x80 ? 1 : wide_character(text).num_bytes;
+}
+
 bool is_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const bool is_ascii = static_cast<unsigned char>(text[at]) < 0x80;
-    const std::size_t length = is_ascii ? 1 : wide_character(text.substr(at)).num_bytes;
+    const std::size_t length = character_bytes(text.substr(at));
     if (length == 0) return false;
     at += length;
   }

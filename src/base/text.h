@@ -1,13 +1,26 @@
 #pragma once
 
+#include <charconv>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace qrl::base {
 
 /// Returns whether the text is strict UTF-8: no overlong forms or surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
+/// Returns the bytes of the text's first character; 0 if it is not UTF-8.
+std::size_t character_bytes(std::string_view text);
+
+/// Returns the number that is the whole text; nothing for other texts and numbers beyond the type.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
 
 /// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" if that
 /// exceeds a third of the word's length (one edit for two letters).

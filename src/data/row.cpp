@@ -74,9 +74,10 @@ std::pair<const json*, std::string> find_one(const json& row, const std::vector<
   return found;
 }
 
-const std::string& require_text(const json& value, const std::string& name, const std::string& where) {
+template <class Json>
+const std::string& require_text(const Json& value, const std::string& name, const std::string& where) {
   QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string", value.type_name());
-  const auto& text = value.get_ref<const std::string&>();
+  const auto& text = value.template get_ref<const std::string&>();
   QRL_REQUIRE(!is_empty_text(text), where, "`" + name + "` to hold text", "none");
   return text;
 }
@@ -95,10 +96,7 @@ std::string shortest_number(const json& number, const std::string& where, const 
 }  // namespace
 
 const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where) {
-  QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string", value.type_name());
-  const auto& text = value.get_ref<const std::string&>();
-  QRL_REQUIRE(!is_empty_text(text), where, "`" + name + "` to hold text", "none");
-  return text;
+  return require_text(value, name, where);
 }
 
 std::string gold_text(const json& value, const std::string& name, const std::string& where) {
@@ -129,10 +127,8 @@ void read_messages(const nlohmann::ordered_json& whole, const std::string& name,
 }
 
 std::optional<double> number_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_number = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
-  return is_number ? std::optional(value) : std::nullopt;
+  const std::optional<double> value = base::number_in<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 }  // namespace

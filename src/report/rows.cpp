@@ -41,12 +41,6 @@ void add_row(std::string_view line, Rows& rows) {
   if (!row.metrics.empty()) rows.rows.push_back(std::move(row));
 }
 
-std::size_t character_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  return length <= text.size() && base::is_utf8(text.substr(0, length)) ? length : 0;
-}
-
 }  // namespace
 
 Rows parse_rows(std::string_view text) {
@@ -82,7 +76,7 @@ std::string valid_utf8(std::string_view text) {
   if (base::is_utf8(text)) return std::string(text);
   std::string valid;
   while (!text.empty()) {
-    const std::size_t length = character_length(text);
+    const std::size_t length = base::character_bytes(text);
     if (length == 0) valid += "\xEF\xBF\xBD";
     else valid += text.substr(0, length);
     text.remove_prefix(std::max<std::size_t>(length, 1));

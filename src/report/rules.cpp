@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace qrl::report {
 
@@ -195,12 +195,10 @@ std::vector<Verdict> judge(const Rows& rows) {
 
 std::string describe(const Verdict& verdict) {
   const Rule& one = *verdict.rule;
-  char text[512];
-  std::snprintf(text, sizeof text, "%.*s: %.3g %c %.3g (%.*s, %.*s); %.*s", static_cast<int>(one.name.size()),
-                one.name.data(), verdict.number, one.above ? '>' : '<', one.bound, static_cast<int>(one.metric.size()),
-                one.metric.data(), static_cast<int>(one.number.size()), one.number.data(),
-                static_cast<int>(one.advice.size()), one.advice.data());
-  return text;
+  return base::format("%.*s: %.3g %c %.3g (%.*s, %.*s); %.*s", static_cast<int>(one.name.size()), one.name.data(),
+                      verdict.number, one.above ? '>' : '<', one.bound, static_cast<int>(one.metric.size()),
+                      one.metric.data(), static_cast<int>(one.number.size()), one.number.data(),
+                      static_cast<int>(one.advice.size()), one.advice.data());
 }
 
 std::vector<Verdict> Watcher::observe(const Row& row) {

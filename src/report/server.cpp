@@ -1,9 +1,9 @@
 #include "report/server.h"
 
-#include <charconv>
 #include <random>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "report/listener.h"
 #include "report/live_runs.h"
 #include "report/page.h"
@@ -22,11 +22,7 @@ bool is_this_machine(const std::string& host) {
 std::string make_token() {
   std::random_device random;
   std::string token;
-  for (int i = 0; i < 4; ++i) {
-    char word[16];
-    std::snprintf(word, sizeof word, "%08x", random());
-    token += word;
-  }
+  for (int i = 0; i < 4; ++i) token += base::format("%08x", random());
   return token;
 }
 
@@ -47,13 +43,6 @@ std::string host_of(const std::string& header) {
 std::string parameter(const Request& request, const std::string& name) {
   const auto found = request.parameters.find(name);
   return found == request.parameters.end() ? "" : found->second;
-}
-
-template <class Number>
-std::optional<Number> read_number(const std::string& text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 Response refusal(int status, const std::string& why) { return {status, "text/plain; charset=utf-8", why + "\n"}; }
@@ -83,14 +72,14 @@ struct Server::Parts {
   }
 
   Response rows(const Request& request) {
-    const auto since = read_number<std::uint64_t>(parameter(request, "since"));
-    const auto cold_since = read_number<std::uint64_t>(parameter(request, "cold_since"));
+    const auto since = base::number_in<std::uint64_t>(parameter(request, "since"));
+    const auto cold_since = base::number_in<std::uint64_t>(parameter(request, "cold_since"));
     if (!since || !cold_since) return refusal(400, "since, cold_since: expected numbers of bytes");
     return answer(runs.rows(parameter(request, "run"), *since, *cold_since));
   }
 
   Response samples(const Request& request) {
-    const auto step = read_number<std::int64_t>(parameter(request, "step"));
+    const auto step = base::number_in<std::int64_t>(parameter(request, "step"));
     if (!step) return refusal(400, "step: expected a number");
     return answer(runs.samples(parameter(request, "run"), *step));
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include "base/text.h"
@@ -15,12 +14,6 @@ namespace qrl::report {
 namespace {
 
 using Line = std::vector<std::string>;
-
-std::string formatted(const char* pattern, double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, pattern, value);
-  return text;
-}
 
 std::string counted(std::size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
@@ -97,9 +90,10 @@ std::string table(const std::vector<RunFiles>& runs) {
       std::vector<std::optional<double>> values;
       for (const RunFiles& run : runs) {
         values.push_back(value_from(series(run, name)));
-        line.push_back(values.back() ? formatted("%.6g", *values.back()) : "–");
+        line.push_back(values.back() ? base::format("%.6g", *values.back()) : "–");
       }
-      if (runs.size() == 2) line.push_back(values[0] && values[1] ? formatted("%+.3g", *values[1] - *values[0]) : "–");
+      if (runs.size() == 2)
+        line.push_back(values[0] && values[1] ? base::format("%+.3g", *values[1] - *values[0]) : "–");
     }
     lines.push_back(std::move(line));
   }

@@ -15,12 +15,8 @@ namespace {
 
 std::size_t valid_bytes(std::string_view text) {
   std::size_t at = 0;
-  while (at < text.size()) {
-    const auto lead = static_cast<unsigned char>(text[at]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (at + length > text.size() || !base::is_utf8(text.substr(at, length))) break;
-    at += length;
-  }
+  for (std::size_t length = 1; at < text.size() && length > 0; at += length)
+    length = base::character_bytes(text.substr(at));
   return at;
 }
 

@@ -1,12 +1,11 @@
 #include "train/evaluate/evaluate.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <map>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "dist/gather.h"
 #include "train/metrics/progress.h"
 #include "train/metrics/step_metrics.h"
@@ -86,11 +85,8 @@ std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metric
   rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const PromptSet& set : sets) {
     rows.push_back({set.data_source, std::to_string(set.prompts.size())});
-    for (const std::string& column : columns) {
-      std::array<char, 32> text{};
-      std::snprintf(text.data(), text.size(), "%.4g", metrics.at(prefix_of(set) + column));
-      rows.back().emplace_back(text.data());
-    }
+    for (const std::string& column : columns)
+      rows.back().push_back(base::format("%.4g", metrics.at(prefix_of(set) + column)));
   }
   std::vector<std::size_t> widths(rows[0].size());
   for (const auto& row : rows) {

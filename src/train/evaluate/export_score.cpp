@@ -1,7 +1,6 @@
 #include "train/evaluate/export_score.h"
 
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/bf16.h"
@@ -121,10 +120,8 @@ std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t 
   }
   std::vector<std::string> lines;
   for (const auto& [source, score] : json["scores"].items()) {
-    char text[200];
-    std::snprintf(text, sizeof text, "exported model (%s, greedy)  %s: %.3f",
-                  json["compute"].get<std::string>().c_str(), source.c_str(), score.get<double>());
-    lines.emplace_back(text);
+    lines.push_back(base::format("exported model (%s, greedy)  %s: %.3f", json["compute"].get<std::string>().c_str(),
+                                 source.c_str(), score.get<double>()));
   }
   return lines;
 }

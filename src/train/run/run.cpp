@@ -80,17 +80,12 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   const auto line = [&](const PromptSet& set) -> std::string {
     const auto rows = read_score(folder.metrics_file(), score_name(set.data_source, recipe.eval));
     if (rows.empty()) return {};
-    char text[160];
-    const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n);
-    if (rows.size() == 1) {
-      std::snprintf(text, sizeof text, "%s: %.3f after step %lld, the only evaluation", name.c_str(),
-                    rows.back().second, static_cast<long long>(rows.back().first));
-    } else if (rows.front().first == 0) {
-      std::snprintf(text, sizeof text, "%s: %.3f -> %.3f", name.c_str(), rows.front().second, rows.back().second);
-    } else {
-      std::snprintf(text, sizeof text, "%s: %.3f", name.c_str(), rows.back().second);
-    }
-    return text;
+    const auto& [step, score] = rows.back();
+    const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n) + ": ";
+    if (rows.size() == 1)
+      return name + base::format("%.3f after step %lld, the only evaluation", score, static_cast<long long>(step));
+    return name + (rows.front().first == 0 ? base::format("%.3f -> ", rows.front().second) : "") +
+           base::format("%.3f", score);
   };
   const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was not measured
     const std::string text = line(set);

@@ -1,13 +1,12 @@
 #include "train/step/gap_probe.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "rollout/rollout.h"
 #include "train/plan/options.h"
 #include "train/signals.h"
@@ -21,12 +20,6 @@ constexpr std::int64_t kProbePrompts = 2;
 constexpr std::int32_t kProbeSamples = 2;          // per prompt
 constexpr std::int32_t kProbeTokens = 16;          // per sample
 constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // different from training's and evaluation's steps
-
-std::string short_number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g", value);
-  return text.data();
-}
 
 }  // namespace
 
@@ -72,8 +65,9 @@ void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe) {
   if (k3 <= *recipe.gap_limit) return;
   const base::Error error(base::ErrorKind::guard, "gap probe",
                           "a k3 KL between sampler and learner of at most rollout_correction.gap_limit.k3_kl = " +
-                              short_number(*recipe.gap_limit),
-                          short_number(k3), "choose a finer quant.rollout.weights or kv_cache, or raise the limit");
+                              base::format("%.3g", *recipe.gap_limit),
+                          base::format("%.3g", k3),
+                          "choose a finer quant.rollout.weights or kv_cache, or raise the limit");
   if (recipe.gap_action == config::GapAction::stop) throw error;
   base::log_warning(error.what());
 }

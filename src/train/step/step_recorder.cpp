@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "learner/objective/mini_batch.h"
 #include "learner/objective/route_statistics.h"
 #include "train/evaluate/evaluate.h"
@@ -166,9 +166,8 @@ void StepRecorder::show_scores() {
     const auto score = row_.find(score_name(set.data_source, run_.recipe().eval));
     if (score == row_.end()) continue;
     if (&set == &run_.plan.held_out.front()) held_out_ = score->second;
-    char figure[32];
-    std::snprintf(figure, sizeof figure, ": %.3f", score->second);
-    text += "  " + set.data_source + " mean@" + std::to_string(run_.recipe().eval.n) + figure;
+    text += "  " + set.data_source + " mean@" + std::to_string(run_.recipe().eval.n) +
+            base::format(": %.3f", score->second);
   }
   if (!text.empty()) progress_.say("eval after step " + std::to_string(state_.step) + text);
 }

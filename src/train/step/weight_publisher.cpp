@@ -1,13 +1,12 @@
 #include "train/step/weight_publisher.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <sstream>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
 #include "train/prompts/prompts.h"
@@ -73,10 +72,9 @@ std::vector<std::string> format_error_report(const learner::Learner& learner, co
   for (const model::WeightError& weight :
        published.format_errors([&](const std::string& weight) { return learner.state().master(weight); })) {
     if (!weight.weight.empty()) {
-      std::array<char, 128> figures{};
-      std::snprintf(figures.data(), figures.size(), ": max error %.3g, RMS %.3g, SNR %.1f dB, cosine %.6f",
-                    weight.error.max_abs, weight.error.rms, weight.error.snr_db, weight.error.cosine);
-      mine += weight.weight + " as " + std::string(quant::name(weight.format)) + figures.data();
+      mine += weight.weight + " as " + std::string(quant::name(weight.format)) +
+              base::format(": max error %.3g, RMS %.3g, SNR %.1f dB, cosine %.6f", weight.error.max_abs,
+                           weight.error.rms, weight.error.snr_db, weight.error.cosine);
     }
     mine += "\n";
   }
