@@ -6,8 +6,6 @@
 
 #include "base/error.h"
 #include "report/page_data.h"
-#include "report/recipe_lines.h"
-#include "report/samples.h"
 #include "state/file.h"
 
 namespace qrl::report {
@@ -22,20 +20,18 @@ bool is_run(const fs::path& dir) {
   return fs::exists(dir / "metrics.jsonl", none) || fs::exists(dir / "sft_metrics.jsonl", none);
 }
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
 double held_out_score(const Metrics& metrics) {
   for (const auto& [name, value] : metrics) {
     if (is_held_out_score(name)) return value;
   }
-  return std::numeric_limits<double>::quiet_NaN();
+  return kNan;
 }
 
 Json rows_json(const Rows& rows) {
   Json list = Json::array();
   for (const Row& row : rows.rows) {
     Json one = {{"step", row.step}};
-    for (const auto& [metric, value] : row.metrics) one[metric] = number(value);
+    for (const auto& [metric, value] : row.metrics) one[metric] = finite_or_null(value);
     list.push_back(std::move(one));
   }
   return list;
@@ -48,19 +44,7 @@ Json sample_steps(const fs::path& dir) {
 }
 
 Json held_out_files(const fs::path& dir) {
-  Json list = Json::array();
-  for (const SampleFile& file : spread(sample_files(dir / "validation"), PageLimits{}.max_sample_files))
-    list.push_back({{"step", file.step}, {"groups", read_groups(file.path, PageLimits{}.max_prompts)}});
-  return list;
-}
-
-/// Calls `ask`; returns nothing if the run folder was deleted.
-template <class Ask>
-std::optional<Json> unless_gone(const fs::path& dir, const Ask& ask) try {
-  return ask();
-} catch (const std::exception&) {
-  if (is_run(dir)) throw;
-  return std::nullopt;
+  return files_json(spread(sample_files(dir / "validation"), PageLimits{}.max_sample_files), PageLimits{}.max_prompts);
 }
 
 }  // namespace
@@ -126,7 +110,15 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
   std::error_code none;
   std::string yaml;
   if (fs::is_regular_file(dir / "config.yaml", none)) yaml = state::read_text(dir / "config.yaml", 4 << 20);
-  const std::vector<RecipeLine> recipe = read_recipe_lines(yaml);
+  return entry_of(name, run, read_recipe_lines(yaml), is_running(dir));
+} catch (const std::exception& error) {  // one unreadable folder must not hide other runs
+  Followed unread;
+  unread.ended = valid_utf8(error.what());
+  return entry_of(name, unread, {}, false);
+}
+
+Json LiveRuns::entry_of(const std::string& name, const Followed& run, const std::vector<RecipeLine>& recipe,
+                        bool running) {
   const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
   const bool by_epochs =
       !epochs.empty() && epochs != "0";  // with epochs, the data give the number of steps, not the recipe
@@ -135,45 +127,29 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
   const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);
   double sum_s = 0;
   for (std::size_t i = run.step_s.size() - count; i < run.step_s.size(); ++i) sum_s += run.step_s[i];
+  const double left_s = count == 0 || total_steps == 0
+                            ? kNan
+                            : sum_s / static_cast<double>(count) * static_cast<double>(total_steps - run.step);
   Json bad = Json::array();
   for (const Verdict& verdict : judge(run.course)) {
     if (verdict.bad) bad.push_back(verdict.rule->name);
   }
   return {{"name", name},
-          {"running", is_running(dir)},
+          {"running", running},
           {"ended", run.ended},
           {"step", run.step},
           {"total_steps", total_steps},
           {"cold_update", run.cold_update},
           {"cold_updates", std::strtoll(recipe_value(recipe, "sft.steps").c_str(), nullptr, 10)},
-          {"seconds", number(value_of(run.last, "timing_s/unix") - run.first_unix_s)},
-          {"reward", number(value_of(run.last, "critic/rewards/mean"))},
-          {"held_out", number(held_out_score(run.last))},
-          {"tokens_per_s", number(value_of(run.last, "perf/tokens_per_s"))},
-          {"left_s", count == 0 || total_steps == 0
-                         ? Json()
-                         : Json(sum_s / static_cast<double>(count) * static_cast<double>(total_steps - run.step))},
+          {"seconds", finite_or_null(value_of(run.last, "timing_s/unix") - run.first_unix_s)},
+          {"reward", finite_or_null(value_of(run.last, "critic/rewards/mean"))},
+          {"held_out", finite_or_null(held_out_score(run.last))},
+          {"tokens_per_s", finite_or_null(value_of(run.last, "perf/tokens_per_s"))},
+          {"left_s", finite_or_null(left_s)},
           {"bad", std::move(bad)},
           {"bytes", run.num_bytes},
           {"cold_bytes", run.num_cold_bytes},
           {"starts", run.num_starts}};
-} catch (const std::exception& error) {  // one unreadable folder must not hide other runs
-  return {{"name", name},
-          {"running", false},
-          {"ended", valid_utf8(error.what())},
-          {"step", 0},
-          {"total_steps", 0},
-          {"cold_update", 0},
-          {"cold_updates", 0},
-          {"seconds", nullptr},
-          {"reward", nullptr},
-          {"held_out", nullptr},
-          {"tokens_per_s", nullptr},
-          {"left_s", nullptr},
-          {"bad", Json::array()},
-          {"bytes", 0},
-          {"cold_bytes", 0},
-          {"starts", 0}};
 }
 
 Json LiveRuns::list() {
@@ -183,35 +159,38 @@ Json LiveRuns::list() {
   return list;
 }
 
-std::optional<Json> LiveRuns::run(const std::string& name) {
+template <class Ask>
+std::optional<Json> LiveRuns::of_run(const std::string& name, const Ask& ask) const {
   const auto runs = find();
-  const auto found = runs.find(name);
-  if (found == runs.end()) return std::nullopt;
-  return unless_gone(found->second, [&] {
-    const RunFiles files = read_run(found->second);
+  const auto run = runs.find(name);
+  if (run == runs.end()) return std::nullopt;
+  try {
+    return ask(run->second);
+  } catch (const std::exception&) {
+    if (is_run(run->second)) throw;
+    return std::nullopt;
+  }
+}
+
+std::optional<Json> LiveRuns::run(const std::string& name) {
+  return of_run(name, [&](const fs::path& dir) {
+    const RunFiles files = read_run(dir);
     Json json = run_json(files, name, std::numeric_limits<std::size_t>::max());
     json["name"] = name;
     json["bytes"] = files.rows.num_bytes;
     json["cold_bytes"] = files.sft_rows.num_bytes;
-    json["samples"] = sample_steps(files.dir);
-    json["validation"] = held_out_files(files.dir);
+    json["samples"] = sample_steps(dir);
+    json["validation"] = held_out_files(dir);
     return json;
   });
 }
 
 std::optional<Json> LiveRuns::validation(const std::string& name) {
-  const auto runs = find();
-  const auto found = runs.find(name);
-  if (found == runs.end()) return std::nullopt;
-  return unless_gone(found->second, [&] { return Json{{"validation", held_out_files(found->second)}}; });
+  return of_run(name, [&](const fs::path& dir) { return Json{{"validation", held_out_files(dir)}}; });
 }
 
 std::optional<Json> LiveRuns::rows(const std::string& name, std::uint64_t since, std::uint64_t cold_since) {
-  const auto runs = find();
-  const auto found = runs.find(name);
-  if (found == runs.end()) return std::nullopt;
-  const fs::path& dir = found->second;
-  return unless_gone(dir, [&] {
+  return of_run(name, [&](const fs::path& dir) {
     const Rows rows = read_rows(dir / "metrics.jsonl", since);
     const Rows cold_rows = read_rows(dir / "sft_metrics.jsonl", cold_since);
     const auto held_out = sample_files(dir / "validation");
@@ -228,13 +207,12 @@ std::optional<Json> LiveRuns::rows(const std::string& name, std::uint64_t since,
 }
 
 std::optional<Json> LiveRuns::samples(const std::string& name, std::int64_t step) {
-  const auto runs = find();
-  const auto found = runs.find(name);
-  if (found == runs.end()) return std::nullopt;
-  const auto files = sample_files(found->second / "rollouts");
-  const auto file = std::find_if(files.begin(), files.end(), [&](const SampleFile& one) { return one.step == step; });
-  if (file == files.end()) return std::nullopt;
-  return Json{{"groups", read_groups(file->path, PageLimits{}.max_prompts)}};
+  return of_run(name, [&](const fs::path& dir) -> std::optional<Json> {
+    const auto files = sample_files(dir / "rollouts");
+    const auto file = std::ranges::find(files, step, &SampleFile::step);
+    if (file == files.end()) return std::nullopt;
+    return Json{{"groups", read_groups(file->path, PageLimits{}.max_prompts)}};
+  });
 }
 
 }  // namespace qrl::report

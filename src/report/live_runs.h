@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "report/recipe_lines.h"
 #include "report/rules.h"
 
 namespace qrl::report {
@@ -45,6 +46,11 @@ class LiveRuns {
   std::map<std::string, std::filesystem::path> find() const;
   /// Returns an item of `list`; its `ended` names unreadable files.
   nlohmann::ordered_json entry(const std::string& name, const std::filesystem::path& dir);
+  static nlohmann::ordered_json entry_of(const std::string& name, const Followed& run,
+                                         const std::vector<RecipeLine>& recipe, bool running);
+  /// Returns ask(folder); nothing without such a run, or if its folder was deleted.
+  template <class Ask>
+  std::optional<nlohmann::ordered_json> of_run(const std::string& name, const Ask& ask) const;
   const Followed& follow(const std::filesystem::path& dir);
 
   std::vector<std::filesystem::path> roots_;

@@ -7,7 +7,6 @@
 
 #include "report/panels.h"
 #include "report/recipe_lines.h"
-#include "report/samples.h"
 
 namespace qrl::report {
 
@@ -63,8 +62,6 @@ Table thinned(const Table& table, std::size_t max_rows) {
   return thin;
 }
 
-Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
 /// Returns the seconds from the first to the last row, for old runs the sum of step durations.
 double seconds_of(const Rows& rows) {
   if (rows.rows.empty()) return 0;
@@ -93,13 +90,10 @@ std::vector<std::string> labels_of(const std::vector<RunFiles>& runs) {
   return labels;
 }
 
-Json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts, std::size_t& num_bytes) {
-  Json list = Json::array();
-  for (const SampleFile& file : files) {
-    list.push_back({{"step", file.step}, {"groups", read_groups(file.path, max_prompts)}});
-    num_bytes += list.back().dump().size();
-  }
-  return list;
+std::size_t size_of(const Json& files) {
+  std::size_t num_bytes = 0;
+  for (const Json& file : files) num_bytes += file.dump().size();
+  return num_bytes;
 }
 
 /// Adds at most `max_bytes`. Returns a sentence on samples left out, or "".
@@ -108,10 +102,9 @@ std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limit
                                 held_out = sample_files(run.dir / "validation");
   std::size_t count = limits.max_sample_files;
   for (;; count /= 2) {
-    std::size_t num_bytes = 0;
-    json["validation"] = files_json(spread(held_out, count), limits.max_prompts, num_bytes);
-    json["samples"] = files_json(spread(all, count), limits.max_prompts, num_bytes);
-    if (num_bytes <= max_bytes || count <= 1) break;
+    json["validation"] = files_json(spread(held_out, count), limits.max_prompts);
+    json["samples"] = files_json(spread(all, count), limits.max_prompts);
+    if (size_of(json["validation"]) + size_of(json["samples"]) <= max_bytes || count <= 1) break;
   }
   if (all.size() <= count && all.empty()) return {};
   return "Of " + std::to_string(all.size()) + " steps' samples " + std::to_string(std::min(count, all.size())) +
@@ -119,6 +112,15 @@ std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limit
 }
 
 }  // namespace
+
+Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+Json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts) {
+  Json list = Json::array();
+  for (const SampleFile& file : files)
+    list.push_back({{"step", file.step}, {"groups", read_groups(file.path, max_prompts)}});
+  return list;
+}
 
 std::string base64_floats(const std::vector<double>& values) {
   constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -163,17 +165,8 @@ Json verdicts_json(const std::vector<Verdict>& verdicts) {
 Json sessions_json(const std::vector<Session>& sessions) {
   Json list = Json::array();
   for (const Session& one : sessions) {
-    list.push_back({{"unix", one.unix_s},
-                    {"host", one.host},
-                    {"processor", one.processor},
-                    {"isa", one.isa},
-                    {"program", one.program},
-                    {"ranks", one.ranks},
-                    {"threads", one.threads},
-                    {"first_step", one.first_step},
-                    {"ended_unix", one.ended_unix_s},
-                    {"last_step", one.last_step},
-                    {"ended", one.ended}});
+    Json& json = list.emplace_back();
+    visit_members(one, [&](const char* name, const auto& value) { json[name] = value; });
   }
   return list;
 }

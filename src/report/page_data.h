@@ -7,6 +7,7 @@
 
 #include "report/rules.h"
 #include "report/run_files.h"
+#include "report/samples.h"
 
 namespace qrl::report {
 
@@ -17,6 +18,7 @@ struct PageLimits {
   std::size_t max_sample_bytes = 11 << 20;  ///< over all runs
 };
 
+nlohmann::ordered_json finite_or_null(double value);
 std::string base64_floats(const std::vector<double>& values);
 
 /// Returns a panel's data: {"steps": base64, "columns": {name: base64}}.
@@ -25,6 +27,8 @@ nlohmann::ordered_json table_json(const Rows& rows, bool of_cold_start, std::siz
 nlohmann::ordered_json verdicts_json(const std::vector<Verdict>& verdicts);
 nlohmann::ordered_json sessions_json(const std::vector<Session>& sessions);
 nlohmann::ordered_json panels_json();
+/// Returns the files' groups of samples: [{step, groups}].
+nlohmann::ordered_json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts);
 
 /// Returns a run without samples, named `label`.
 nlohmann::ordered_json run_json(const RunFiles& run, const std::string& label, std::size_t max_rows);

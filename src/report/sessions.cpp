@@ -29,28 +29,14 @@ std::string processor_name() {
 }
 
 std::string line_of(const Session& session) {
-  Json line = {{"unix", session.unix_s},         {"host", session.host},
-               {"processor", session.processor}, {"isa", session.isa},
-               {"program", session.program},     {"ranks", session.ranks},
-               {"threads", session.threads},     {"first_step", session.first_step}};
-  line["ended"] = nullptr;
-  if (!session.ended.empty()) {
-    line["ended"] = session.ended;
-    line["ended_unix"] = session.ended_unix_s;
-    line["last_step"] = session.last_step;
+  Json line;
+  visit_members(session, [&](const char* name, const auto& value) { line[name] = value; });
+  if (session.ended.empty()) {
+    line["ended"] = nullptr;
+    line.erase("ended_unix");
+    line.erase("last_step");
   }
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-template <class Value>
-void read(const Json& line, const char* name, Value& value) {
-  const auto found = line.find(name);
-  if (found == line.end()) return;
-  if constexpr (std::is_same_v<Value, std::string>) {
-    if (found->is_string()) value = found->template get<Value>();
-  } else {
-    if (found->is_number()) value = found->template get<Value>();
-  }
 }
 
 }  // namespace
@@ -91,17 +77,11 @@ std::vector<Session> read_sessions(const std::filesystem::path& file) {
     const Json line = state::ordered_json_or_null(text);
     if (!line.is_object() || !line.contains("unix")) continue;
     Session session;
-    read(line, "unix", session.unix_s);
-    read(line, "host", session.host);
-    read(line, "processor", session.processor);
-    read(line, "isa", session.isa);
-    read(line, "program", session.program);
-    read(line, "ranks", session.ranks);
-    read(line, "threads", session.threads);
-    read(line, "first_step", session.first_step);
-    read(line, "ended", session.ended);
-    read(line, "ended_unix", session.ended_unix_s);
-    read(line, "last_step", session.last_step);
+    visit_members(session, [&](const char* name, auto& value) {
+      constexpr bool is_text = std::is_same_v<decltype(value), std::string&>;
+      const auto found = line.find(name);
+      if (found != line.end() && (is_text ? found->is_string() : found->is_number())) found->get_to(value);
+    });
     sessions.push_back(std::move(session));
   }
   return sessions;

@@ -18,6 +18,22 @@ struct Session {
   std::string ended;  ///< "done", or "exit 3: …" with the error's text
 };
 
+/// Calls visit(name, member) with each member, in the order and by the names of a line of sessions.jsonl.
+template <class SessionRef, class Visit>
+void visit_members(SessionRef& session, const Visit& visit) {
+  visit("unix", session.unix_s);
+  visit("host", session.host);
+  visit("processor", session.processor);
+  visit("isa", session.isa);
+  visit("program", session.program);
+  visit("ranks", session.ranks);
+  visit("threads", session.threads);
+  visit("first_step", session.first_step);
+  visit("ended", session.ended);
+  visit("ended_unix", session.ended_unix_s);
+  visit("last_step", session.last_step);
+}
+
 Session session_here();
 
 /// Appends the line of a run's start. Throws an internal error on failure.
