@@ -4,14 +4,13 @@
 #include "config/reader.h"
 #include "model_bench.h"
 #include "ops/paged_attention.h"
-#include "train/plan/decoder_fit.h"
-#include "train/plan/experts.h"
 #include "train/plan/formats.h"
-#include "train/plan/learner_options.h"
+#include "train/plan/machine.h"
 #include "train/plan/memory_estimate.h"
 #include "train/plan/options.h"
-#include "train/plan/rotation.h"
+#include "train/plan/recorded_recipe.h"
 #include "train/policy/quantizer.h"
+#include "train/policy/sampler.h"
 
 namespace qrl::app {
 

@@ -10,7 +10,6 @@
 #include "benchmarks.h"
 #include "learner_work.h"
 #include "train/plan/formats.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/sampler.h"
 

@@ -5,7 +5,6 @@
 #include "learner/objective/mini_batch.h"
 #include "learner/tensors/cuda_library.h"
 #include "rollout/rollout.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/plan/work_estimate.h"
 

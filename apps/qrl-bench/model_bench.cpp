@@ -12,11 +12,10 @@
 #include "shapes.h"
 #include "train/metrics/step_metrics.h"
 #include "train/plan/catalog.h"
-#include "train/plan/experts.h"
 #include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
 #include "train/plan/machine.h"
-#include "train/plan/rotation.h"
+#include "train/plan/recorded_recipe.h"
 #include "train/policy/quantizer.h"
 
 namespace qrl::app {

@@ -12,7 +12,6 @@
 #include "learner/objective/mini_batch.h"
 #include "learner_work.h"
 #include "train/plan/catalog.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"

@@ -17,7 +17,6 @@
 #include "rollout/rollout.h"
 #include "train/plan/catalog.h"
 #include "train/plan/formats.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"

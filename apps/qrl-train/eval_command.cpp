@@ -14,7 +14,7 @@
 #include "train/plan/formats.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
-#include "train/plan/rotation.h"
+#include "train/plan/recorded_recipe.h"
 #include "train/policy/policy.h"
 #include "train/prompts/text_options.h"
 

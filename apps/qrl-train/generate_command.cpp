@@ -23,7 +23,7 @@
 #include "train/plan/catalog.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
-#include "train/plan/rotation.h"
+#include "train/plan/recorded_recipe.h"
 #include "train/policy/policy.h"
 #include "train/prompts/text_options.h"
 

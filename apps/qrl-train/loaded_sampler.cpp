@@ -11,7 +11,7 @@
 #include "train/files/checkpoint_folder.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
-#include "train/plan/rotation.h"
+#include "train/plan/recorded_recipe.h"
 #include "train/policy/adapters.h"
 #include "train/prompts/prompts.h"
 

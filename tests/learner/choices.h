@@ -9,7 +9,7 @@
 #include "learner/learner.h"
 #include "learner/objective/list.h"
 #include "learner/objective/mini_batch.h"
-#include "train/plan/learner_options.h"
+#include "train/plan/options.h"
 
 namespace qrl::test {
 

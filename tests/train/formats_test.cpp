@@ -9,7 +9,6 @@
 #include "decoder/cpu/teacher_forcing.h"
 #include "dist/collectives.h"
 #include "learner/support.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"

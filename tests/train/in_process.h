@@ -12,7 +12,6 @@
 #include "learner/learner.h"
 #include "support/files.h"
 #include "train/plan/catalog.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"

@@ -6,7 +6,6 @@
 #include "learner/ranks.h"
 #include "support/catch.h"
 #include "train/plan/catalog.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/memory_estimate.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"

@@ -60,6 +60,15 @@ void require_gpu(const config::Recipe& recipe, int device_number) {
   for (const base::LibraryReport& library : learner::gpu_libraries(false)) base::require(library, where);
 }
 
+void require_cpu_for_experts(const config::Recipe& recipe, const model::ModelConfig& config) {
+  if (!config.has_experts()) return;
+  const auto require_cpu = [](bool on_gpu, const char* key) {
+    QRL_REQUIRE(!on_gpu, key, "cpu for a mixture of experts (qwen3_moe)", "cuda", model::kExpertsLack);
+  };
+  require_cpu(config::learns_on_gpu(recipe), "trainer.device");
+  require_cpu(config::samples_on_gpu(recipe), "rollout.device");
+}
+
 double learner_ceiling(const config::Recipe& recipe) {
   const config::ComputeDType dtype = recipe.model.dtype;
   if (config::learns_on_gpu(recipe)) return learner::measure_gpu_matmul_flops_per_s(dtype);

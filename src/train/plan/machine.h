@@ -4,6 +4,7 @@
 
 #include "config/recipe.h"
 #include "dist/collectives.h"
+#include "model/config.h"
 
 namespace qrl::train {
 
@@ -18,6 +19,9 @@ void require_gpu(const config::Recipe& recipe, int device_number);
 
 /// Returns why the recipe's GPU is unusable, with its key ("trainer.device: cuda: expected …"), else "".
 std::string missing_gpu(const config::Recipe& recipe, int device_number);
+
+/// Throws an input error if the recipe's learner or sampler is on a GPU and the model is a mixture of experts.
+void require_cpu_for_experts(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// Measures, in about 50 ms, the peak operations per second of the learner's matmuls in model.dtype.
 double learner_ceiling(const config::Recipe& recipe);

@@ -5,6 +5,7 @@
 
 #include "config/recipe.h"
 #include "data/tokenizer.h"
+#include "learner/options.h"
 #include "model/adapter.h"
 #include "model/config.h"
 #include "model/snapshot.h"
@@ -35,6 +36,11 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 /// Returns the share of GPU memory to use, KV pages included: rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const config::Recipe& recipe);
+
+learner::OptimizerOptions optimizer_options(const config::OptimRecipe& optim);
+learner::LearnerOptions learner_options(const config::Recipe& recipe);
+/// Returns the loss, correction and KL estimator that a resolved recipe names, with their settings.
+learner::LossOptions loss_options(const config::Recipe& recipe);
 
 /// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over `num_prompts`.
 std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts);

@@ -7,10 +7,8 @@
 #include "config/keys/key.h"
 #include "config/printer.h"
 #include "state/hash.h"
-#include "train/plan/decoder_fit.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
-#include "train/plan/rotation.h"
 
 namespace qrl::train {
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "train/plan/experts.h"
 #include "train/plan/formats.h"
-#include "train/plan/learner_options.h"
+#include "train/plan/machine.h"
 #include "train/plan/options.h"
 
 namespace qrl::train {

@@ -6,7 +6,7 @@
 #include "rollout/rollout.h"
 #include "tasks/generator.h"
 #include "train/metrics/progress.h"
-#include "train/plan/learner_options.h"
+#include "train/plan/options.h"
 #include "train/prompts/prompts.h"
 #include "train/signals.h"
 #include "train/step/policy_updater.h"

@@ -18,7 +18,6 @@
 #include "train/files/shared_commit.h"
 #include "train/metrics/health.h"
 #include "train/plan/formats.h"
-#include "train/plan/learner_options.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
 #include "train/plan/settings.h"
