@@ -52,10 +52,7 @@ Session session_here() {
 }
 
 void begin_session(const std::filesystem::path& file, const Session& session) {
-  state::require_no_special_file(file);
-  std::ofstream out(file, std::ios::app);
-  out << line_of(session) << std::flush;
-  if (!out) base::fail_internal(file.string(), "a write that succeeds", "an error");
+  state::File::append(file, true).write(line_of(session));
 }
 
 void end_session(const std::filesystem::path& file, std::int64_t last_step, const std::string& ended) {

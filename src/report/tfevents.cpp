@@ -5,12 +5,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <fstream>
 #include <vector>
 
 #include "base/ascii.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "state/file.h"
 
 namespace qrl::report {
 
@@ -82,13 +82,6 @@ std::string host_name() {
   return host;
 }
 
-void write(const std::filesystem::path& file, const std::string& text, std::ios::openmode mode) {
-  std::ofstream out(file, std::ios::binary | mode);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.flush();
-  if (!out) base::fail_internal(file.string(), "a write that succeeds", "an error");
-}
-
 bool is_events_file(const std::filesystem::path& path) {
   return path.filename().string().starts_with("events.out.tfevents.");
 }
@@ -145,7 +138,7 @@ EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
   path_ = dir / ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now_s)) + "." + host_name());
   // Writes under a temporary name first, so that TensorBoard reads no incomplete file.
   const std::filesystem::path temporary = dir / (".new-" + path_.filename().string());
-  write(temporary, text, std::ios::trunc);
+  state::File::create_or_empty(temporary).write(text);
   std::filesystem::rename(temporary, path_);
   for (const std::filesystem::path& file : earlier) {
     if (file != path_) std::filesystem::remove(file);
@@ -153,7 +146,7 @@ EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
 }
 
 void EventsFile::append(std::int64_t step, const Metrics& metrics) {
-  if (!path_.empty()) write(path_, record_of(step, metrics), std::ios::app);
+  if (!path_.empty()) state::File::append(path_, true).write(record_of(step, metrics));
 }
 
 }  // namespace qrl::report

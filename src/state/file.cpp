@@ -90,6 +90,13 @@ File File::create_or_empty(const std::filesystem::path& path) {
   return file;
 }
 
+File File::append(const std::filesystem::path& path, bool creates) {
+  require_no_special_file(path);
+  File file(path, O_WRONLY | O_APPEND | (creates ? O_CREAT : 0));
+  if (file.fd_ < 0) fail_system(path, "open the file");
+  return file;
+}
+
 File::File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
 File& File::operator=(File&& other) noexcept {
@@ -129,6 +136,10 @@ void File::write(const void* bytes, std::size_t num_bytes) {
     next += put;
     num_bytes -= static_cast<std::size_t>(put);
   }
+}
+
+void File::truncate(std::uint64_t num_bytes) {
+  if (ftruncate(fd_, static_cast<off_t>(num_bytes)) != 0) fail_system(path_, "cut the file");
 }
 
 void File::sync() {

@@ -23,6 +23,9 @@ class File {
   static File create(const std::filesystem::path& path);
   /// Opens for writing, emptied, or throws an internal error for a link.
   static File create_or_empty(const std::filesystem::path& path);
+  /// Opens for appending, through links. `creates`: makes a missing file. Throws an input error for a special file,
+  /// else internal errors.
+  static File append(const std::filesystem::path& path, bool creates = false);
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -34,6 +37,7 @@ class File {
   void read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
   void write(const void* bytes, std::size_t num_bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  void truncate(std::uint64_t num_bytes);
   void sync();
   /// Closes the file; throws an internal error for a late write error.
   void close();

@@ -1,11 +1,6 @@
 #include "train/files/run_folder.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -25,55 +20,22 @@ std::filesystem::path made(const std::filesystem::path& dir) {
   return dir;
 }
 
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& file, int flags) : file_(file.string()) {
-    state::require_no_special_file(file);
-    fd_ = ::open(file_.c_str(), flags | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail("open");
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  void write(const std::string& bytes) {
-    std::size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("write");
-      done += static_cast<std::size_t>(n);
-    }
-  }
-  void truncate(std::int64_t bytes) {
-    if (::ftruncate(fd_, bytes) != 0) fail("truncate");
-  }
-  std::int64_t sync() {
-    if (::fsync(fd_) != 0) fail("fsync");
-    return ::lseek(fd_, 0, SEEK_END);
-  }
-
- private:
-  [[noreturn]] void fail(const char* what) {
-    base::fail_internal(file_, std::string(what) + " to succeed", std::strerror(errno));
-  }
-  std::string file_;
-  int fd_ = -1;
-};
-
 void write_step(const std::filesystem::path& dir, std::int64_t step, const std::string& jsonl) {
-  Descriptor(dir / ("step_" + std::to_string(step) + ".jsonl"), O_WRONLY | O_CREAT | O_TRUNC).write(jsonl);
+  const std::filesystem::path file = dir / ("step_" + std::to_string(step) + ".jsonl");
+  state::require_no_special_file(file);
+  state::File::create_or_empty(file).write(jsonl);
 }
 
 }  // namespace
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes) : file_(file) {
-  Descriptor out(file_, O_RDWR | O_CREAT);
-  const std::int64_t size = out.sync();
+  state::File out = state::File::append(file_, true);
+  out.sync();
+  const auto size = static_cast<std::int64_t>(out.size_bytes());
   QRL_REQUIRE(size >= keep_bytes, file_.string(),
               "at least the " + std::to_string(keep_bytes) + " bytes of the checkpoint", std::to_string(size),
               "the file was cut or replaced; resume into another folder");
-  out.truncate(keep_bytes);
+  out.truncate(static_cast<std::uint64_t>(keep_bytes));
 }
 
 void MetricsFile::append(std::int64_t step, const Metrics& metrics) {
@@ -84,7 +46,7 @@ void MetricsFile::append(std::int64_t step, const Metrics& metrics) {
     if (std::isfinite(value)) row[name] = value;
     else row[name] = nullptr;
   }
-  Descriptor(file_, O_WRONLY | O_APPEND).write(row.dump() + "\n");
+  state::File::append(file_).write(row.dump() + "\n");
   events_.append(step, metrics);
 }
 
@@ -96,10 +58,15 @@ void MetricsFile::append_changes(std::int64_t step, const std::vector<config::Ke
   if (file_.empty() || changes.empty()) return;
   nlohmann::ordered_json row = {{"step", step}};
   for (const config::KeyChange& change : changes) row["changed_on_resume"][change.key] = {change.before, change.after};
-  Descriptor(file_, O_WRONLY | O_APPEND).write(row.dump() + "\n");
+  state::File::append(file_).write(row.dump() + "\n");
 }
 
-std::int64_t MetricsFile::sync() { return file_.empty() ? 0 : Descriptor(file_, O_RDWR).sync(); }
+std::int64_t MetricsFile::sync() {
+  if (file_.empty()) return 0;
+  state::File file = state::File::append(file_);
+  file.sync();
+  return static_cast<std::int64_t>(file.size_bytes());
+}
 
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name) {
   std::vector<std::pair<std::int64_t, double>> values;
