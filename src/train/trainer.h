@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "train/checkpoint/checkpointer.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/evaluate/evaluate.h"
 #include "train/policy/sampler.h"
 #include "train/step/batch_builder.h"

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "support/catch.h"
-#include "train/checkpoint/checkpointer.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/plan/catalog.h"
 #include "train/support.h"
 

@@ -1,11 +1,13 @@
 #include "train/checkpoint/checkpoint.h"
 
-#include <fstream>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "model/peft.h"
 #include "model/weights.h"
@@ -15,6 +17,7 @@
 #include "state/safetensors.h"
 #include "train/files/shared_commit.h"
 #include "train/policy/adapters.h"
+#include "train/signals.h"
 
 namespace qrl::train {
 
@@ -27,53 +30,52 @@ constexpr const char* kInputs = "inputs";
 constexpr const char* kBest = "best";
 constexpr const char* kUnfinishedRow = "unfinished_row";
 
-void write_text(const fs::path& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.flush();
-  QRL_INVARIANT(out.good(), file.string(), "a complete write", "an error (disk full?)");
-}
+/// Holds what a commit writes.
+struct Commit {
+  const RunContext& run;
+  const RunState& state;
+  const learner::Learner& learner;
+  dist::Collectives& world;
+  const Metrics& row;  ///< of state.step, if state.evaluation_due
+  const QuantizerState& quantizer;
 
-nlohmann::ordered_json to_json(const RunState& s, const CheckpointContext& context) {
-  nlohmann::ordered_json json = {{"cold_start", s.cold_start},
-                                 {"sft_step", s.sft_step},
-                                 {"step", s.step},
-                                 {"num_updates", s.num_updates},
-                                 {"policy_version", s.policy_version},
-                                 {"prompts_drawn", s.prompts_drawn},
-                                 {"non_finite_streak", s.non_finite_streak},
-                                 {"uaq_scale", s.uaq_scale},
-                                 {"metrics_bytes", s.metrics_bytes},
-                                 {"sft_metrics_bytes", s.sft_metrics_bytes},
-                                 {"export_dtype", context.config.dtype == base::DType::f32 ? "float32" : "bfloat16"}};
-  json[kInputs] = {{"model", context.inputs.model},
-                   {"train_prompts", context.inputs.train_prompts},
-                   {"held_out_prompts", context.inputs.held_out_prompts}};
-  if (!context.inputs.sft_rows.empty()) json[kInputs]["sft_rows"] = context.inputs.sft_rows;
+  /// Returns the model's config in the masters' dtype.
+  model::ModelConfig masters_config() const {
+    model::ModelConfig wide = run.plan.model;
+    wide.dtype = base::DType::f32;
+    return wide;
+  }
+};
+
+nlohmann::ordered_json state_json(const Commit& commit) {
+  const RunState& s = commit.state;
+  const Inputs& inputs = commit.run.plan.inputs;
+  nlohmann::ordered_json json;
+  visit_members(s, [&](const char* name, const auto& value) { json[name] = value; });
+  json["export_dtype"] = commit.run.plan.model.dtype == base::DType::f32 ? "float32" : "bfloat16";
+  json[kInputs] = {
+      {"model", inputs.model}, {"train_prompts", inputs.train_prompts}, {"held_out_prompts", inputs.held_out_prompts}};
+  if (!inputs.sft_rows.empty()) json[kInputs]["sft_rows"] = inputs.sft_rows;
   if (s.best_step >= 0) json[kBest] = {{"step", s.best_step}, {"score", s.best_score}};
-  if (context.base != nullptr) json[kBaseEntry] = {{"path", context.base->path}, {"weights", context.base->hash}};
-  if (s.evaluation_due) json[kUnfinishedRow] = context.unfinished_row;
+  if (const AdapterBase* base = commit.learner.has_adapters() ? commit.run.base : nullptr; base != nullptr)
+    json[kBaseEntry] = {{"path", base->path}, {"weights", base->hash}};
+  if (s.evaluation_due) json[kUnfinishedRow] = commit.row;
   return json;
 }
 
-model::ModelConfig masters_config(const model::ModelConfig& config) {
-  model::ModelConfig wide = config;
-  wide.dtype = base::DType::f32;
-  return wide;
-}
-
-void write_learner(const fs::path& dir, const learner::Learner& learner, const CheckpointContext& context) {
-  if (!learner.is_sharded() && !context.world.is_first()) return;
+void write_learner(const fs::path& dir, const Commit& commit) {
+  const learner::Learner& learner = commit.learner;
+  if (!learner.is_sharded() && !commit.world.is_first()) return;
   std::vector<state::NamedView> moments;
   for (const auto& [name, view] : learner.state().moments()) moments.push_back({name, view});
   const state::StagedRead staged = learner.state().staged_read();
   const auto write_moments = [&](const std::string& file) {
     state::write_safetensors(dir / file, moments, {{"format", "qrl-train optimizer"}}, staged);
   };
-  const model::ModelConfig config = masters_config(context.config);
+  const model::ModelConfig config = commit.masters_config();
   if (learner.has_adapters()) {
     model::write_config(dir, config);
-    model::save_peft(dir, config, learner.lora(), context.base->path, learner.state().masters(), staged);
+    model::save_peft(dir, config, learner.lora(), commit.run.base->path, learner.state().masters(), staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
   if (!learner.is_sharded()) {
@@ -81,8 +83,8 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
   if (learner.state().masters().empty()) return;  // more ranks than tensors
-  const auto number = static_cast<std::size_t>(context.world.rank() + 1);
-  const auto count = static_cast<std::size_t>(context.world.size());
+  const auto number = static_cast<std::size_t>(commit.world.rank() + 1);
+  const auto count = static_cast<std::size_t>(commit.world.size());
   model::save_hf_shard(dir, config, learner.state().masters(), number, count, staged);
   // The first rank seals the folder, but each host must flush its own cache.
   state::File::open(dir / model::shard_name("model", number, count)).sync();
@@ -91,13 +93,12 @@ void write_learner(const fs::path& dir, const learner::Learner& learner, const C
   state::File::open(dir / file).sync();
 }
 
-void write_neighbors(const fs::path& dir, const RunState& state, const learner::Learner& learner,
-                     const CheckpointContext& context) {
-  if (learner.is_sharded()) model::finish_hf_shards(dir, masters_config(context.config));
-  context.tokenizer.save(dir);
-  write_text(dir / kStateFile, to_json(state, context).dump(1) + "\n");
-  write_text(dir / kRecipeFile, context.resolved_recipe);
-  save_quantizer(dir, context.quantizer);
+void write_neighbors(const fs::path& dir, const Commit& commit) {
+  if (commit.learner.is_sharded()) model::finish_hf_shards(dir, commit.masters_config());
+  commit.run.plan.policy.tokenizer.save(dir);
+  state::File::create(dir / kStateFile).write(state_json(commit).dump(1) + "\n");
+  state::File::create(dir / kRecipeFile).write(commit.run.plan.loaded.resolved_yaml);
+  save_quantizer(dir, commit.quantizer);
 }
 
 class StoredLearner {
@@ -151,21 +152,6 @@ class StoredLearner {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& dir, const RunState& state, const learner::Learner& learner,
-                         const CheckpointContext& context) {
-  fs::path path = dir / checkpoint_name(state.cold_start, state.sft_step, state.step);
-  if (context.world.is_first()) set_aside_copy(path);
-  const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"},
-                                        {"step", state.step},
-                                        {"sft_step", state.sft_step},
-                                        {"world_size", context.world.size()}};
-  commit_together(
-      path, [&](const fs::path& tmp) { write_learner(tmp, learner, context); },
-      [&](const fs::path& tmp) { write_neighbors(tmp, state, learner, context); }, facts.dump(), context.world);
-  if (context.world.is_first()) base::log_info("committed " + path.string());
-  return path;
-}
-
 LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   require_sound_checkpoint(checkpoint, "use an older one");
   const std::string where = (checkpoint / kStateFile).string();
@@ -179,16 +165,7 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
                      {}, model::read_config(checkpoint / "config.json"),
                      {}, 1};
   RunState& s = loaded.state;
-  s.cold_start = at("cold_start").get<bool>();
-  s.sft_step = at("sft_step").get<std::int64_t>();
-  s.step = at("step").get<std::int64_t>();
-  s.num_updates = at("num_updates").get<std::int64_t>();
-  s.policy_version = at("policy_version").get<std::int64_t>();
-  s.prompts_drawn = at("prompts_drawn").get<std::int64_t>();
-  s.non_finite_streak = at("non_finite_streak").get<std::int64_t>();
-  s.uaq_scale = at("uaq_scale").get<double>();
-  s.metrics_bytes = at("metrics_bytes").get<std::int64_t>();
-  s.sft_metrics_bytes = at("sft_metrics_bytes").get<std::int64_t>();
+  visit_members(s, [&](const char* name, auto& value) { at(name).get_to(value); });
   const nlohmann::json& inputs = at(kInputs);
   loaded.inputs = {inputs.at("model").get<std::string>(), inputs.at("train_prompts").get<std::string>(),
                    inputs.at("held_out_prompts").get<std::string>(), inputs.value("sft_rows", std::string())};
@@ -225,6 +202,66 @@ void restore_learner(const fs::path& checkpoint, const RunState& state, learner:
         if (!learner.is_sharded()) world.broadcast({static_cast<std::byte*>(to.data), to.num_bytes()}, 0);
       },
       state.num_updates);
+}
+
+Checkpointer::Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
+                           const QuantizerState& quantizer)
+    : run_(run),
+      state_(state),
+      metrics_(metrics),
+      sft_metrics_(sft_metrics),
+      quantizer_(quantizer),
+      saved_step_(state.step) {}
+
+void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row) {
+  state_.num_updates = learner.num_updates();
+  state_.metrics_bytes = metrics_.sync();
+  state_.sft_metrics_bytes = sft_metrics_.sync();
+  const RunFolder* folder = run_.folder;
+  if (folder != nullptr) folder->keep_lock();
+  const fs::path dir = folder != nullptr ? folder->checkpoints() : fs::path();
+  const fs::path path = dir / checkpoint_name(state_.cold_start, state_.sft_step, state_.step);
+  if (world.is_first()) set_aside_copy(path);
+  const Commit commit{run_, state_, learner, world, row, quantizer_};
+  const nlohmann::ordered_json facts = {{"format", "qrl-train checkpoint 1"},
+                                        {"step", state_.step},
+                                        {"sft_step", state_.sft_step},
+                                        {"world_size", world.size()}};
+  commit_together(
+      path, [&](const fs::path& tmp) { write_learner(tmp, commit); },
+      [&](const fs::path& tmp) { write_neighbors(tmp, commit); }, facts.dump(), world);
+  if (world.is_first()) base::log_info("committed " + path.string());
+  const config::Recipe& recipe = run_.recipe();
+  if (folder != nullptr) prune_checkpoints(dir, recipe.trainer.max_ckpt_to_keep, recipe.sft.steps, state_.best_step);
+}
+
+bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state) {
+  const auto score = row.find(recipe.trainer.keep_best);
+  if (recipe.trainer.keep_best.empty() || score == row.end() || std::isnan(score->second)) return false;
+  if (state.best_step >= 0 && score->second <= state.best_score) return false;
+  state.best_step = state.step;
+  state.best_score = score->second;
+  return true;
+}
+
+double Checkpointer::save(const learner::Learner& learner, const Metrics& row) {
+  double seconds = 0;
+  if (state_.step != saved_step_) {
+    const base::ScopedTimer timer(seconds);
+    commit(learner, run_.world, row);
+  }
+  saved_step_ = state_.step;
+  if (run_.folder != nullptr && state_.best_step == state_.step) name_best(run_.folder->checkpoints(), state_.step);
+  return seconds;
+}
+
+void Checkpointer::stop_here() const {
+  const bool nothing_yet = state_.step == 0 && run_.recipe().sft.steps == 0;
+  std::string where = std::string("stopped by ") + stop_reason();
+  if (nothing_yet) where += " before the first checkpoint";
+  else if (run_.folder != nullptr) where += "; the checkpoint is in " + run_.folder->checkpoints().string();
+  throw base::Error(base::ErrorKind::stopped, where, "", "",
+                    nothing_yet ? "the same command starts again" : "the same command goes on from there");
 }
 
 }  // namespace qrl::train

@@ -4,13 +4,12 @@
 #include <filesystem>
 #include <string>
 
-#include "data/tokenizer.h"
 #include "dist/collectives.h"
 #include "learner/learner.h"
 #include "model/config.h"
 #include "train/files/checkpoint_folder.h"
-#include "train/policy/inputs.h"
 #include "train/policy/quantizer.h"
+#include "train/run_plan.h"
 
 namespace qrl::train {
 
@@ -30,28 +29,20 @@ struct RunState {
   bool evaluation_due = false;  ///< the run stopped before evaluating `step`, whose row is unfinished
 };
 
-struct AdapterBase;  // train/policy/adapters.h
-
-/// A run's constants, stored in every checkpoint.
-struct CheckpointContext {
-  const model::ModelConfig& config;  ///< with the dtype of exports
-  const data::Tokenizer& tokenizer;
-  const std::string& resolved_recipe;
-  const Inputs& inputs;
-  dist::Collectives& world;
-  const learner::Metrics& unfinished_row;  ///< metrics of state.step, if state.evaluation_due
-  const QuantizerState& quantizer;
-  const AdapterBase* base = nullptr;  ///< null without adapters
-};
-
-/// Commits DIR/step_N, or DIR/sft_N while cold-starting: an HF folder of fp32 masters with tokenizer,
-/// optimizer.safetensors, state.json, recipe.yaml and quantizer state. No checkpoint of that name may exist; a copy of
-/// another checkpoint with that name is renamed to NAME.copy. With adapters, a PEFT folder replaces the HF folder, and
-/// state.json has the base's hash. The first rank writes. Ranks of a sharded learner write shards:
-/// model-00001-of-0000N.safetensors with an index, optimizer-00001-of-0000N.safetensors. All ranks return after the
-/// commit, or throw if any failed.
-std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const RunState& state,
-                                      const learner::Learner& learner, const CheckpointContext& context);
+/// Calls visit(name, member) with each member that every state.json has.
+template <class State, class Visit>
+void visit_members(State& state, const Visit& visit) {
+  visit("cold_start", state.cold_start);
+  visit("sft_step", state.sft_step);
+  visit("step", state.step);
+  visit("num_updates", state.num_updates);
+  visit("policy_version", state.policy_version);
+  visit("prompts_drawn", state.prompts_drawn);
+  visit("non_finite_streak", state.non_finite_streak);
+  visit("uaq_scale", state.uaq_scale);
+  visit("metrics_bytes", state.metrics_bytes);
+  visit("sft_metrics_bytes", state.sft_metrics_bytes);
+}
 
 struct LoadedState {
   RunState state;
@@ -68,5 +59,39 @@ LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 /// reads and broadcasts; if sharded, each rank reads.
 void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world);
+
+/// Returns whether the row of state.step has the highest trainer.keep_best score so far. If so, records it in the
+/// state.
+bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
+
+/// Decides when and with which data a run commits checkpoints, and how a stopped run ends.
+class Checkpointer {
+ public:
+  /// Arguments must outlive the object. Checkpoints record the sizes of `metrics` and `sft_metrics`.
+  Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
+               const QuantizerState& quantizer);
+
+  /// Commits RUN/checkpoints/step_N, or sft_N while cold-starting, and prunes old ones. All ranks of `world` call it.
+  /// `row`: metrics of state.step, stored if state.evaluation_due.
+  ///
+  /// It is an HF folder of fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml and quantizer
+  /// state. No checkpoint of that name may exist; a copy of another checkpoint with that name is renamed to NAME.copy.
+  /// With adapters, a PEFT folder replaces the HF folder, and state.json has the base's hash. The first rank writes.
+  /// Ranks of a sharded learner write shards: model-00001-of-0000N.safetensors with an index,
+  /// optimizer-00001-of-0000N.safetensors. All ranks return after the commit, or throw if any failed.
+  void commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row = {});
+  /// Commits unless this step's checkpoint exists, on all of the run's ranks. Returns the seconds taken.
+  double save(const learner::Learner& learner, const Metrics& row);
+  /// Throws the error of a run stopped by a signal (exit 75). The state must be on disk.
+  [[noreturn]] void stop_here() const;
+
+ private:
+  const RunContext& run_;
+  RunState& state_;
+  MetricsFile& metrics_;
+  MetricsFile& sft_metrics_;
+  const QuantizerState& quantizer_;
+  std::int64_t saved_step_;  ///< last step that has a checkpoint or needs none
+};
 
 }  // namespace qrl::train

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/checkpoint/checkpointer.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace qrl::train {
 
