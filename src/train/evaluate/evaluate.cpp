@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "dist/gather.h"
 #include "train/metrics/progress.h"
-#include "train/metrics/step_metrics.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/text_options.h"

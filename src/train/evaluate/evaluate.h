@@ -12,7 +12,7 @@
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/files/run_folder.h"
-#include "train/metrics/step_phases.h"
+#include "train/metrics/step_metrics.h"
 #include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
 #include "train/run_plan.h"

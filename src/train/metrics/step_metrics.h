@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +11,11 @@
 #include "train/files/run_folder.h"
 
 namespace qrl::train {
+
+/// Parts of a step, whose metrics step_recorder.cpp names.
+enum class Phase : std::uint8_t { generate, judge, old_logprobs, reference_logprobs, update, publish, probe, evaluate };
+
+using PhaseSeconds = std::map<Phase, double>;
 
 /// Returns the metrics of a step's rollouts, the same on every rank, from fp64 sums in their global order. They are
 /// critic/, response_length/, prompt_length/, reward/, response/seq_rep_4 and data/flat_group_fraction

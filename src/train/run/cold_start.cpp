@@ -6,6 +6,7 @@
 #include "rollout/rollout.h"
 #include "tasks/generator.h"
 #include "train/metrics/progress.h"
+#include "train/plan/machine.h"
 #include "train/plan/options.h"
 #include "train/prompts/prompts.h"
 #include "train/signals.h"
@@ -68,13 +69,7 @@ bool at_work(dist::Collectives& world, bool mine) {
   return mine;
 }
 
-}  // namespace
-
-void await_cold_start(dist::Collectives& world) {
-  while (at_work(world, false)) {
-  }
-}
-
+/// Trains from state.sft_step to sft.steps, on this rank alone, and commits sft_<steps>.
 void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                      const std::optional<std::filesystem::path>& resume_from) {
   const config::Recipe& recipe = run.recipe();
@@ -119,6 +114,22 @@ void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_me
     if (stop) checkpointer.stop_here();
   }
   (void)at_work(run.world, false);
+}
+
+}  // namespace
+
+void run_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
+                    const std::optional<std::filesystem::path>& resume_from) {
+  if (run.world.is_first()) {
+    base::set_num_threads(all_local_threads(run.recipe(), run.world));
+    make_cold_start(run, state, sft_metrics, checkpointer, resume_from);
+    set_threads(run.recipe(), run.world);
+  } else {
+    // A broadcast every step, so that the ranks' time limit does not end the job.
+    while (at_work(run.world, false)) {
+    }
+  }
+  run.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
 }
 
 }  // namespace qrl::train

@@ -24,10 +24,9 @@
 #include "train/policy/adapters.h"
 #include "train/policy/policy.h"
 #include "train/policy/sampler.h"
-#include "train/policy/teacher.h"
 #include "train/prompts/prompts.h"
 #include "train/run/cold_start.h"
-#include "train/run/reference.h"
+#include "train/run/frozen.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 
@@ -114,18 +113,6 @@ std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Colle
 fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& world) {
   const fs::path own = cold_start_checkpoint(recipe);
   return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
-}
-
-void run_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
-                    const std::optional<fs::path>& checkpoint) {
-  if (run.world.is_first()) {
-    base::set_num_threads(all_local_threads(run.recipe(), run.world));
-    make_cold_start(run, state, sft_metrics, checkpointer, checkpoint);
-    set_threads(run.recipe(), run.world);
-  } else {
-    await_cold_start(run.world);
-  }
-  run.world.broadcast(std::as_writable_bytes(std::span(&state, 1)), 0);
 }
 
 /// Returns the cold start's or lora.path's adapters; none if RL begins with new ones.
@@ -258,7 +245,7 @@ void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Ch
                                   std::to_string(recipe.trainer.total_training_steps));
   }
 
-  Trainer(run, state, learner, reference ? &reference->learner() : nullptr, quantizer, metrics,
+  Trainer(run, state, learner, reference ? &reference->learner : nullptr, quantizer, metrics,
           std::move(point.unfinished_row), checkpointer)
       .train();
   learner.state().free_moments();  // makes room for the scored fp32 weights
@@ -326,7 +313,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   }
 
   if (config::trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, plan.policy, cold_start);
-  const RunContext context{plan, world, folder.get(), teacher ? &teacher->learner() : nullptr, base ? &*base : nullptr};
+  const RunContext context{plan, world, folder.get(), teacher ? &teacher->learner : nullptr, base ? &*base : nullptr};
   Checkpointer checkpointer(context, state, metrics, sft_metrics, quantizer);
   train_policy(context, state, point, checkpointer, quantizer, metrics, cold_start, has_work);
 }

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/evaluate/evaluate.h"
-#include "train/metrics/step_metrics.h"
 #include "train/plan/options.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"

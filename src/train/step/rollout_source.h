@@ -6,7 +6,7 @@
 
 #include "decoder/decoder.h"
 #include "rollout/rollout.h"
-#include "train/metrics/step_phases.h"
+#include "train/metrics/step_metrics.h"
 #include "train/policy/sampler.h"
 #include "train/run_plan.h"
 

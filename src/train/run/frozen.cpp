@@ -1,6 +1,6 @@
-#include "train/policy/teacher.h"
+#include "train/run/frozen.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "train/plan/formats.h"
@@ -10,6 +10,23 @@
 namespace qrl::train {
 
 namespace {
+
+/// Replaces low_bit on a GPU by fake_quant, because low_bit would read the policy's tensors in the decoder.
+config::LearnerForward reference_forward(const config::Recipe& recipe) {
+  const config::LearnerForward forward = recipe.quant.learner_forward;
+  const bool is_decoders = forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe);
+  return is_decoders ? config::LearnerForward::fake_quant : forward;
+}
+
+learner::LearnerOptions reference_options(const RunPlan& plan) {
+  const config::Recipe& recipe = plan.recipe();
+  learner::LearnerOptions options = plan.learner;
+  options.trainable = false;
+  options.numerics.forward = reference_forward(recipe);
+  options.numerics.backward = config::LearnerBackward::model_dtype;
+  options.numerics.bitwise = recipe.rollout.bitwise && !config::learns_on_gpu(recipe);
+  return options;
+}
 
 constexpr const char* kWhere = "algorithm.teacher.path";
 
@@ -76,11 +93,23 @@ Policy load(const config::Recipe& recipe, const Policy& policy) {
 
 }  // namespace
 
+Reference::Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
+                     std::shared_ptr<const model::Int8Profile> profile)
+    : learner(run.plan.model, run.plan.policy.weights, reference_options(run.plan), run.world) {
+  const config::Recipe& recipe = run.recipe();
+  if (recipe.sft.steps > 0) restore_learner(cold_start, state, learner, run.world);
+  if (learner.forward_mode() == config::LearnerForward::bf16) return;
+  if (recipe.quant.uaq_scale != 1) learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale));
+  snapshot.emplace(run.plan.model, sampler_formats(recipe));
+  snapshot->use_profile(std::move(profile));
+  learner.publish(*snapshot, 0);
+}
+
 Teacher::Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world)
-    : model_(load(recipe, policy)),
-      snapshot_(model_.config, snapshot_formats(quant_of(recipe))),
-      learner_(model_.config, model_.weights, options_of(recipe), world) {
-  if (is_quantized(recipe)) learner_.publish(snapshot_, 0);
+    : model(load(recipe, policy)),
+      snapshot(model.config, snapshot_formats(quant_of(recipe))),
+      learner(model.config, model.weights, options_of(recipe), world) {
+  if (is_quantized(recipe)) learner.publish(snapshot, 0);
 }
 
 }  // namespace qrl::train
