@@ -106,12 +106,6 @@ void replace_lone_surrogates(std::string& line) {
   }
 }
 
-void add(std::optional<PromptRow> row, std::int64_t line, std::vector<PromptRow>& rows) {
-  if (!row) return;
-  row->line = line;
-  rows.push_back(std::move(*row));
-}
-
 /// Returns the command that creates a shipped recipe's data file; "" for others.
 std::string maker_of(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 4> kSets = {"gsm8k", "math", "dapo_math", "deepscaler"};
@@ -136,7 +130,26 @@ std::ifstream opened(const std::filesystem::path& file, const char* expected) {
   return in;
 }
 
-std::vector<PromptRow> kept(std::vector<PromptRow> rows, const std::string& name, const RowReader& reader) {
+void read_lines(std::istream& in, const std::string& name, const std::function<void(const FileRow&)>& take) {
+  JsonLines lines(in, name);
+  std::int64_t num_rows = 0;
+  for (; const auto row = lines.next(); ++num_rows) take({*row, lines.text(), lines.where(), lines.line()});
+  QRL_REQUIRE(num_rows > 0, name, "one row or more", "a file without any");
+}
+
+template <class ReadRows>
+std::vector<PromptRow> prompts_of(const ReadRows& read, const std::string& name, const std::string& default_source,
+                                  const RowReader& reader, std::int64_t* num_read) {
+  std::vector<PromptRow> rows;
+  std::int64_t num_rows = 0;
+  read([&](const FileRow& file_row) {
+    ++num_rows;
+    auto row = reader.read(file_row.value, file_row.where, default_source, file_row.text);
+    if (!row) return;
+    row->line = file_row.line;
+    rows.push_back(std::move(*row));
+  });
+  if (num_read != nullptr) *num_read = num_rows;
   QRL_REQUIRE(!rows.empty(), name, "rows that " + reader.filter_key() + " keeps", "none: it leaves all of them out");
   return rows;
 }
@@ -173,20 +186,6 @@ nlohmann::ordered_json FileRow::ordered() const {
   return nlohmann::ordered_json(value);
 }
 
-std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
-                                   const RowReader& reader, std::int64_t* num_read) {
-  std::vector<PromptRow> rows;
-  std::int64_t num_rows = 0;
-  JsonLines lines(in, name);
-  while (const auto row = lines.next()) {
-    ++num_rows;
-    add(reader.read(*row, lines.where(), default_source, lines.text()), lines.line(), rows);
-  }
-  QRL_REQUIRE(num_rows > 0, name, "one row or more", "a file without any");
-  if (num_read != nullptr) *num_read = num_rows;
-  return kept(std::move(rows), name, reader);
-}
-
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take) {
   const bool is_csv = file.extension() == ".csv", is_parquet = file.extension() == ".parquet";
   std::ifstream in = opened(file, is_csv ? "a CSV file" : is_parquet ? "a parquet file" : "a JSONL file");
@@ -203,28 +202,21 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
       take({record, {}, file.string() + ":" + std::to_string(line), line});
     });
   } else {
-    JsonLines lines(in, file.string());
-    for (; const auto row = lines.next(); ++num_rows) take({*row, lines.text(), lines.where(), lines.line()});
+    return read_lines(in, file.string(), take);
   }
   QRL_REQUIRE(num_rows > 0, file.string(), "one row or more", "a file without any");
 }
 
-std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader, std::int64_t* num_read) {
-  std::ifstream in = opened(file, "a JSONL file");
-  return parse_jsonl(in, file.string(), file.stem().string(), reader, num_read);
+std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
+                                   const RowReader& reader) {
+  const auto read = [&](const auto& take) { read_lines(in, name, take); };
+  return prompts_of(read, name, default_source, reader, nullptr);
 }
 
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
                                         std::int64_t* num_read, const std::string& source) {
-  const std::string default_source = source.empty() ? file.stem().string() : source;
-  std::vector<PromptRow> rows;
-  std::int64_t num_rows = 0;
-  read_rows(file, [&](const FileRow& row) {
-    ++num_rows;
-    add(reader.read(row.value, row.where, default_source, row.text), row.line, rows);
-  });
-  if (num_read != nullptr) *num_read = num_rows;
-  return kept(std::move(rows), file.string(), reader);
+  const auto read = [&](const auto& take) { read_rows(file, take); };
+  return prompts_of(read, file.string(), source.empty() ? file.stem().string() : source, reader, num_read);
 }
 
 std::string describe_rows(const std::vector<PromptRow>& rows) {

@@ -36,7 +36,7 @@ class JsonLines {
       : in_(in), name_(std::move(name)), surrogate_(surrogate) {}
 
   /// Returns the next line that is not blank; nothing at the end. Throws an input error that names the line for the
-  /// faults of read_jsonl's text.
+  /// faults of a line (read_rows).
   std::optional<nlohmann::json> next();
   std::string where() const { return name_ + ":" + std::to_string(line_); }
   std::int64_t line() const { return line_; }
@@ -62,26 +62,22 @@ struct FileRow {
 };
 
 /// Calls `take` with each row of a file: CSV for the extension .csv, parquet (parquet.h) for .parquet, else JSONL.
-/// Throws an input error for a missing file, a file without rows, and the faults of read_jsonl, csv.h and parquet.h.
+/// Throws an input error for a missing file, a file without rows, and the faults of csv.h and parquet.h.
+///
+/// Errors name file:line. Faults of JSONL's text are invalid UTF-8, lone surrogates, raw NUL, duplicate keys, NaN,
+/// nesting beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. CSV, Python dicts, UTF-16, gzip,
+/// parquet and other binary files are refused by name.
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take);
 
-/// Returns all rows in order. `num_read` gets their number before the filter.
-///
-/// Throws one input error that names file:line. Faults of the text are invalid UTF-8, lone surrogates, raw NUL,
-/// duplicate keys, NaN, nesting beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. Missing,
-/// empty, null and wrongly typed fields are errors, and so are files without rows. CSV, Python dicts, UTF-16, gzip,
-/// parquet and other binary files are refused by name.
-std::vector<PromptRow> read_jsonl(const std::filesystem::path& file, const RowReader& reader = {},
-                                  std::int64_t* num_read = nullptr);
-
-/// Reads rows from a stream. `name`: for messages; `default_source` replaces the file's stem.
-std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
-                                   const RowReader& reader = {}, std::int64_t* num_read = nullptr);
-
-/// Reads a file of prompts in any format of read_rows, with its errors, also if the filter leaves no row. `num_read`:
-/// the number of rows before the filter. `source`: for rows that name none; "": the file's stem.
-std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader,
+/// Reads a file of prompts in any format of read_rows, with its errors, also if the filter leaves no row. Missing,
+/// empty, null and wrongly typed fields are errors. `num_read`: the number of rows before the filter. `source`: for
+/// rows that name none; "": the file's stem.
+std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader = {},
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
+
+/// Reads JSONL from a stream in the same way. `name`: for messages.
+std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
+                                   const RowReader& reader = {});
 
 /// Returns one line: rows, prompt sizes in bytes, rows per data source.
 std::string describe_rows(const std::vector<PromptRow>& rows);

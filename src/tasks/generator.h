@@ -45,7 +45,7 @@ std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const conf
 /// first tasks, those of training.
 std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 
-/// Returns JSONL rows (prompt, ground_truth, data_source) for data::read_jsonl.
+/// Returns JSONL rows (prompt, ground_truth, data_source) for data::read_prompt_file.
 std::string tasks_jsonl(std::span<const GeneratedTask> tasks, const std::string& data_source);
 
 /// Returns JSONL rows for sft.train_files, with `response` added.

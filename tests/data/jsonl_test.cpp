@@ -189,10 +189,10 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
     CHECK(says(line_refusal(bytes), name));
   }
   const qrl::test::TempDir dir;
-  CHECK(says(refusal_of([&] { read_jsonl(dir / "none.jsonl"); }), "no such file"));
-  CHECK(says(refusal_of([&] { read_jsonl(dir.path() / "datasets/gsm8k/train.jsonl"); }),
+  CHECK(says(refusal_of([&] { read_prompt_file(dir / "none.jsonl"); }), "no such file"));
+  CHECK(says(refusal_of([&] { read_prompt_file(dir.path() / "datasets/gsm8k/train.jsonl"); }),
              "python3 scripts/fetch/datasets.py gsm8k SOURCE makes it from a downloaded copy"));
-  CHECK(says(refusal_of([&] { read_jsonl(dir.path()); }), "not a regular file"));
+  CHECK(says(refusal_of([&] { read_prompt_file(dir.path()); }), "not a regular file"));
   for (const char* name : {"p.jsonl", "p.csv", "p.parquet"}) {
     std::ofstream(dir / name) << "version https://git-lfs.github.com/spec/v1\noid sha256:00\n";
     CHECK(says(refusal_of([&] { read_prompt_file(dir / name, {}); }), "file, got a Git LFS pointer; fetch the file"));
@@ -217,27 +217,27 @@ TEST_CASE("shared malformed files behave as their manifest declares") {
     const bool want = row["expect"] == "policy" ? accepted_by_policy.at(name) : row["expect"] == "accept";
     bool accepted = true;
     try {
-      read_jsonl(*shared / "malformed" / name);
+      read_prompt_file(*shared / "malformed" / name);
     } catch (const qrl::base::Error&) {
       accepted = false;
     }
     CHECK(accepted == want);
   }
   CHECK(num_files == 14);
-  CHECK(read_jsonl(*shared / "malformed" / "jsonl" / "number_answer.jsonl")[0].ground_truth == "27");
-  CHECK(read_jsonl(*shared / "malformed" / "jsonl" / "nul.jsonl")[0].prompt == "a\0b"s);
-  CHECK(read_jsonl(*shared / "datasets" / "gsm8k_test.jsonl").size() == 1319);
-  CHECK(read_jsonl(*shared / "datasets" / "gsm8k_train.jsonl").size() == 7473);
+  CHECK(read_prompt_file(*shared / "malformed" / "jsonl" / "number_answer.jsonl")[0].ground_truth == "27");
+  CHECK(read_prompt_file(*shared / "malformed" / "jsonl" / "nul.jsonl")[0].prompt == "a\0b"s);
+  CHECK(read_prompt_file(*shared / "datasets" / "gsm8k_test.jsonl").size() == 1319);
+  CHECK(read_prompt_file(*shared / "datasets" / "gsm8k_train.jsonl").size() == 7473);
 }
 
 TEST_CASE("a file's stem is the source of its rows") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "my.rows.jsonl") << "\n" << kRow;
-  const auto rows = read_jsonl(dir / "my.rows.jsonl");
+  const auto rows = read_prompt_file(dir / "my.rows.jsonl");
   CHECK(rows.at(0).data_source == "my.rows");
   CHECK(rows.at(0).line == 2);
   std::ofstream(dir / "bad.jsonl") << "{";
-  CHECK(says(refusal_of([&] { read_jsonl(dir / "bad.jsonl"); }), (dir / "bad.jsonl").string() + ":1: "));
+  CHECK(says(refusal_of([&] { read_prompt_file(dir / "bad.jsonl"); }), (dir / "bad.jsonl").string() + ":1: "));
 }
 
 TEST_CASE("describe tells rows, sizes and sources on one line") {
@@ -246,6 +246,6 @@ TEST_CASE("describe tells rows, sizes and sources on one line") {
                                     "\n"
                                     R"({"prompt":"abcde","answer":1,"data_source":"x \"y"})"
                                     "\n";
-  CHECK(describe_rows(read_jsonl(dir / "a.jsonl")) ==
+  CHECK(describe_rows(read_prompt_file(dir / "a.jsonl")) ==
         R"(2 rows, prompts of 3 to 5 bytes, data sources: "a" (1), "x "y" (1))");
 }

@@ -187,7 +187,7 @@ TEST_CASE("prompt, ground truth and rows agree") {
   std::vector<GeneratedTask> written;
   for (const CountdownTask& t : tasks) written.push_back({countdown_prompt(t), countdown_ground_truth(t)});
   std::ofstream(dir / "x.jsonl") << tasks_jsonl(written, "countdown");
-  const auto rows = qrl::data::read_jsonl(dir / "x.jsonl");
+  const auto rows = qrl::data::read_prompt_file(dir / "x.jsonl");
   REQUIRE(rows.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(rows[i].prompt == countdown_prompt(tasks[i]));
@@ -254,7 +254,7 @@ TEST_CASE("demonstrations are searches whose arithmetic, labels and numbers are 
 
 TEST_CASE("the real tasks that ship have the form that generated ones have") {
   const auto rows =
-      qrl::data::read_jsonl(std::filesystem::path(QRL_SOURCE_DIR) / "datasets" / "countdown_cd3_test.jsonl");
+      qrl::data::read_prompt_file(std::filesystem::path(QRL_SOURCE_DIR) / "datasets" / "countdown_cd3_test.jsonl");
   CHECK(rows.size() == 256);
   for (const qrl::data::PromptRow& row : rows) {
     const json truth = json::parse(row.ground_truth);

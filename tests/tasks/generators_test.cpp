@@ -194,7 +194,7 @@ TEST_CASE("rows of every task are prompt files") {
     INFO(name);
     const auto tasks = held_out_tasks(generator_of(name), kUsual, 1, 20);
     std::ofstream(dir / "x.jsonl") << tasks_jsonl(tasks, name);
-    const auto rows = qrl::data::read_jsonl(dir / "x.jsonl");
+    const auto rows = qrl::data::read_prompt_file(dir / "x.jsonl");
     REQUIRE(rows.size() == 20);
     for (std::size_t i = 0; i < 20; ++i) {
       CHECK(rows[i].prompt == tasks[i].prompt);
