@@ -96,9 +96,7 @@ std::string advice_for_extra(const CLI::App& command, const std::vector<std::str
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& known : option->get_lnames()) options.push_back("--" + known);
   }
-  const auto is_known = [&](const std::string& option) {
-    return std::find(options.begin(), options.end(), option) != options.end();
-  };
+  const auto is_known = [&](const std::string& option) { return std::ranges::find(options, option) != options.end(); };
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
@@ -148,7 +146,7 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words) 
     if (names.empty() || word.empty() || word.starts_with('-')) return;
     std::error_code error;
     const bool is_recipe = parent->get_option_no_throw("RECIPE") != nullptr && std::filesystem::exists(word, error);
-    if (std::find(names.begin(), names.end(), word) == names.end()) {
+    if (std::ranges::find(names, word) == names.end()) {
       if (is_recipe) return;
       refuse_command(*parent, word);
     }
@@ -196,7 +194,7 @@ CLI::Validator between(std::int64_t low, std::int64_t high) {
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
   return {[words](std::string& text) -> std::string {
-            if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+            if (std::ranges::find(words, text) != words.end()) return {};
             const std::string nearest = base::nearest_name(text, words);
             return (words.size() > 1 ? "expected one of " : "expected ") + base::joined(words, ", ") + ", got " +
                    base::quoted(text) + (nearest.empty() ? "" : "; did you mean " + nearest + "?");

@@ -56,7 +56,7 @@ std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& ro
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k)
       results[k] = search(rows[k], numbers);
   });
-  const auto count = [&](Search wanted) { return std::count(results.begin(), results.end(), wanted); };
+  const auto count = [&](Search wanted) { return std::ranges::count(results, wanted); };
   const auto num_unsolvable = count(Search::unsolvable), num_long = count(Search::too_many_numbers);
   const auto num_rows = num_unsolvable + num_long + count(Search::solvable);
   std::string text;

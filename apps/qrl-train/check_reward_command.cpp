@@ -91,8 +91,8 @@ Judged judge_all(const Rows& rows, const tasks::Verifier& verifier, bool backwar
   std::vector<std::size_t> order(rows.all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   if (backwards) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return rows.all[a].group > rows.all[b].group; });
+    std::ranges::stable_sort(order,
+                             [&](std::size_t a, std::size_t b) { return rows.all[a].group > rows.all[b].group; });
   }
   std::vector<tasks::Sample> samples;
   for (const std::size_t i : order) {
@@ -135,7 +135,7 @@ void print_kinds(const Rows& rows, const Judged& judged, std::span<const double>
   };
   std::vector<std::pair<std::string, OfKind>> kinds;
   for (std::size_t i = 0; i < rows.all.size(); ++i) {
-    auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == rows.all[i].kind; });
+    auto found = std::ranges::find_if(kinds, [&](const auto& k) { return k.first == rows.all[i].kind; });
     if (found == kinds.end()) found = kinds.insert(kinds.end(), {rows.all[i].kind, {}});
     OfKind& kind = found->second;
     const tasks::Verdict& verdict = judged.verdicts[i];
@@ -157,7 +157,7 @@ void print_speed(const tasks::JudgeReport& report) {
   std::printf("  %lld rows judged, %.0f rows/s", static_cast<long long>(report.num_rows), rows_per_s);
   if (!report.row_ms.empty()) {
     std::vector<double> ms = report.row_ms;
-    std::sort(ms.begin(), ms.end());
+    std::ranges::sort(ms);
     const auto at = [&](double share) {
       return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))];
     };

@@ -29,7 +29,7 @@ struct DataArguments {
 
 std::string option_of(std::string_view key) {
   std::string name = "--" + std::string(key);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return name;
 }
 
@@ -41,8 +41,8 @@ config::ParamValues values_of(const DataArguments& arguments) {
 
 void require_ascending(const DataArguments& arguments) {
   const auto value_of = [&](std::string_view name) {
-    const auto option = std::find_if(arguments.own.begin(), arguments.own.end(),
-                                     [name](const GeneratorOption& one) { return one.param->name == name; });
+    const auto option =
+        std::ranges::find_if(arguments.own, [name](const GeneratorOption& one) { return one.param->name == name; });
     return std::get<std::int64_t>(option->value);
   };
   for (const GeneratorOption& option : arguments.own) {

@@ -80,8 +80,7 @@ std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
 }
 
 bool sets(const GenerateArguments& arguments, const std::string& key) {
-  return std::any_of(arguments.overrides.begin(), arguments.overrides.end(),
-                     [&](const std::string& one) { return one.starts_with(key + "="); });
+  return std::ranges::any_of(arguments.overrides, [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
 /// Returns a Hugging Face folder's recipe, in the weights' dtype, like transformers' dtype "auto".
@@ -123,7 +122,7 @@ Source open_source(const GenerateArguments& arguments) {
 /// Throws an input error if training prompts, needed for fp8 scales and int8 profiles, are not on this machine.
 void require_calibration_data(const LoadedSampler& loaded, const config::Recipe& recipe) {
   const config::DataRecipe& data = recipe.data;
-  const auto missing = std::find_if(data.train_files.begin(), data.train_files.end(), [](const std::string& file) {
+  const auto missing = std::ranges::find_if(data.train_files, [](const std::string& file) {
     std::error_code error;
     return !fs::exists(data::find_data_files(file).files.front(), error);
   });

@@ -23,7 +23,7 @@ void check_prompts(const PromptArguments& arguments, const std::string& model) {
       (arguments.texts.empty() ? 0 : 1) + (arguments.file.empty() ? 0 : 1) + (arguments.input.empty() ? 0 : 1);
   QRL_REQUIRE(num_ways == 1, "qrl-train generate", "one of --prompt TEXT, --file FILE and - (standard input)",
               num_ways == 0 ? "none" : std::to_string(num_ways));
-  const auto hyphen = std::find(arguments.texts.begin(), arguments.texts.end(), "-");
+  const auto hyphen = std::ranges::find(arguments.texts, "-");
   QRL_REQUIRE(hyphen == arguments.texts.end(), "--prompt", "a text", "-",
               "for standard input leave --prompt out: qrl-train generate " + base::shell_word(model) + " -");
 }
@@ -81,8 +81,8 @@ std::int64_t longest_of(const std::vector<GivenPrompt>& prompts) {
 }
 
 void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe) {
-  const auto without = std::find_if(prompts.begin(), prompts.end(),
-                                    [](const GivenPrompt& prompt) { return !prompt.text.ends_with('\n'); });
+  const auto without =
+      std::ranges::find_if(prompts, [](const GivenPrompt& prompt) { return !prompt.text.ends_with('\n'); });
   if (without == prompts.end()) return;
   for (const config::GeneratorRecipe* generator : {&recipe.data.train_generator, &recipe.data.val_generator}) {
     if (generator->task.empty()) continue;

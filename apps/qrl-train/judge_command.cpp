@@ -118,7 +118,7 @@ void judge(const JudgeArguments& arguments) {
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
   const tasks::VerifierChoice& choice = *recipe.reward.verifier;
-  const bool partial = std::find(choice.uses.begin(), choice.uses.end(), "reward.partial") != choice.uses.end();
+  const bool partial = std::ranges::find(choice.uses, "reward.partial") != choice.uses.end();
   std::string gold_key = arguments.ground_truth_key;
   if (by_recipe && gold_key.empty()) gold_key = recipe.data.ground_truth_key;
   const RowForm form{&choice, gold_key, by_recipe};
@@ -144,7 +144,7 @@ void judge(const JudgeArguments& arguments) {
 
 std::string option_of(const config::Param& key) {
   std::string name = "--" + key.name.substr(key.name.rfind('.') + 1);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return name;
 }
 

@@ -125,8 +125,7 @@ std::string sources_of(const std::vector<types::Prompt>& prompts) {
   constexpr std::size_t kMaxNamed = 8;
   std::vector<std::pair<std::string, std::size_t>> sources;
   for (const types::Prompt& prompt : prompts) {
-    auto source = std::find_if(sources.begin(), sources.end(),
-                               [&](const auto& each) { return each.first == prompt.data_source; });
+    auto source = std::ranges::find_if(sources, [&](const auto& each) { return each.first == prompt.data_source; });
     if (source == sources.end()) source = sources.insert(sources.end(), {prompt.data_source, 0});
     ++source->second;
   }
@@ -174,7 +173,7 @@ void describe_data(const train::RunPlan& plan) {
   if (rows.train.empty()) return;
   const auto num_learned = [](const std::vector<train::SftRow>& of) {
     std::int64_t sum = 0;
-    for (const train::SftRow& row : of) sum += std::count(row.learned.begin(), row.learned.end(), 1);
+    for (const train::SftRow& row : of) sum += std::ranges::count(row.learned, 1);
     return sum;
   };
   base::print("cold start  %s in all, from %s of %s to learn; the longest row has %s\n",

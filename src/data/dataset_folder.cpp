@@ -86,7 +86,7 @@ DataFiles find_data_files(const std::string& name) {
   QRL_REQUIRE(!found.empty(), name, "files of the split " + base::quoted(wanted) + " in " + root.string(), "none",
               "there are: " + (splits.empty() ? "none" : base::joined(splits, ", ")));
   std::set<std::string> matches;
-  for (auto& [place, candidate] : found) std::sort(candidate.files.begin(), candidate.files.end());
+  for (auto& [place, candidate] : found) std::ranges::sort(candidate.files);
   for (const auto& [place, candidate] : found)
     matches.insert(fs::relative(candidate.files.front(), root, error).string());
   QRL_REQUIRE(found.size() == 1, name, "one place for the split " + base::quoted(wanted), base::joined(matches, ", "),

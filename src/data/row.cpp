@@ -159,7 +159,7 @@ RowReader::Condition RowReader::parse_condition(const std::string& text) const {
                                                                                     {"<", Comparison::less},
                                                                                     {">", Comparison::greater}}};
   const std::size_t at = text.find_first_of("=!<>");
-  const auto found = std::find_if(kComparisons.begin(), kComparisons.end(), [&](const auto& comparison) {
+  const auto found = std::ranges::find_if(kComparisons, [&](const auto& comparison) {
     return at != std::string::npos && std::string_view(text).substr(at).starts_with(comparison.first);
   });
   const bool complete = found != kComparisons.end() && !trimmed(text.substr(0, at)).empty();

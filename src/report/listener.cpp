@@ -116,7 +116,7 @@ void Listener::Parts::make_room() {
   const auto longer = [&](const Connection& a, const Connection& b) {
     return std::pair(!unfinished(a), a.end_s) < std::pair(!unfinished(b), b.end_s);
   };
-  const auto oldest = std::min_element(connections.begin(), connections.end(), longer);
+  const auto oldest = std::ranges::min_element(connections, longer);
   if (oldest == connections.end()) return;
   close(oldest->socket);
   connections.erase(oldest);

@@ -8,8 +8,7 @@ namespace qrl::report {
 
 std::string_view page_file(std::string_view name) {
   const auto files = page_files();
-  const auto found =
-      std::find_if(files.begin(), files.end(), [&](const base::EmbeddedFile& file) { return file.name == name; });
+  const auto found = std::ranges::find_if(files, [&](const base::EmbeddedFile& file) { return file.name == name; });
   QRL_INVARIANT(found != files.end(), "report", "a part of the page by that name", std::string(name));
   return found->text;
 }

@@ -217,7 +217,7 @@ Json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits
     const RunFiles& run = runs[i];
     Json json = run_json(run, labels[i], limits.max_rows);
     const std::string key = by_seed ? without_seed(read_recipe_lines(run.recipe_yaml)) : std::to_string(i);
-    const auto known = std::find(groups.begin(), groups.end(), key);
+    const auto known = std::ranges::find(groups, key);
     json["group"] = known - groups.begin();
     if (known == groups.end()) groups.push_back(key);
     if (run.rows.rows.size() > limits.max_rows)

@@ -99,8 +99,7 @@ std::span<const Panel> panels() { return all_panels(); }
 bool is_shown(std::string_view metric, bool of_cold_start) {
   return std::any_of(panels().begin(), panels().end(), [&](const Panel& panel) {
     return panel.of_cold_start == of_cold_start &&
-           std::any_of(panel.metrics.begin(), panel.metrics.end(),
-                       [&](std::string_view pattern) { return matches(metric, pattern); });
+           std::ranges::any_of(panel.metrics, [&](std::string_view pattern) { return matches(metric, pattern); });
   });
 }
 

@@ -53,7 +53,7 @@ std::vector<RecipeLine> read_recipe_lines(std::string_view yaml) {
 }
 
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key) {
-  const auto found = std::find_if(lines.begin(), lines.end(), [&](const RecipeLine& line) { return line.key == key; });
+  const auto found = std::ranges::find_if(lines, [&](const RecipeLine& line) { return line.key == key; });
   return found == lines.end() ? std::string() : found->value;
 }
 

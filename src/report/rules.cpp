@@ -17,7 +17,7 @@ using Values = std::vector<double>;
 
 Values finite(std::span<const double> values) {
   Values kept;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), [](double x) { return std::isfinite(x); });
+  std::ranges::copy_if(values, std::back_inserter(kept), [](double x) { return std::isfinite(x); });
   return kept;
 }
 
@@ -72,8 +72,8 @@ double entropy_left(const Course& course) {
 double highest_gradient(const Course& course) {
   const Values norms = finite(course.column("actor/grad_norm"));
   Values taught;  // without steps whose groups are all flat, which have gradient 0
-  std::copy_if(norms.begin(), norms.end(), std::back_inserter(taught), [](double norm) { return norm > 0; });
-  return taught.empty() ? kNan : *std::max_element(taught.begin(), taught.end()) / median(taught);
+  std::ranges::copy_if(norms, std::back_inserter(taught), [](double norm) { return norm > 0; });
+  return taught.empty() ? kNan : *std::ranges::max_element(taught) / median(taught);
 }
 
 double reward_left(const Course& course) {
@@ -173,7 +173,7 @@ std::span<const Rule> rules() { return kRules; }
 
 const Rule& rule(std::string_view name) {
   const auto all = rules();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Rule& one) { return one.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const Rule& one) { return one.name == name; });
   QRL_INVARIANT(found != all.end(), "report", "a rule of that name", std::string(name));
   return *found;
 }

@@ -93,7 +93,7 @@ std::vector<SampleFile> sample_files(const fs::path& dir) {
     const char* const end = name.data() + name.size() - 6;
     if (std::from_chars(begin, end, step).ptr == end) files.push_back({step, entry.path()});
   }
-  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::ranges::sort(files, [](const auto& a, const auto& b) { return a.step < b.step; });
   return files;
 }
 

@@ -56,7 +56,7 @@ std::vector<std::string> metric_names(const std::vector<RunFiles>& runs) {
 
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::string aligned(const std::vector<Line>& lines) {
@@ -129,7 +129,7 @@ std::string report_text(const std::vector<RunFiles>& runs) {
 std::string sparkline(std::span<const double> values, std::size_t width) {
   constexpr std::array<const char*, 8> kHeights = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::vector<double> finite;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](double x) { return std::isfinite(x); });
+  std::ranges::copy_if(values, std::back_inserter(finite), [](double x) { return std::isfinite(x); });
   if (finite.empty() || width == 0) return "";
   const std::size_t count = std::min(width, finite.size());
   std::vector<double> means;

@@ -65,9 +65,8 @@ std::optional<Box> last_box(std::string_view text, std::initializer_list<std::st
     if (text[i] != '{' || unpaired_closes == 0 || !groups(text, i)) continue;
     --unpaired_closes;
     const std::string_view head = text.substr(0, i);
-    const auto* name = std::find_if(names.begin(), names.end(), [head](std::string_view n) {
-      return head.ends_with(n.back()) && head.ends_with(n);
-    });
+    const auto* name = std::ranges::find_if(
+        names, [head](std::string_view n) { return head.ends_with(n.back()) && head.ends_with(n); });
     if (name == names.end()) continue;
     std::size_t depth = 1;
     std::size_t end = i;

@@ -90,11 +90,10 @@ double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of
 /// Adds score k's advantages. Skips samples to which the score does not apply, and groups of equal scores.
 void add_advantages_of(std::span<Rollout* const> group, std::size_t k, double weight) {
   std::vector<Rollout*> judged;
-  std::copy_if(group.begin(), group.end(), std::back_inserter(judged),
-               [k](const Rollout* r) { return !std::isnan(r->verdict.scores[k]); });
+  std::ranges::copy_if(group, std::back_inserter(judged),
+                       [k](const Rollout* r) { return !std::isnan(r->verdict.scores[k]); });
   const auto score = [k](const Rollout* r) { return r->verdict.scores[k]; };
-  const bool flat =
-      std::all_of(judged.begin(), judged.end(), [&](const Rollout* r) { return score(r) == score(judged.front()); });
+  const bool flat = std::ranges::all_of(judged, [&](const Rollout* r) { return score(r) == score(judged.front()); });
   if (flat) return;
   const auto size = static_cast<double>(judged.size());
   double mean = 0, squares = 0;

@@ -47,15 +47,14 @@ std::vector<Group> groups_of(std::span<const PackItem> items) {
     groups[entry->second].items.push_back(i);
   }
   for (Group& group : groups) {
-    std::stable_sort(group.items.begin(), group.items.end(),
-                     [&](std::size_t a, std::size_t b) { return length(items[a]) > length(items[b]); });
+    std::ranges::stable_sort(group.items,
+                             [&](std::size_t a, std::size_t b) { return length(items[a]) > length(items[b]); });
     if (group.items.size() > 1)
       group.num_prefix_tokens = static_cast<std::int64_t>(items[group.items.front()].prompt.size()) - 1;
     group.num_tokens = group.num_prefix_tokens;
     for (const std::size_t i : group.items) group.num_tokens += length(items[i]) - group.num_prefix_tokens;
   }
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const Group& a, const Group& b) { return a.num_tokens > b.num_tokens; });
+  std::ranges::stable_sort(groups, [](const Group& a, const Group& b) { return a.num_tokens > b.num_tokens; });
   return groups;
 }
 
@@ -136,7 +135,7 @@ std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_
     const auto has_room = [&](const types::MicroBatch& batch) {
       return batch.num_tokens() + group.num_tokens <= max_tokens;
     };
-    const auto found = std::find_if(batches.begin(), batches.end(), has_room);
+    const auto found = std::ranges::find_if(batches, has_room);
     types::MicroBatch* batch = found != batches.end() ? &*found : &new_batch(batches);
     bool has_prefix = false;
     for (const std::size_t i : group.items) {
@@ -165,7 +164,7 @@ types::GlobalCounts count(std::span<const types::MicroBatch> batches) {
       const auto mask = std::span(batch.loss_mask)
                             .subspan(static_cast<std::size_t>(batch.sequence_starts[s]),
                                      static_cast<std::size_t>(batch.sequence_starts[s + 1] - batch.sequence_starts[s]));
-      const std::int64_t tokens = std::count(mask.begin(), mask.end(), std::uint8_t{1});
+      const std::int64_t tokens = std::ranges::count(mask, std::uint8_t{1});
       counts.response_tokens += tokens;
       counts.sequences += tokens > 0 ? 1 : 0;
     }

@@ -106,7 +106,7 @@ void require_known_score(const config::Recipe& recipe, const std::vector<PromptS
     std::vector<std::string> names = {prefix + "mean@" + n, prefix + "maj@" + n};
     for (std::int64_t k = 2; k < 2 * recipe.eval.n; k *= 2)
       names.push_back(prefix + "pass@" + std::to_string(std::min(k, recipe.eval.n)));
-    found = found || std::find(names.begin(), names.end(), wanted) != names.end();
+    found = found || std::ranges::find(names, wanted) != names.end();
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
   }
   QRL_REQUIRE(found, "trainer.keep_best", known.empty() ? "held-out data" : "one of " + known, base::quoted(wanted),

@@ -15,12 +15,11 @@ bool is_white_space(std::string_view text) { return leading_space_bytes(text) ==
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
+  std::ranges::stable_sort(tokens_, [](const AddedToken& a, const AddedToken& b) {
     return first_byte(a) != first_byte(b) ? first_byte(a) < first_byte(b) : a.text.size() > b.text.size();
   });
   for (std::size_t byte = 0; byte < 256; ++byte) {
-    const auto first =
-        std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& t) { return first_byte(t) >= byte; });
+    const auto first = std::ranges::find_if(tokens_, [&](const auto& t) { return first_byte(t) >= byte; });
     first_of_byte_[byte] = static_cast<std::size_t>(first - tokens_.begin());
   }
   first_of_byte_[256] = tokens_.size();

@@ -82,8 +82,7 @@ class TokenizerReader {
   }
   void only_keys(const json& object, const std::string& of, std::initializer_list<std::string_view> known) const {
     for (const auto& [name, value] : object.items()) {
-      if (std::find(known.begin(), known.end(), name) == known.end())
-        refuse(where_, of + "setting " + base::quoted(name));
+      if (std::ranges::find(known, name) == known.end()) refuse(where_, of + "setting " + base::quoted(name));
     }
   }
   std::string type_of(const json& part, const std::string& name) const {

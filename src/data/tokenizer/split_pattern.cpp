@@ -75,7 +75,7 @@ class Translator {
     const bool braced = pattern_.substr(at_ + 2).starts_with('{') && close != std::string_view::npos;
     const std::string_view whole = pattern_.substr(at_, braced ? close + 1 - at_ : 3);
     const std::string_view name = braced ? whole.substr(3, whole.size() - 4) : std::string_view();
-    const bool known = std::find(kCategories.begin(), kCategories.end(), name) != kCategories.end();
+    const bool known = std::ranges::find(kCategories, name) != kCategories.end();
     if (!known) refuse(whole);
     at_ += whole.size();
     return name;
@@ -156,7 +156,7 @@ class Translator {
     const std::string_view body = pattern_.substr(at_ + 1, close == std::string_view::npos ? 0 : close - at_ - 1);
     const std::size_t comma = body.find(',');
     const auto is_number = [](std::string_view text) {
-      return !text.empty() && text.size() <= 4 && std::all_of(text.begin(), text.end(), base::is_digit);
+      return !text.empty() && text.size() <= 4 && std::ranges::all_of(text, base::is_digit);
     };
     const bool known =
         is_number(body.substr(0, comma)) &&

@@ -150,8 +150,7 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextPart> parts) const {
 }
 
 std::int64_t Tokenizer::unencodable_bytes(std::string_view text) const {
-  return std::count_if(text.begin(), text.end(),
-                       [&](char c) { return !parts_->bpe->has_byte(static_cast<unsigned char>(c)); });
+  return std::ranges::count_if(text, [&](char c) { return !parts_->bpe->has_byte(static_cast<unsigned char>(c)); });
 }
 
 bool Tokenizer::lacks_bytes() const { return !parts_->bpe->has_all_bytes(); }

@@ -41,7 +41,7 @@ constexpr std::size_t kMaxText_bytes = std::size_t{1} << 30;
 
 /// Returns whether all characters are below U+0300, by their lead bytes. Such text is its own normal form.
 bool is_plain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
+  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
 }
 
 bool is_word(UChar32 c) {

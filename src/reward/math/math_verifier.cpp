@@ -71,7 +71,7 @@ bool begins_with_verdict(const std::string& gold, std::string_view answer, const
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
   std::string last;
   for (Words words{answer.substr(end)}; words.next();) last = words.word;
-  if (last.empty()) return std::none_of(answer.begin(), answer.end(), is_digit);  // "no, 7"
+  if (last.empty()) return std::ranges::none_of(answer, is_digit);  // "no, 7"
   return last == gold || !vocabulary.is(WordClass::verdict, last);
 }
 

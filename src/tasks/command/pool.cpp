@@ -99,8 +99,8 @@ Pool::~Pool() {
   }
   const double end_s = base::now_s() + kPatience_s;
   const auto all_ended = [&] {
-    return std::all_of(slots_.begin(), slots_.end(),
-                       [](const Slot& slot) { return !slot.worker || slot.worker->process().has_ended(); });
+    return std::ranges::all_of(slots_,
+                               [](const Slot& slot) { return !slot.worker || slot.worker->process().has_ended(); });
   };
   while (!all_ended() && base::now_s() < end_s) {
     for (Slot& slot : slots_) {
@@ -172,8 +172,8 @@ std::string Pool::start() {
 }
 
 void Pool::start_workers(Work& work) {
-  auto num_live = static_cast<std::size_t>(
-      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.worker != nullptr; }));
+  auto num_live =
+      static_cast<std::size_t>(std::ranges::count_if(slots_, [](const Slot& slot) { return slot.worker != nullptr; }));
   for (Slot& slot : slots_) {
     const bool is_needed = !slot.again.empty() || (work.has_next() && num_live < work.num_open);
     if (slot.worker || !is_needed) continue;
@@ -264,7 +264,7 @@ void Pool::take_lines(Slot& slot, Work& work) {
     const nlohmann::json& answer = parsed.object;
     const std::string& fault = parsed.fault;
     const auto id = answer.find("id");
-    const auto row = std::find_if(worker.held.begin(), worker.held.end(), [&](const HeldRow& held) {
+    const auto row = std::ranges::find_if(worker.held, [&](const HeldRow& held) {
       return id != answer.end() && id->is_number_unsigned() && *id == held.id;
     });
     if (row == worker.held.end() && !worker.had_rows) {
@@ -295,7 +295,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
     return;
   }
   const auto is_late = [&](const HeldRow& row) { return now_s - row.since_s > settings_.timeout_s; };
-  if (std::none_of(worker.held.begin(), worker.held.end(), is_late)) return;
+  if (std::ranges::none_of(worker.held, is_late)) return;
   last_errors_ = worker.last_errors();
   const std::vector<HeldRow> held = std::move(worker.held);
   end_worker(slot);

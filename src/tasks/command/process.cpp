@@ -120,9 +120,8 @@ constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "
 
 bool is_handed_on(std::string_view name) {
   const auto begins = [&](std::string_view start) { return name.starts_with(start); };
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-         std::any_of(kBeginnings.begin(), kBeginnings.end(), begins) || name.ends_with("_proxy") ||
-         name.ends_with("_PROXY");
+  return std::ranges::find(kNames, name) != kNames.end() || std::ranges::any_of(kBeginnings, begins) ||
+         name.ends_with("_proxy") || name.ends_with("_PROXY");
 }
 
 }  // namespace
@@ -244,7 +243,7 @@ ProgramEnvironment program_environment(const std::vector<std::string>& names) {
   std::string path = base::shipped_folder("apps/python", "python", "qrl_reward.py");
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string_view text = *one, name = text.substr(0, text.find('='));
-    const bool is_named = std::find(names.begin(), names.end(), name) != names.end();
+    const bool is_named = std::ranges::find(names, name) != names.end();
     if (name == kPythonPath) {
       const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
       if (!value.empty()) path += (path.empty() ? "" : ":") + std::string(value);
@@ -255,7 +254,7 @@ ProgramEnvironment program_environment(const std::vector<std::string>& names) {
     }
   }
   if (!path.empty()) all.variables.push_back(std::string(kPythonPath) + "=" + path);
-  std::sort(all.withheld.begin(), all.withheld.end());
+  std::ranges::sort(all.withheld);
   return all;
 }
 

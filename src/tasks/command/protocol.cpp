@@ -34,8 +34,8 @@ bool read_flag(const ordered_json& ready, const char* name) {
 void add_score(const std::string& name, const ordered_json& weight, CommandReady& out) {
   QRL_REQUIRE(config::is_score_name(name), kCommandKey,
               "names of scores of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
-  QRL_REQUIRE(std::find(out.scores.begin(), out.scores.end(), name) == out.scores.end(), kCommandKey,
-              "each score once in the ready line", base::quoted(name) + " twice");
+  QRL_REQUIRE(std::ranges::find(out.scores, name) == out.scores.end(), kCommandKey, "each score once in the ready line",
+              base::quoted(name) + " twice");
   QRL_REQUIRE(weight.is_number() && fits_float(weight.get<double>()), kCommandKey,
               "a number as the weight of " + base::quoted(name) + ", one that a float holds", weight.dump());
   out.scores.push_back(name);
@@ -61,7 +61,7 @@ bool read_scores(const json& answer, const CommandReady& ready, std::vector<doub
   if (one != answer.end()) return several == answer.end() && ready.scores.size() == 1 && put(0, *one);
   if (several == answer.end() || !several->is_object()) return false;
   for (const auto& [name, value] : several->items()) {
-    const auto known = std::find(ready.scores.begin(), ready.scores.end(), name);
+    const auto known = std::ranges::find(ready.scores, name);
     if (known == ready.scores.end()) return false;
     if (!put(static_cast<std::size_t>(known - ready.scores.begin()), value)) return false;
   }
@@ -184,8 +184,7 @@ std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready
   const auto outcome = read_outcome(answer, verdict.scores, correct_at);
   const auto reason = read_text(answer, "reason"), extracted = read_text(answer, "extracted");
   if (!outcome || !reason || !extracted) return std::nullopt;
-  const bool applies =
-      std::any_of(verdict.scores.begin(), verdict.scores.end(), [](double score) { return !std::isnan(score); });
+  const bool applies = std::ranges::any_of(verdict.scores, [](double score) { return !std::isnan(score); });
   if (!applies) return failed("no score applies: all are null or NaN");
   verdict.outcome = *outcome;
   verdict.reason = name_of(*outcome);

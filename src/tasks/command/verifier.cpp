@@ -179,11 +179,11 @@ std::vector<double> CommandVerifier::weights() const {
 
 void CommandVerifier::require_weights() const {
   for (const auto& [name, weight] : options_.weights) {
-    QRL_REQUIRE(std::find(ready_.scores.begin(), ready_.scores.end(), name) != ready_.scores.end(), "reward.weights",
+    QRL_REQUIRE(std::ranges::find(ready_.scores, name) != ready_.scores.end(), "reward.weights",
                 "names among the command's scores: " + base::joined(ready_.scores, ", "), name);
   }
   const std::vector<double> all = weights();
-  QRL_REQUIRE(std::any_of(all.begin(), all.end(), [](double weight) { return weight != 0; }), "reward.weights",
+  QRL_REQUIRE(std::ranges::any_of(all, [](double weight) { return weight != 0; }), "reward.weights",
               "a score with a weight other than 0 (the command's scores: " + base::joined(ready_.scores, ", ") + ")",
               "none", "every response would score 0");
 }

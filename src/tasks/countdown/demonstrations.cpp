@@ -84,7 +84,7 @@ std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, st
     order.emplace_back(static_cast<double>(std::abs(chain.value - target)) / kNearness + std::log(exponential + 1e-300),
                        &chain);
   }
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   std::vector<const Chain*> wrong;
   wrong.reserve(order.size());
   for (const auto& [key, chain] : order) wrong.push_back(chain);

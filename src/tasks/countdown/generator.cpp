@@ -88,7 +88,7 @@ RandomExpression expression_of_split(base::RandomStream random, const CountdownR
 }
 
 CountdownTask with_sorted_numbers(CountdownTask task) {
-  std::sort(task.numbers.begin(), task.numbers.end());
+  std::ranges::sort(task.numbers);
   return task;
 }
 

@@ -132,8 +132,7 @@ class Search {
         }
       }
     }
-    std::stable_sort(table.begin(), table.end(),
-                     [](const Entry& a, const Entry& b) { return before(a.value, b.value); });
+    std::ranges::stable_sort(table, [](const Entry& a, const Entry& b) { return before(a.value, b.value); });
     const auto same = [](const Entry& a, const Entry& b) { return a.value == b.value; };
     table.erase(std::unique(table.begin(), table.end(), same), table.end());
   }

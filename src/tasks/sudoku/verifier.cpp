@@ -50,9 +50,9 @@ std::optional<std::string> digits_alone(std::string_view text) {
   std::string digits;
   while (!text.empty()) {
     const char c = text.front();
-    const auto* markup = c != '\\' ? std::end(kMarkup)
-                                   : std::find_if(std::begin(kMarkup), std::end(kMarkup),
-                                                  [text](std::string_view word) { return text.starts_with(word); });
+    const auto* markup =
+        c != '\\' ? std::end(kMarkup)
+                  : std::ranges::find_if(kMarkup, [text](std::string_view word) { return text.starts_with(word); });
     std::size_t width = 1;
     if (is_cell(c)) {
       digits += c;
@@ -73,8 +73,7 @@ std::optional<std::string> digits_alone(std::string_view text) {
 bool names_no_row(std::string_view label) {
   constexpr std::string_view kOthers[] = {"column", "col ", "box", "block", "region", "subgrid", "square", "cell"};
   const std::string lower = base::lower_case(label);
-  return std::any_of(std::begin(kOthers), std::end(kOthers),
-                     [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+  return std::ranges::any_of(kOthers, [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
 /// Returns a label's row number (3 for "Row 3", "R3", "3rd row", "3." and "third row"), else 0.
@@ -127,7 +126,7 @@ struct Line {
 /// Parses a line of cells, with or without a label. A line without cells is a border or empty. Nothing for other lines.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
-  const auto num_digits = static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_cell));
+  const auto num_digits = static_cast<std::size_t>(std::ranges::count_if(text, is_cell));
   if (num_digits > 0 && num_digits < size) return std::nullopt;                     // rejects most lines early
   if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // a sentence's final punctuation
   const auto fits = [size](const std::optional<std::string>& d) {
@@ -137,7 +136,7 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
   // A sentence may contain a whole grid: "The solution is 3142243142131324."
   const std::size_t first = text.find_first_of("0123456789");
   const std::string_view word = text.substr(std::min(first, text.size()), size * size);
-  if (num_digits == size * size && std::all_of(word.begin(), word.end(), [](char c) { return is_cell(c) && c != '0'; }))
+  if (num_digits == size * size && std::ranges::all_of(word, [](char c) { return is_cell(c) && c != '0'; }))
     return Line{std::string(word)};
   const auto cells = num_digits > 0 ? behind_label(text) : std::nullopt;
   if (!cells) return std::nullopt;

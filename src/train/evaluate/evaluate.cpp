@@ -60,8 +60,8 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
     if (!candidates[k].correct) of_text.emplace(sample.verdict.extracted, k);
     ++candidates[k].votes;
   }
-  const auto best = std::max_element(candidates.begin(), candidates.end(),
-                                     [](const Candidate& x, const Candidate& y) { return x.votes < y.votes; });
+  const auto best =
+      std::ranges::max_element(candidates, [](const Candidate& x, const Candidate& y) { return x.votes < y.votes; });
   return best != candidates.end() && best->correct;
 }
 

@@ -25,7 +25,7 @@ std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   for (const auto& [prefix, phase] : {std::pair<std::string, int>{"sft_", 0}, {"step_", 1}}) {
     const std::string digits = name.substr(std::min(prefix.size(), name.size()));
     if (name.starts_with(prefix) && !digits.empty() && digits.size() <= 18 &&
-        std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
+        std::ranges::all_of(digits, [](unsigned char c) { return std::isdigit(c) != 0; })) {
       return std::pair{phase, static_cast<std::int64_t>(std::stoll(digits))};
     }
   }
@@ -76,7 +76,7 @@ std::vector<fs::path> list_checkpoints(const fs::path& dir) {
       found.push_back(entry.path());
     }
   }
-  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
+  std::ranges::sort(found, [](const fs::path& a, const fs::path& b) { return *age_of(a) > *age_of(b); });
   return found;
 }
 

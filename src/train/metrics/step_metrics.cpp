@@ -31,7 +31,7 @@ std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) 
   std::vector<std::array<types::TokenId, kGram>> grams;
   for (std::size_t t = kGram; t <= tokens.size(); ++t)
     grams.push_back({tokens[t - 4], tokens[t - 3], tokens[t - 2], tokens[t - 1]});
-  std::sort(grams.begin(), grams.end());
+  std::ranges::sort(grams);
   const auto distinct = std::unique(grams.begin(), grams.end()) - grams.begin();
   return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
 }
@@ -49,7 +49,7 @@ std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::
     for (std::size_t i = 0; i < theirs.size(); ++i) order.push_back({theirs[i], rank, i * group});
     ++rank;
   }
-  std::sort(order.begin(), order.end(), [](const Group& a, const Group& b) { return a.place < b.place; });
+  std::ranges::sort(order, [](const Group& a, const Group& b) { return a.place < b.place; });
   std::vector<T> all;
   for (const Group& one : order) {
     for (std::size_t i = 0; i < group; ++i) all.push_back(by_rank[one.rank][one.first + i]);
@@ -179,7 +179,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   }
   const std::vector<Fact> facts = gather(mine, size, places, world);
   std::vector<Fact> judged;
-  std::copy_if(facts.begin(), facts.end(), std::back_inserter(judged), [](const Fact& f) { return f.dropped == 0; });
+  std::ranges::copy_if(facts, std::back_inserter(judged), [](const Fact& f) { return f.dropped == 0; });
 
   Metrics metrics;
   add_summary(metrics, "critic/score", judged, [](const Fact& f) { return f.score; });

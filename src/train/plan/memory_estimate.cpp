@@ -250,9 +250,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
     const bool is_bf16 = (is_layers && !f32) || (is_table && !f32_head);
     if (is_layers ? reads_layers : !is_table || reads_tables) copies += is_bf16 ? bytes / 2 : bytes;
   }
-  const Share most = *std::max_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
-    return a.masters + a.moments < b.masters + b.moments;
-  });
+  const Share most = *std::ranges::max_element(
+      shares, [](const Share& a, const Share& b) { return a.masters + a.moments < b.masters + b.moments; });
   std::vector<MemoryPart> parts = {{"master weights", most.masters, true, on_gpu},
                                    {"gradients", all, true, on_gpu},
                                    {"optimizer moments", most.moments, true, on_gpu}};

@@ -23,7 +23,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   params.stop_tokens = config.eos_token_ids;
   const auto add = [&](types::TokenId token) {
     auto& ends = params.stop_tokens;
-    if (token >= 0 && std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
+    if (token >= 0 && std::ranges::find(ends, token) == ends.end()) ends.push_back(token);
   };
   add(tokenizer.eos());
   // Also stops at the end of turn: a base model's end token ends texts, not turns.

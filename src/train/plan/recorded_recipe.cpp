@@ -32,7 +32,7 @@ std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe) {
   if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
     return read_recorded_recipe(recipe, recipe.trainer.resume_from.path);
   const std::vector<fs::path> all = list_checkpoints(fs::path(recipe.trainer.default_local_dir) / "checkpoints");
-  const auto found = std::find_if(all.begin(), all.end(), [&](const fs::path& checkpoint) {
+  const auto found = std::ranges::find_if(all, [&](const fs::path& checkpoint) {
     return is_checkpoint(checkpoint) && (recipe.sft.from.empty() || rl_step_of(checkpoint));
   });
   return found == all.end() ? std::nullopt : read_recorded_recipe(recipe, *found);

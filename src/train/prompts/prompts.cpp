@@ -232,8 +232,7 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     const data::DataFiles files = data::find_data_files(name);
     for (const fs::path& file : files.files) {
       for (data::PromptRow& row : read_file(file, files.source, rows)) {
-        auto set = std::find_if(sets.begin(), sets.end(),
-                                [&](const PromptSet& s) { return s.data_source == row.data_source; });
+        auto set = std::ranges::find_if(sets, [&](const PromptSet& s) { return s.data_source == row.data_source; });
         QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),
                     file.string() + ":" + std::to_string(row.line), "a data source other than data.val_generator's",
                     base::quoted(row.data_source), "name another one, so that both have a score of their own");
@@ -262,8 +261,8 @@ void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> h
   std::unordered_set<std::string_view> known;
   for (const types::Prompt& prompt : train.prompts) known.insert(bytes(prompt));
   for (const PromptSet& set : held_out) {
-    const auto num_shared = std::count_if(set.prompts.begin(), set.prompts.end(),
-                                          [&](const types::Prompt& prompt) { return known.contains(bytes(prompt)); });
+    const auto num_shared =
+        std::ranges::count_if(set.prompts, [&](const types::Prompt& prompt) { return known.contains(bytes(prompt)); });
     if (num_shared == 0) continue;
     base::log_warning(std::to_string(num_shared) + " of the " + std::to_string(set.prompts.size()) +
                       " held-out prompts of " + base::quoted(set.data_source) + " are training prompts, too");

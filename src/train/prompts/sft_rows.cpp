@@ -144,7 +144,7 @@ std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
                                                           : messages[t] >= 0;
     learned[t] = counts ? 1 : 0;
   }
-  const auto first_at = std::find(learned.begin(), learned.end(), 1);
+  const auto first_at = std::ranges::find(learned, 1);
   if (first_at == learned.end()) return std::nullopt;
   const auto begin = first_at - learned.begin();
   const auto end = learned.rend() - std::find(learned.rbegin(), learned.rend(), 1);

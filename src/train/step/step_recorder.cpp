@@ -114,7 +114,7 @@ void StepRecorder::add_learner_speed(std::span<const MiniBatch> batches) {
     std::int64_t counted = 0;
     for (const types::MicroBatch& micro : batch.micro) {
       tokens += static_cast<double>(micro.num_tokens());
-      counted += std::count(micro.loss_mask.begin(), micro.loss_mask.end(), 1);
+      counted += std::ranges::count(micro.loss_mask, 1);
     }
     operations += learner_operations(run_.plan.model, batch.micro, counted);
   }
