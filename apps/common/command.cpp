@@ -1,5 +1,6 @@
 #include "command.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <system_error>
@@ -88,6 +89,12 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& v
 CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
                       const std::vector<std::string>& words, const std::string& type, const std::string& meaning) {
   return command.add_option(name, value, meaning)->check(one_of(words))->type_name(type);
+}
+
+std::string option_of(std::string_view key) {
+  std::string name = "--" + std::string(key.substr(key.rfind('.') + 1));
+  std::ranges::replace(name, '_', '-');
+  return name;
 }
 
 void add_checkpoint(CLI::App& command, std::string& checkpoint, const std::string& before) {

@@ -41,6 +41,8 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& v
                       const std::string& meaning);
 CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
                       const std::vector<std::string>& words, const std::string& type, const std::string& meaning);
+/// Returns a key's option: "--max-number" for max_number or TASK.max_number.
+std::string option_of(std::string_view key);
 /// Adds --checkpoint, whose default is the recipe's model.
 void add_checkpoint(CLI::App& command, std::string& checkpoint, const std::string& before = "");
 /// Adds an option for an integer from `low` to `high`, or for several with commas.

@@ -31,16 +31,14 @@ struct CheckRewardArguments {
   std::string file;
 };
 
-struct Rows {
-  struct Row {
-    std::string response;
-    std::string kind;  ///< "ground truth", "nothing", "noise"; from a file "response"
-    std::string where;
-    std::shared_ptr<const types::Gold> gold;
-    std::int64_t group = 0;
-  };
-  std::vector<Row> all;
+struct Row {
+  std::string response;
+  std::string kind;  ///< "ground truth", "nothing", "noise"; from a file "response"
+  std::string where;
+  std::shared_ptr<const types::Gold> gold;
+  std::int64_t group = 0;
 };
+using Rows = std::vector<Row>;
 
 std::string noise(std::size_t prompt) {
   base::RandomStream random(0, base::RandomPurpose::test, prompt);
@@ -58,9 +56,9 @@ Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier
     const types::Prompt& prompt = set.prompts[i];
     const auto group = static_cast<std::int64_t>(i);
     const std::string where = "training row " + std::to_string(i + 1);
-    rows.all.push_back({tasks::first_answer(prompt.ground_truth), "ground truth", where, prompt.gold, group});
-    rows.all.push_back({"", "nothing", where, prompt.gold, group});
-    rows.all.push_back({noise(i), "noise", where, prompt.gold, group});
+    rows.push_back({tasks::first_answer(prompt.ground_truth), "ground truth", where, prompt.gold, group});
+    rows.push_back({"", "nothing", where, prompt.gold, group});
+    rows.push_back({noise(i), "noise", where, prompt.gold, group});
   }
   return rows;
 }
@@ -75,10 +73,10 @@ Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const t
   while (const auto json = lines.next()) {
     const JudgedRow row = read_judged_row(*json, form, lines.where());
     tasks::check_gold(verifier, options, row.question(), lines.where());
-    rows.all.push_back({row.response, "response", lines.where(), verifier.prepare(row.question()), lines.line()});
+    rows.push_back({row.response, "response", lines.where(), verifier.prepare(row.question()), lines.line()});
   }
   verifier.finish_checks();
-  QRL_REQUIRE(!rows.all.empty(), file, "one row or more", "none");
+  QRL_REQUIRE(!rows.empty(), file, "one row or more", "none");
   return rows;
 }
 
@@ -88,15 +86,14 @@ struct Judged {
 };
 
 Judged judge_all(const Rows& rows, const tasks::Verifier& verifier, bool backwards) {
-  std::vector<std::size_t> order(rows.all.size());
+  std::vector<std::size_t> order(rows.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   if (backwards) {
-    std::ranges::stable_sort(order,
-                             [&](std::size_t a, std::size_t b) { return rows.all[a].group > rows.all[b].group; });
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return rows[a].group > rows[b].group; });
   }
   std::vector<tasks::Sample> samples;
   for (const std::size_t i : order) {
-    const Rows::Row& row = rows.all[i];
+    const Row& row = rows[i];
     samples.push_back(
         {.response = row.response, .gold = row.gold.get(), .group = row.group, .index = static_cast<std::int64_t>(i)});
   }
@@ -134,9 +131,9 @@ void print_kinds(const Rows& rows, const Judged& judged, std::span<const double>
     double sum = 0;
   };
   std::vector<std::pair<std::string, OfKind>> kinds;
-  for (std::size_t i = 0; i < rows.all.size(); ++i) {
-    auto found = std::ranges::find_if(kinds, [&](const auto& k) { return k.first == rows.all[i].kind; });
-    if (found == kinds.end()) found = kinds.insert(kinds.end(), {rows.all[i].kind, {}});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto found = std::ranges::find_if(kinds, [&](const auto& k) { return k.first == rows[i].kind; });
+    if (found == kinds.end()) found = kinds.insert(kinds.end(), {rows[i].kind, {}});
     OfKind& kind = found->second;
     const tasks::Verdict& verdict = judged.verdicts[i];
     ++kind.rows;
@@ -170,18 +167,18 @@ void require_same(const Rows& rows, const Judged& first, const Judged& second, c
                   const config::RewardRecipe& recipe) {
   std::string lines, errors;
   std::size_t num_different = 0, num_errors = 0;
-  for (std::size_t i = 0; i < rows.all.size(); ++i) {
-    const std::string row = "\n  " + rows.all[i].where + ", " + rows.all[i].kind + ": ";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string row = "\n  " + rows[i].where + ", " + rows[i].kind + ": ";
     const tasks::Verdict &a = first.verdicts[i], &b = second.verdicts[i];
     if (!is_same(a, b) && ++num_different <= kShownRows) lines += row + shown(a, names) + "; then " + shown(b, names);
     if (a.verifier_error && ++num_errors <= kShownRows) errors += row + shown(a, names);
   }
   QRL_REQUIRE(num_different == 0, "reward", "the same scores in another order and with another number of workers",
-              std::to_string(num_different) + " of " + std::to_string(rows.all.size()) + " rows with others:" + lines);
-  const auto most = recipe.max_error_fraction * static_cast<double>(rows.all.size());
+              std::to_string(num_different) + " of " + std::to_string(rows.size()) + " rows with others:" + lines);
+  const auto most = recipe.max_error_fraction * static_cast<double>(rows.size());
   QRL_REQUIRE(static_cast<double>(num_errors) <= most, "reward",
               "errors in at most reward.max_error_fraction of the rows",
-              std::to_string(num_errors) + " of " + std::to_string(rows.all.size()) + ":" + errors);
+              std::to_string(num_errors) + " of " + std::to_string(rows.size()) + ":" + errors);
   if (num_errors > 0) std::printf("  errors:%s\n", errors.c_str());
 }
 

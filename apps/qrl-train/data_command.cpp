@@ -27,12 +27,6 @@ struct DataArguments {
   bool demonstrations = false;
 };
 
-std::string option_of(std::string_view key) {
-  std::string name = "--" + std::string(key);
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
-
 config::ParamValues values_of(const DataArguments& arguments) {
   config::ParamValues values;
   for (const GeneratorOption& option : arguments.own) values.set(*option.param, option.value);

@@ -142,17 +142,11 @@ void judge(const JudgeArguments& arguments) {
   print();
 }
 
-std::string option_of(const config::Param& key) {
-  std::string name = "--" + key.name.substr(key.name.rfind('.') + 1);
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
-
 /// Options of unused verifiers are rejected later.
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
     for (const config::Param& key : verifier->params) {
-      VerifierOption option{verifier, &key, option_of(key), ""};
+      VerifierOption option{verifier, &key, option_of(key.name), ""};
       option.word = option.default_word();
       arguments.own.push_back(std::move(option));
     }

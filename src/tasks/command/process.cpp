@@ -47,6 +47,16 @@ Fd out_of_the_way(const Fd& fd) {
   return Fd(copy);
 }
 
+/// A pipe that children do not inherit.
+struct Pipe {
+  Fd read, write;
+};
+Pipe make_pipe() {
+  int ends[2];
+  QRL_INVARIANT(pipe2(ends, O_CLOEXEC) == 0, "pipe", "a pipe", std::strerror(errno), "raise ulimit -n");
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
 /// Returns this process's end, then the watchdog's.
 std::pair<Fd, Fd> make_socket() {
   int ends[2];
@@ -137,12 +147,6 @@ int Fd::release() { return std::exchange(fd_, -1); }
 void Fd::reset() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
-}
-
-Pipe make_pipe() {
-  int ends[2];
-  QRL_INVARIANT(pipe2(ends, O_CLOEXEC) == 0, "pipe", "a pipe", std::strerror(errno), "raise ulimit -n");
-  return {Fd(ends[0]), Fd(ends[1])};
 }
 
 Process::Process(const Program& program) {

@@ -41,12 +41,6 @@ class Fd {
 /// Returns the watchdog's executable alone, which the build embeds (src/embed.cmake).
 std::span<const base::EmbeddedFile> watchdog_files();
 
-/// A pipe that children do not inherit.
-struct Pipe {
-  Fd read, write;
-};
-Pipe make_pipe();
-
 /// Runs a program under a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
 /// has its own process group, default signals, no core file and no other descriptors. At destruction, or when this
 /// process ends, the program and all its descendants are killed.

@@ -46,12 +46,12 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
   });
 }
 
-nlohmann::ordered_json read_scores(const RunContext& run, std::int64_t step) {
-  const std::filesystem::path file = run.folder->path() / kExportScoreFile;
+/// Returns a run folder's scores, if they are of `step`; else null.
+nlohmann::ordered_json read_scores(const std::filesystem::path& run, std::int64_t step) {
+  const std::filesystem::path file = run / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};
   const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxFile_bytes));
-  const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == step &&
-                       json.value("held_out", std::string()) == run.plan.inputs.held_out_prompts;
+  const bool is_this = json.is_object() && json.value("step", std::int64_t{-1}) == step && json.contains("scores");
   return is_this ? json : nlohmann::ordered_json();
 }
 
@@ -91,11 +91,8 @@ std::string scores_of(const report::Metrics& metrics) {
 }
 
 std::string scores_of_export(const std::filesystem::path& run, std::int64_t step) {
-  constexpr std::uint64_t kMaxScore_bytes = 1 << 20;
-  const std::filesystem::path file = run / kExportScoreFile;
-  if (!std::filesystem::exists(file)) return {};
-  const nlohmann::ordered_json json = state::ordered_json_or_null(state::read_text(file, kMaxScore_bytes));
-  if (!json.is_object() || json.value("step", std::int64_t{-1}) != step || !json.contains("scores")) return {};
+  const nlohmann::ordered_json json = read_scores(run, step);
+  if (json.is_null()) return {};
   std::string text;
   for (const auto& [source, score] : json["scores"].items())
     text += (text.empty() ? "" : ", ") + source + base::format(" %.3f", score.get<double>());
@@ -110,7 +107,8 @@ std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t 
   if (learner.has_adapters()) return {};
   if (held_out.empty() || run.recipe().eval.freq == 0 || step == 0) return {};
   nlohmann::ordered_json json;
-  if (run.folder != nullptr) json = read_scores(run, step);
+  if (run.folder != nullptr) json = read_scores(run.folder->path(), step);
+  if (!json.is_null() && json.value("held_out", std::string()) != run.plan.inputs.held_out_prompts) json = nullptr;
   if (run.world.any(!json.is_null())) {
     if (run.folder == nullptr) return {};
   } else {

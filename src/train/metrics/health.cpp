@@ -1,7 +1,6 @@
 #include "train/metrics/health.h"
 
 #include <cmath>
-#include <limits>
 
 #include "base/text.h"
 #include "report/rules.h"
@@ -17,23 +16,20 @@ constexpr double kMeanOver = 5;      // steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps
 
-double value(const Metrics& row, const char* name) {
-  const auto found = row.find(name);
-  return found == row.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
-}
-
 constexpr const char* kCorrect = "reward/correct_fraction";
 constexpr const char* kK3 = "mismatch/k3_kl";
 
 }  // namespace
 
 std::string Health::look_at_groups(const Metrics& row) const {
-  const double cut = value(row, "response_length/clip_ratio");
+  const double cut = report::value_of(row, "response_length/clip_ratio");
   if (recipe_.algorithm.mask_truncated && cut == 1)
     return "every response is cut at data.max_response_length, and algorithm.mask_truncated leaves such out; raise "
            "data.max_response_length";
-  if (!(value(row, "data/flat_group_fraction") >= report::rule("most groups are flat").step_bound)) return {};
-  const double correct = value(row, kCorrect), no_answer = value(row, "reward/no_answer_fraction");
+  if (!(report::value_of(row, "data/flat_group_fraction") >= report::rule("most groups are flat").step_bound))
+    return {};
+  const double correct = report::value_of(row, kCorrect),
+               no_answer = report::value_of(row, "reward/no_answer_fraction");
   const std::string begin =
       "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have one reward), "
       "so the step teaches nothing; ";
@@ -53,9 +49,9 @@ std::string Health::look_at_groups(const Metrics& row) const {
 /// Warns if a policy that was often right fails: with a usual share p of correct responses, all n prompts fail in k
 /// steps with probability at most (1 − p)^(n·k).
 std::string Health::look_at_fall(const Metrics& row) const {
-  if (value(row, kCorrect) != 0) return {};
+  if (report::value_of(row, kCorrect) != 0) return {};
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
-  const double cut = value(row, "response_length/clip_ratio");
+  const double cut = report::value_of(row, "response_length/clip_ratio");
   constexpr const char* kCause =
       "most often too large an update has broken the policy; lower optim.lr (%g) and go on from a checkpoint before";
   if (std::pow(1 - usual_correct_, num_prompts) < kByChance) {
@@ -90,14 +86,14 @@ std::string Health::what_closes_the_gap() const {
 }
 
 std::string Health::look(Symptom symptom, const Metrics& row) const {
-  const double k3 = value(row, kK3);
+  const double k3 = report::value_of(row, kK3);
   switch (symptom) {
     case fell_to_0:
       return look_at_fall(row);
     case flat:
       return look_at_groups(row);
     case dropped: {
-      const double share = value(row, "mismatch/dropped_fraction");
+      const double share = report::value_of(row, "mismatch/dropped_fraction");
       if (!(share > report::rule("the correction drops most tokens").step_bound)) return {};
       const config::CorrectionRecipe& correction = recipe_.rollout_correction;
       return base::format(
@@ -116,7 +112,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
              what_closes_the_gap();
     case not_finite:
       // Without KL and gradient, the step had no tokens to learn from.
-      if (std::isfinite(k3) || value(row, "actor/grad_norm") == 0) return {};
+      if (std::isfinite(k3) || report::value_of(row, "actor/grad_norm") == 0) return {};
       return base::format(
           "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
           "from a checkpoint before",
@@ -129,7 +125,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
 
 std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) {
   std::vector<std::string> warnings;
-  if (std::isnan(value(row, kCorrect))) return warnings;  // an evaluation's row
+  if (std::isnan(report::value_of(row, kCorrect))) return warnings;  // an evaluation's row
   ++num_steps_;
   for (std::size_t i = 0; i < courses_.size(); ++i) {
     const std::string text = look(static_cast<Symptom>(i), row);
@@ -137,12 +133,12 @@ std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) 
     Course& course = courses_[i];
     if (course.num_steps++ == 0) course.first = step;
     // Reports only the collapse, which also explains flat groups.
-    const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && value(row, kCorrect) == 0;
+    const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && report::value_of(row, kCorrect) == 0;
     if (explained || (course.last_told > 0 && step - course.last_told < kTellEvery)) continue;
     course.last_told = step;
     warnings.push_back("step " + std::to_string(step) + ": " + text);
   }
-  const double correct = value(row, kCorrect), cut = value(row, "response_length/clip_ratio");
+  const double correct = report::value_of(row, kCorrect), cut = report::value_of(row, "response_length/clip_ratio");
   num_wrong_steps_ = correct > 0 ? 0 : num_wrong_steps_ + 1;
   if (correct > 0)
     usual_correct_ = usual_correct_ == 0 ? correct : usual_correct_ + (correct - usual_correct_) / kMeanOver;

@@ -17,8 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string text_of(const model::LoraConfig& lora) {
-  std::string targets;
-  for (const std::string& target : lora.target_modules) targets += (targets.empty() ? "" : ", ") + target;
+  const std::string targets = base::joined(lora.target_modules, ", ");
   return "rank " + std::to_string(lora.rank) + ", scale " + std::to_string(lora.scale()) + ", modules " +
          (targets.empty() ? "all-linear" : targets) + (lora.train_norms ? ", norms" : "");
 }
