@@ -51,7 +51,8 @@ def reference(folder, tokens):
     except ImportError as missing:
         print(f"SKIPPED: parity: expected torch and transformers (pip install torch transformers), got {missing}", file=sys.stderr)
         sys.exit(4)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager",
+                                                              experts_implementation="eager")  # grouped_mm needs multiples of 4 floats
     seen = {}
 
     def keep(name):

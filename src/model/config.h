@@ -71,7 +71,7 @@ struct ModelConfig {
   std::int64_t decoder_sparse_step = 1;       ///< each such layer is sparse, unless listed in mlp_only_layers
   std::vector<std::int64_t> mlp_only_layers;  ///< dense layers
   bool norm_topk_prob = false;                ///< divide the chosen experts' probabilities by their sum
-  float router_aux_loss_coef = 0;             ///< written back; no loss uses it
+  float router_aux_loss_coef = 0.001F;        ///< written back; no loss uses it. The default is transformers'.
   bool output_router_logits = false;          ///< written back, without effect
 
   bool has_experts() const { return num_experts > 0; }

@@ -77,6 +77,10 @@ TEST_CASE("a mixture's keys are read, and written for transformers 4 and 5") {
   CHECK(root["router_aux_loss_coef"] == 0.001);
   CHECK(root["architectures"][0] == "Qwen3MoeForCausalLM");
 
+  nlohmann::json shorter = source;
+  shorter.erase("router_aux_loss_coef");
+  CHECK(parse_config(shorter.dump(), "x").router_aux_loss_coef == 0.001F);  // Qwen3MoeConfig's default
+
   ModelConfig other = config;
   other.norm_topk_prob = false;
   other.output_router_logits = true;
