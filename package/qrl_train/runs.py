@@ -34,10 +34,8 @@ class RunError(RuntimeError):
 
 
 def _yaml(value: object) -> str:
-    """Returns a value as --set takes it. A text stays as it is; NaN and infinities raise ValueError."""
-    if isinstance(value, (str, os.PathLike)):
-        return os.fspath(value)
-    return json.dumps(value, allow_nan=False, default=os.fspath)
+    """Returns a value as --set takes it. Texts and paths are quoted, so "null" and "a: b" stay texts; NaN and infinities raise ValueError."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)
 
 
 def _last_error(console: str, code: int) -> str:
@@ -51,11 +49,31 @@ def _last_error(console: str, code: int) -> str:
     return lines[-1] if lines else f"exit code {code}"
 
 
+def _place(folder: Path, name: str) -> pathlib.Path:
+    """Returns a file or folder of a run folder. Raises FileNotFoundError without the run folder; the file may be absent."""
+    os.stat(folder)
+    return pathlib.Path(folder) / name
+
+
 def _rows(file: pathlib.Path) -> Iterator[Row]:
+    if not file.exists():
+        return
     with open(file, encoding="utf-8") as lines:
         for line in lines:
             if line.endswith("\n"):  # the last one may be half written
                 yield json.loads(line)
+
+
+def _has_values(row: Row) -> bool:
+    """Returns whether a row has a step's metrics. A resume with other settings writes a row of their names."""
+    return "changed_on_resume" not in row
+
+
+def _handles_sigterm(pid: int) -> bool:
+    """Returns whether a process of ours would stop with a checkpoint; in its first moments SIGTERM would kill it."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    masks = re.findall(r"(?m)^Sig(?:Blk|Cgt):\s*([0-9a-f]+)$", status)  # with --ranks the first process waits for it
+    return any(int(mask, 16) >> (signal.SIGTERM - 1) & 1 for mask in masks)
 
 
 class Run:
@@ -79,19 +97,22 @@ class Run:
         self.folder = self._find_folder()
         self._position = 0
         self._began = time.time()
+        self._is_stopping = False
         self._console: IO[bytes] = tempfile.TemporaryFile()
         # In a session of its own: an interrupt of a notebook's cell ends the cell, not the run.
-        self._process = subprocess.Popen(self._command(f"--ranks={self.ranks}"), stdin=subprocess.DEVNULL, stdout=self._console,
-                                         stderr=subprocess.STDOUT, cwd=self.cwd, env=launch.environment(), start_new_session=True)
+        self._process = subprocess.Popen(self._command(f"--ranks={self.ranks}"), executable=launch.PROGRAM, stdin=subprocess.DEVNULL,
+                                         stdout=self._console, stderr=subprocess.STDOUT, cwd=self.cwd, env=launch.environment(),
+                                         start_new_session=True)
         _started.add(self)
 
     def _command(self, *more: str) -> list[str]:
         values = [word for key, value in self.overrides.items() for word in ("--set", f"{key}={_yaml(value)}")]
-        return [str(launch.PROGRAM), self.recipe, *values, *self.options, *more]
+        return ["qrl-train", self.recipe, *values, *self.options, *more]
 
     def _find_folder(self) -> pathlib.Path:
-        done = subprocess.run(self._command("--print-config"), capture_output=True, text=True, cwd=self.cwd, env=launch.environment(), check=False)
-        found = re.search(r'(?m)^  default_local_dir: (".*?(?<!\\)")', done.stdout)
+        done = subprocess.run(self._command("--print-config"), executable=launch.PROGRAM, capture_output=True, text=True, cwd=self.cwd,
+                              env=launch.environment(), check=False)
+        found = re.search(r'(?m)^  default_local_dir: ("(?:[^"\\]|\\.)*")', done.stdout)
         if done.returncode != 0 or found is None:
             raise RunError(done.returncode, _last_error(done.stderr, done.returncode))
         return self.cwd / str(json.loads(found.group(1)))
@@ -108,8 +129,8 @@ class Run:
     @property
     def console(self) -> str:
         """Is what this start has printed so far."""
-        self._console.seek(0)
-        return self._console.read().decode(errors="replace")
+        file = self._console.fileno()  # its position is also the program's: reads leave it
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def __iter__(self) -> Iterator[Row]:
         """Hands out the rows of metrics.jsonl as they are written, each step once, from the run's first step on.
@@ -125,18 +146,16 @@ class Run:
 
     def _new_rows(self) -> Iterator[Row]:
         """Reads what is new. Before this start wrote its session, the file may hold rows that it will cut off."""
-        try:
-            if not any(session["unix"] >= self._began for session in _rows(self.folder / "sessions.jsonl")):
-                return
-            with open(self.folder / "metrics.jsonl", "rb") as file:
-                file.seek(self._position)
-                text = file.read()
-        except FileNotFoundError:
+        rows = self.folder / "metrics.jsonl"
+        if not any(session["unix"] >= self._began for session in _rows(self.folder / "sessions.jsonl")) or not rows.exists():
             return
+        with open(rows, "rb") as file:
+            file.seek(self._position)
+            text = file.read()
         for line in text[: text.rfind(b"\n") + 1].splitlines(keepends=True):
             self._position += len(line)  # before the row: a loop that breaks off leaves the next rows unread
             row = json.loads(line)
-            if row["step"] > self._last_step and "changed_on_resume" not in row:
+            if row["step"] > self._last_step and _has_values(row):
                 self._last_step = row["step"]
                 yield row
 
@@ -151,22 +170,33 @@ class Run:
         return self._process.returncode
 
     def stop(self) -> int:
-        """Lets the step finish, writes a checkpoint and ends the run. Returns the exit code; a run that has ended keeps its own."""
-        if self.code is None:
-            self._process.send_signal(signal.SIGTERM)
+        """Lets the step finish, writes a checkpoint and ends the run. Returns the exit code; a run that has ended keeps its own.
+
+        Called again after an interrupt, it waits on: a second signal would end the run without its checkpoint."""
+        while self.code is None and not self._is_stopping:
+            if _handles_sigterm(self._process.pid):
+                self._is_stopping = True
+                self._process.send_signal(signal.SIGTERM)
+            else:
+                time.sleep(_POLL_S)
         return self._process.wait()
 
     def resume(self, overrides: Optional[Mapping[str, object]] = None) -> Run:
         """Goes on from the newest checkpoint, with these values besides. Rows go on behind those handed out. Returns the run itself."""
         if self.code is None:
             raise RuntimeError(f"{self.folder}: expected a run that has ended, got one that runs; call stop() first")
-        self.overrides.update(overrides or {})
-        self._start()
+        before = self.overrides
+        self.overrides = {**before, **(overrides or {})}
+        try:
+            self._start()
+        except BaseException:
+            self.overrides = before
+            raise
         return self
 
     def rollouts(self) -> Iterator[Row]:
         """Hands out the responses of all steps so far, as rollouts() does."""
-        return rollouts(self.folder)
+        return rollouts(self.folder) if self.folder.exists() else iter(())
 
     def __enter__(self) -> Run:
         return self
@@ -182,14 +212,14 @@ def start(recipe: Path, overrides: Optional[Mapping[str, object]] = None, *, ran
 
 
 def metrics(folder: Path) -> list[Row]:
-    """Returns the rows of a run folder's metrics, of a run that runs or has ended."""
-    return list(_rows(pathlib.Path(folder) / "metrics.jsonl"))
+    """Returns the rows of a run folder's metrics, of a run that runs or has ended; none before the first step."""
+    return [row for row in _rows(_place(folder, "metrics.jsonl")) if _has_values(row)]
 
 
 def rollouts(folder: Path) -> Iterator[Row]:
     """Hands out the responses of a run folder, step by step; docs/reference/run-folder.md lists their fields."""
-    place = pathlib.Path(folder) / "rollouts"
-    steps = [(int(found.group(1)), file) for file in place.iterdir() if (found := re.fullmatch(r"step_(\d+)\.jsonl", file.name))]
+    place = _place(folder, "rollouts")
+    steps = [(int(found.group(1)), file) for file in place.glob("*") if (found := re.fullmatch(r"step_(\d+)\.jsonl", file.name))]
     for _, file in sorted(steps):
         yield from _rows(file)
 

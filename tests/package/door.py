@@ -1,6 +1,7 @@
 """What qrl_train promises, on the tiny recipe of argv, in the working directory. Ends with an error where it does not hold."""
 import itertools
 import pathlib
+import re
 import signal
 import sys
 
@@ -60,12 +61,35 @@ samples = [sample["step"] for sample in qrl_train.rollouts("whole")]
 assert samples == [step for step in range(1, last + 1) for _ in range(16)], samples
 assert [row["step"] for row in whole.resume({"trainer.total_training_steps": last + 1})] == [last + 1]
 
+# A run may be stopped in its first moments, and an interrupted stop waits on. Nothing is there yet, and nothing is lost.
+early = qrl_train.start(TINY, settings("early", ENDLESS))
+assert list(early.rollouts()) == []
+assert early.stop() == 75, early.console
+assert qrl_train.metrics(early.folder) == []
+busy = qrl_train.start(TINY, settings("busy", ENDLESS))
+for _ in itertools.islice(busy, 2):
+    assert busy.console  # a look at the console moves no line of it
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+try:
+    busy.stop()
+except KeyboardInterrupt:
+    pass
+assert busy.stop() == 75, busy.console
+commits = re.findall("committed .*", (busy.folder / "log.txt").read_text())
+assert len(commits) > 3 and commits == re.findall("committed .*", busy.console), busy.console
+assert error_of(lambda: busy.resume({"optim.lrr": 1})).code == 2
+assert [row["step"] for row in busy.resume({"trainer.total_training_steps": 4})][-1] == 4
+assert " qrl-train export" in busy.console, busy.console
+
 # Values of each kind, errors.
-with qrl_train.start(TINY, settings("with", ENDLESS, **{"optim.lr": 1e-5, "optim.betas": [0.9, 0.95], "trainer.tensorboard": False})) as short:
+with qrl_train.start(TINY, settings("with", ENDLESS, **{"optim.lr": 1e-5, "optim.betas": [0.9, 0.95], "trainer.tensorboard": False,
+                                                         "data.prompt_template": "null: {prompt}"})) as short:
     next(iter(short))
 assert short.code == 75 and "cold start" in short.console, short.console
 config = (short.folder / "config.yaml").read_text()
 assert "1e-05" in config or "1.0e-5" in config or "1e-5" in config, config
+assert 'prompt_template: "null: {prompt}"' in config, config
 wrong = error_of(lambda: qrl_train.start(TINY, {"optim.lrr": 1}))
 assert wrong.code == 2 and "optim.lr" in str(wrong), wrong
 late = error_of(lambda: list(qrl_train.start(TINY, {"model.init.config": "absent.json"})))
