@@ -30,6 +30,19 @@ TEST_CASE("a mixture of experts on a GPU is refused before a GPU is looked for, 
   CHECK(test::says(run, "expected cpu for a mixture of experts"));
 }
 
+TEST_CASE("a run counts each expert's matrices by their format") {
+  const test::TempDir dir;
+  const test::Outcome run =
+      test::run_command(test::kProgram + test::kTiny + " " + kMixture +
+                        "--set sft.steps=1 --set trainer.total_training_steps=1 --set eval.freq=0 --set "
+                        "'quant.rollout.ignore=[model.layers.1.mlp.experts.0.*]' " +
+                        "--set trainer.default_local_dir=" + (dir / "run").string());
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  // 3 routers and one expert's two; 3 layers of two matrices of attention, 8 experts of two
+  CHECK(run.output.find("linear layers of the sampler: 5 × bf16, 52 × int8;") != std::string::npos);
+}
+
 TEST_CASE("a sampler's weights read back: each expert within its row's rounding, a router within bf16's") {
   const model::ModelConfig config = test::tiny_moe_config();
   const model::Weights weights = test::tiny_weights(config);

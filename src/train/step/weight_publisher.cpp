@@ -1,9 +1,11 @@
 #include "train/step/weight_publisher.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -44,14 +46,27 @@ std::vector<std::string> quant_audit(const learner::Learner& learner, const mode
   return lines;
 }
 
+/// Counts matrices per format of a tensor's forms (SnapshotTensor::what), such as "bf16 [8, 4]; int8 [8, 4] × 7, …".
+void count_matrices(std::string_view forms, std::map<std::string, std::int64_t>& counts) {
+  constexpr std::string_view kTimes = "] × ";
+  while (!forms.empty()) {
+    const std::string_view form = forms.substr(0, forms.find("; "));
+    const std::size_t times = form.find(kTimes);
+    std::int64_t count = 1;
+    if (times != form.npos) std::from_chars(form.data() + times + kTimes.size(), form.data() + form.size(), count);
+    counts[std::string(form.substr(0, form.find(" [")))] += count;
+    forms.remove_prefix(std::min(form.size() + 2, forms.size()));
+  }
+}
+
 /// Summarizes the audit: linear layers per format, and how many tensors share memory.
 std::string audit_summary(const std::vector<std::string>& audit) {
-  std::map<std::string, int> kinds;
+  std::map<std::string, std::int64_t> kinds;
   std::int64_t same = 0;
   for (const std::string& line : audit) {
     const std::size_t colon = line.find(": sampler ") + 10;
     const bool is_layer = line.starts_with("layers.") && line.find(".lora_") > colon;
-    if (is_layer) ++kinds[line.substr(colon, line.find(" [", colon) - colon)];
+    if (is_layer) count_matrices(std::string_view(line).substr(colon, line.find("; learner ") - colon), kinds);
     same += line.ends_with(kSame) ? 1 : 0;
   }
   std::string summary = "linear layers of the sampler:";
