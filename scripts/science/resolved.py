@@ -36,8 +36,14 @@ def digest(values):
 
 def differences(stored, today):
     """Texts of what keeps a run of the recipe `stored` {key: value} from being one of `today` (as read returns it): keys of
-    both with other values, and keys that are new where the value is not what the program did before."""
-    found = [f"{key} was {stored[key]} and is {value}" for key, (value, _) in today.items() if stored.get(key, value) != value]
+    both with other values, and keys that are new where the value is not what the program did before. Settings of a generator
+    without a task do nothing: older programs kept them, newer ones drop them."""
+    def acts(key):
+        task = key.rpartition(".")[0] + ".task"
+        return key == task or stored.get(task) != "null" or today.get(task, ("null",))[0] != "null"
+
+    found = [f"{key} was {stored[key]} and is {value}" for key, (value, _) in today.items()
+             if stored.get(key, value) != value and acts(key)]
     for key, (value, is_default) in today.items():
         if key in stored:
             continue

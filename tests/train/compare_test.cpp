@@ -121,6 +121,10 @@ TEST_CASE("a new key whose default is not what was done before keeps older runs 
   const std::string rotated = "quant:\\n  rollout:\\n    rotation: auto # default\\n";
   CHECK(differences("{}", rotated) == "['quant.rollout.rotation is new and auto, which was none before']\n");
   CHECK(differences("{}", "quant:\\n  rollout:\\n    rotation: none # mode qarl\\n") == "[]\n");
+  const std::string no_task = "s:\\n  task: null # r.yaml:1\\n  size: 2 # default\\n";
+  CHECK(differences("{\"s.task\": \"null\", \"s.size\": \"1\"}", no_task) == "[]\n");
+  CHECK(differences("{\"s.task\": \"sums\", \"s.size\": \"1\"}", no_task) ==
+        "['s.task was sums and is null', 's.size was 1 and is 2']\n");
   CHECK(differences("{\"a\": \"1\"}", "a: 2 # default\\nb: 3 # default\\n") == "['a was 1 and is 2']\n");
   CHECK(differences("{\"a\": \"1\", \"gone\": \"7\"}", "a: 1 # default\\nb: 3 # r.yaml:1\\n") ==
         "['b is new and 3, not its default']\n");
