@@ -60,8 +60,8 @@ template <class T>
 T read_whole(const YamlNode& node, const char* too_far) {
   const std::string_view text = number_text(node, kIntegerForm, "write a whole number without point or exponent");
   T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) throw ParseError{base::quoted(node.text), too_far};
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
+    throw ParseError{base::quoted(node.text), too_far};
   return value;
 }
 
@@ -93,11 +93,8 @@ std::uint64_t read_unsigned(const YamlNode& node) {
 double read_real(const YamlNode& node) {
   const std::string_view text = number_text(node, kRealForm, "");
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) {
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
     throw ParseError{base::quoted(node.text), "it is too large or too small for a double"};
-  }
-  if (error != std::errc() || end != text.data() + text.size()) throw ParseError{base::quoted(node.text), ""};
   return value == 0 ? 0.0 : value;
 }
 
