@@ -141,21 +141,17 @@ void add_row_arguments(CLI::App& command, RowArguments& arguments) {
       ->capture_default_str();
 }
 
-void print_rows(const std::vector<data::PromptRow>& rows, const RowArguments& arguments, const std::string& before) {
-  std::printf("%s%s\n", before.c_str(), data::describe_rows(rows).c_str());
+void describe_rows(const RowArguments& arguments, const std::string& before) {
+  const auto rows = data::read_prompt_file(arguments.file, data::RowReader(arguments.keys));
   const auto numbers = arguments.numbers == "subset" ? tasks::Numbers::subset : tasks::Numbers::all;
-  std::printf("%s", describe_unsolvable_countdown(rows, numbers).c_str());
+  std::printf("%s%s\n%s", before.c_str(), data::describe_rows(rows).c_str(),
+              describe_unsolvable_countdown(rows, numbers).c_str());
 }
 
-void describe_jsonl(const RowArguments& arguments) {
-  const auto rows = data::read_prompt_file(arguments.file, data::RowReader(arguments.keys));
-  print_rows(rows, arguments, "");
-}
+void describe_jsonl(const RowArguments& arguments) { describe_rows(arguments, ""); }
 
 void describe_csv(const RowArguments& arguments) {
-  const std::string columns = data::describe_csv(arguments.file);
-  const auto rows = data::read_prompt_file(arguments.file, data::RowReader(arguments.keys));
-  print_rows(rows, arguments, columns + "; ");
+  describe_rows(arguments, data::describe_csv(arguments.file) + "; ");
 }
 
 void add_rows_check(CLI::App& check, Action& action, const char* name, const char* what,

@@ -93,10 +93,4 @@ std::string_view name(config::LearnerForward forward) {
                                                       : "fake_quant";
 }
 
-std::string_view name(config::LearnerBackward backward) {
-  return backward == config::LearnerBackward::int8       ? "int8"
-         : backward == config::LearnerBackward::fp8_e4m3 ? "fp8_e4m3"
-                                                         : "model_dtype";
-}
-
 }  // namespace qrl::train

@@ -24,6 +24,5 @@ std::string policy_text(const config::Recipe& recipe);
 /// adapters.
 bool has_quantized_export(const config::Recipe& recipe);
 std::string_view name(config::LearnerForward forward);
-std::string_view name(config::LearnerBackward backward);
 
 }  // namespace qrl::train

@@ -125,11 +125,10 @@ std::string learner_text(const config::LoadedRecipe& loaded) {
   const std::string dtype = value_of(loaded, "model.dtype");
   const bool plain = quant.learner_forward == config::LearnerForward::bf16;
   const bool plain_backward = quant.learner_backward == config::LearnerBackward::model_dtype;
-  const std::string forward = std::string(name(quant.learner_forward)) + mark_of(loaded, "quant.learner.forward");
+  const std::string forward = shown_setting(loaded, "quant.learner.forward");
   return "forward " + (plain ? dtype : forward + ", the rest in " + dtype) + ", backward " +
-         (plain_backward ? dtype
-                         : std::string(name(quant.learner_backward)) + mark_of(loaded, "quant.learner.backward")) +
-         ", on " + (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
+         (plain_backward ? dtype : shown_setting(loaded, "quant.learner.backward")) + ", on " +
+         (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
 }
 
 std::string adapters_text(const config::LoadedRecipe& loaded) {
