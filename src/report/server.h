@@ -1,3 +1,4 @@
+// Owns the live page: its server, access control and routes.
 #pragma once
 
 #include <filesystem>

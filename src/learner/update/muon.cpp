@@ -23,18 +23,36 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Advances the momentum and zeroes the gradient. Returns the orthogonalized update if `is_mine`, else nothing.
-torch::Tensor direction(const MuonMatrix& matrix, const MuonStep& step, bool is_mine) {
+/// Advances the momentum and zeroes the gradient. Writes the orthogonalized update, bf16, unless it is undefined.
+void advance(const MuonMatrix& matrix, const MuonStep& step, torch::Tensor& orthogonal) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;
   gradient.mul_(static_cast<float>(step.gradient_scale));
   buffer.mul_(momentum).add_(gradient);
-  torch::Tensor orthogonal;
-  if (is_mine) {
-    orthogonal = newton_schulz(step.settings.nesterov ? gradient + momentum * buffer : buffer, step.settings.ns_steps);
+  if (orthogonal.defined()) {
+    orthogonal.copy_(
+        newton_schulz(step.settings.nesterov ? gradient + momentum * buffer : buffer, step.settings.ns_steps));
   }
   gradient.zero_();
-  return orthogonal;
+}
+
+/// Returns room for the updates of a rank's matrices, bf16, undefined for others. One allocation, since results between
+/// temporaries would fragment the heap.
+std::vector<torch::Tensor> room_for_updates(std::span<const MuonMatrix> matrices, const std::vector<int>& owners,
+                                            int rank) {
+  std::int64_t size = 0, at = 0;
+  const auto is_mine = [&](const MuonMatrix& matrix) { return owners[matrix.tensor] == rank; };
+  for (const MuonMatrix& matrix : matrices) size += is_mine(matrix) ? matrix.weights.numel() : 0;
+  std::vector<torch::Tensor> updates(matrices.size());
+  if (size == 0) return updates;
+  const torch::Tensor all = torch::empty({size}, matrices.front().weights.options().dtype(torch::kBFloat16));
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    if (!is_mine(matrices[i])) continue;
+    const torch::Tensor& weights = matrices[i].weights;
+    updates[i] = all.narrow(0, at, weights.numel()).view(weights.sizes());
+    at += weights.numel();
+  }
+  return updates;
 }
 
 /// Sends the updates of a tensor's matrices from their owner, by one broadcast. `first`: the first of these matrices.
@@ -80,20 +98,20 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
     work[matrix.tensor] += work_of(matrix);
   }
   const std::vector<int> owners = dist::share_out(work, ranks.size());
-  std::vector<torch::Tensor> orthogonal(matrices.size());
-  const auto advance = [&](base::Range range) {
+  std::vector<torch::Tensor> orthogonal = room_for_updates(matrices, owners, ranks.rank());
+  const auto advance_range = [&](base::Range range) {
     const torch::NoGradGuard no_grad;
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      orthogonal[at] = direction(matrices[at], step, owners[matrices[at].tensor] == ranks.rank());
+      advance(matrices[at], step, orthogonal[at]);
     }
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
   // Uses one thread per matrix: LibTorch's matmuls add no threads here, so results do not depend on their number. A GPU
   // takes matrices one at a time.
-  if (on_cpu) base::parallel_for(all.end, 1, advance);
-  else advance(all);
+  if (on_cpu) base::parallel_for(all.end, 1, advance_range);
+  else advance_range(all);
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const MuonMatrix& matrix = matrices[i];

@@ -1,3 +1,4 @@
+// Owns the verifier of math, by the rules of reward/math.
 #pragma once
 
 #include <memory>

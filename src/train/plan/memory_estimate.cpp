@@ -219,6 +219,16 @@ double largest_tensor_bytes(const model::ModelConfig& config) {
   return largest;
 }
 
+/// Returns the bytes of a rank's orthogonalized updates, bf16, which exist until all are applied; 0 with AdamW.
+double muon_update_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+  if (recipe.optim.name != config::OptimName::muon) return 0;
+  const model::LoraConfig lora = lora_config(recipe.lora);
+  double bytes = 0;
+  for (const WeightSpec& spec : lora.enabled() ? model::adapter_specs(config, lora) : model::weight_specs(config))
+    bytes += is_layer_matrix(spec.kind) ? static_cast<double>(spec.shape.numel()) * kBf16 : 0;
+  return bytes / num_ranks;
+}
+
 std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const bool muon = recipe.optim.name == config::OptimName::muon;
   const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
@@ -430,8 +440,11 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
                      false, true, kLearning});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
   const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
-  parts.push_back({"logits of a chunk", arrays * chunk * static_cast<double>(config.vocab_size) * kF32, false,
-                   learns_on_gpu, kLearning});
+  const double logits = arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
+  parts.push_back({"logits of a chunk", logits, false, learns_on_gpu, kLearning});
+  const double learning = tokens * kept + logits;
+  if (const double beyond = muon_update_bytes(recipe, config, num_ranks) - learning; beyond > 0)
+    parts.push_back({"Muon's updates, beyond activations", beyond, false, learns_on_gpu, kLearning});
   if (const double bytes = kept_tokens_bytes(recipe, config, num_ranks); bytes > 0)
     parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
   if (config.has_experts())
@@ -439,7 +452,6 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
   // The base is quantized before activations and pages exist, so it adds nothing to the peak.
-  const double learning = tokens * kept + arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
   if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
     parts.push_back({"a tensor to be quantized", beyond});
   const auto page_bytes =
