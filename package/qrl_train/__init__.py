@@ -6,6 +6,7 @@
         print(row["step"], row["critic/score/mean"])
 """
 from qrl_train.launch import Refused
+from qrl_train.pins import VERSION as __version__
 from qrl_train.runs import Run, RunError, metrics, rollouts, start
 
-__all__ = ["Refused", "Run", "RunError", "metrics", "rollouts", "start"]
+__all__ = ["Refused", "Run", "RunError", "__version__", "metrics", "rollouts", "start"]

@@ -109,7 +109,7 @@ def print_versions(variables: dict[str, str]) -> int:
     """Prints what the program says of itself, then what it cannot know. Returns the exit code."""
     code = subprocess.run([PROGRAM, "--version"], env=variables, check=False).returncode
     folder = torch_folder()
-    print(f"python: {platform.python_version()} at {sys.executable}\ntorch's build: {torch_version(folder)}, {about_torch(folder)}")
+    print(f"python: {platform.python_version()} at {sys.executable}\ntorch's build: {torch_version(folder)}, {about_torch(folder)}", flush=True)
     return code
 
 
@@ -121,6 +121,9 @@ def main() -> None:
         os.execve(PROGRAM, ["qrl-train", *sys.argv[1:]], variables)
     except Refused as refused:
         print(f"error: {refused}", file=sys.stderr)
+    except BrokenPipeError:  # the reader of --version has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise SystemExit(0) from None
     except OSError as error:
         print(f"error: {PROGRAM}: expected the program, got {error.strerror}; install the package again", file=sys.stderr)
     raise SystemExit(2)

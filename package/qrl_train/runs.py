@@ -34,8 +34,10 @@ class RunError(RuntimeError):
 
 
 def _yaml(value: object) -> str:
-    """Returns a value as --set takes it. Texts and paths are quoted, so "null" and "a: b" stay texts; NaN and infinities raise ValueError."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)
+    """Returns a value as --set takes it. Texts and paths are quoted, so "null" and "a: b" stay texts.
+
+    NumPy's scalars are numbers. NaN and infinities raise ValueError."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=lambda other: other.item() if hasattr(other, "item") else os.fspath(other))
 
 
 def _last_error(console: str, code: int) -> str:
@@ -173,13 +175,16 @@ class Run:
         """Lets the step finish, writes a checkpoint and ends the run. Returns the exit code; a run that has ended keeps its own.
 
         Called again after an interrupt, it waits on: a second signal would end the run without its checkpoint."""
+        self._request_stop()
+        return self._process.wait()
+
+    def _request_stop(self) -> None:
         while self.code is None and not self._is_stopping:
             if _handles_sigterm(self._process.pid):
                 self._is_stopping = True
                 self._process.send_signal(signal.SIGTERM)
             else:
                 time.sleep(_POLL_S)
-        return self._process.wait()
 
     def resume(self, overrides: Optional[Mapping[str, object]] = None) -> Run:
         """Goes on from the newest checkpoint, with these values besides. Rows go on behind those handed out. Returns the run itself."""
@@ -226,5 +231,7 @@ def rollouts(folder: Path) -> Iterator[Row]:
 
 @atexit.register
 def _stop_all() -> None:
+    for run in _started:
+        run._request_stop()
     for run in _started:
         run.stop()

@@ -30,7 +30,8 @@ constexpr std::int64_t kReadChunk = std::int64_t{1} << 18;
                 "pickled weights, which can run code when read",
                 "load them with transformers and save_pretrained: that writes safetensors");
   }
-  base::fail_input(state::shown(dir), std::string(kSingleFile) + " or " + kIndexFile, "neither");
+  base::fail_input(state::shown(dir), std::string(kSingleFile) + " or " + kIndexFile, "neither",
+                   "give a Hugging Face folder, or OWNER/NAME of the Hugging Face cache (in a recipe: model.path)");
 }
 
 std::string tensor_in(const state::SafetensorsFile& file, const std::string& name) {

@@ -28,6 +28,7 @@ def error_of(make):
 
 
 # Rows come while it trains, each once. Stopped and killed, it goes on where they were.
+assert re.fullmatch(r"\d+\.\d+\.\d+", qrl_train.__version__), qrl_train.__version__
 run = qrl_train.start(pathlib.Path(TINY), settings("stopped", ENDLESS))
 seen = list(itertools.islice(run, 2))
 assert run.code is None, "the first rows came when the run had ended"
