@@ -94,7 +94,7 @@ class Transformer {
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kExpertRows = 512;  ///< rows that pass a layer's experts together
-  static constexpr std::int64_t kLogitRows = 64;  ///< rows that share a read of lm_head
+  static constexpr std::int64_t kLogitRows = 64;    ///< rows that share a read of lm_head
 
   /// Reads `snapshot` in place; it must outlive this object. max_rows: limit per plan. Positions must be below
   /// max_positions.
