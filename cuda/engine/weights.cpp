@@ -141,7 +141,7 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
 }
 
 /// Copies host floats in stream order to `memory`, which all masters share. Returns the device address; null for null.
-const float* Weights::bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
+const float* Weights::to_device(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return nullptr;
   const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);
   grow(memory, num_bytes, stream);
@@ -160,8 +160,8 @@ void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, s
   const auto num_sizes = num_magnitudes(what.scope, master.count, at.num_scales);
   grow(magnitudes_, static_cast<std::size_t>(num_sizes) * sizeof(std::uint32_t), stream);
   quantize_weights(
-      {master.values, master.count, bring(factors_, master.factors, at.in, stream),
-       bring(row_scales_, master.row_scales, master.count, stream), what.weights, what.scope,
+      {master.values, master.count, to_device(factors_, master.factors, at.in, stream),
+       to_device(row_scales_, master.row_scales, master.count, stream), what.weights, what.scope,
        what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(matrix.view.format), at, master.first,
        matrix.quantized.as<std::uint8_t>(), matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
       stream);
@@ -183,7 +183,7 @@ std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& str
       const auto size = static_cast<std::int64_t>(vector.num_bytes() / sizeof(float));
       QRL_INVARIANT(0 <= master.first && master.first + master.count <= size, "rewrite",
                     "elements of a vector of " + std::to_string(size), std::to_string(master.count));
-      store_vector({master.values, master.count, bring(factors_, master.factors, master.count, stream),
+      store_vector({master.values, master.count, to_device(factors_, master.factors, master.count, stream),
                     vector.as<float>() + master.first, not_finite},
                    stream);
     }
@@ -235,7 +235,7 @@ void Weights::rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_fi
   const std::int64_t stride = (master.is_b ? adapter->b : adapter->a).at.width;
   std::uint16_t* to = master.is_b ? adapter->b_values.as<std::uint16_t>() + first_output * stride + first
                                   : adapter->a_values.as<std::uint16_t>() + first * stride;
-  const float* values = master.on_host ? bring(from_host_, master.values, num_rows * width, stream) : master.values;
+  const float* values = master.on_host ? to_device(from_host_, master.values, num_rows * width, stream) : master.values;
   place_rows({values, num_rows, width, master.scale, to, stride, not_finite}, stream);
 }
 

@@ -68,7 +68,7 @@ class Weights {
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
                       const Stream& stream);
-  const float* bring(Memory& memory, const float* from, std::int64_t count, const Stream& stream);
+  const float* to_device(Memory& memory, const float* from, std::int64_t count, const Stream& stream);
 
   EngineOptions options_;
   Memory embedding_, final_norm_, rope_table_;

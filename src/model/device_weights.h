@@ -80,7 +80,7 @@ class DeviceWeights {
   // be idle. Any thread may call, one at a time.
 
   /// Uploads the snapshot's weights, which the decoder must read, if the device has another version.
-  virtual void bring(const Snapshot& snapshot) = 0;
+  virtual void upload(const Snapshot& snapshot) = 0;
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
   /// Returns "embed_tokens" or "lm_head" without a copy.
   virtual DeviceTable table(const std::string& tensor) = 0;

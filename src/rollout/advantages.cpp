@@ -41,16 +41,16 @@ std::vector<std::span<Rollout>> runs_of(std::span<Rollout> rollouts, std::int32_
 }
 
 /// Returns a group's samples that enter the loss: the judged ones if at least two, or in a group of one. Sets others to
-/// `teaches` = false and advantage 0.
+/// `in_loss` = false and advantage 0.
 std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
   std::vector<Rollout*> judged;
   for (Rollout& rollout : group) {
-    rollout.teaches = false;
+    rollout.in_loss = false;
     rollout.advantage = 0;
     if (!rollout.verdict.dropped) judged.push_back(&rollout);
   }
   if (judged.size() < 2 && group.size() > 1) return {};
-  for (Rollout* rollout : judged) rollout->teaches = true;
+  for (Rollout* rollout : judged) rollout->in_loss = true;
   return judged;
 }
 
@@ -136,11 +136,11 @@ void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::s
   }
   std::vector<double> mine;
   for (const Rollout& rollout : rollouts) {
-    if (rollout.teaches) mine.push_back(rollout.advantage);
+    if (rollout.in_loss) mine.push_back(rollout.advantage);
   }
   const Spread all = spread_of_all(mine, world);
   for (Rollout& rollout : rollouts) {
-    if (!rollout.teaches) continue;
+    if (!rollout.in_loss) continue;
     rollout.advantage = all.std > 0 ? (rollout.advantage - all.mean) / all.std : 0.0;
     if (positive_only) rollout.advantage = std::max(rollout.advantage, 0.0);
   }

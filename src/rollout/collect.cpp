@@ -40,7 +40,8 @@ ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights&
 }
 
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-           const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer, const tasks::Occasion& occasion) {
+           const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
+           const tasks::JudgeContext& context) {
   base::parallel_for(std::ssize(rollouts), 16, [&](base::Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       Rollout& rollout = rollouts[static_cast<std::size_t>(i)];
@@ -54,7 +55,7 @@ void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& v
                        rollout.completion.tokens, rollout.prompt->tokens,
                        static_cast<std::int64_t>(rollout.prompt->id) * n + rollout.sample_idx});
   }
-  std::vector<reward::Verdict> verdicts = verifier.judge(samples, occasion);
+  std::vector<reward::Verdict> verdicts = verifier.judge(samples, context);
   QRL_INVARIANT(verdicts.size() == rollouts.size(), "verifier", std::to_string(rollouts.size()) + " verdicts",
                 std::to_string(verdicts.size()));
   if (rollouts.empty()) return;

@@ -23,8 +23,8 @@ struct Rollout {
   double score = 0;   ///< weighted sum of the verdict's (tasks::score_weights)
   double reward = 0;  ///< after shaping
   double advantage = 0;
-  bool teaches =
-      true;  ///< false: excluded from the loss and its denominators, as not judged, or alone judged in its group
+  /// Whether the loss and its denominators include it; false if it was not judged, or alone was in its group.
+  bool in_loss = true;
 };
 
 struct PromptRequest {
@@ -48,7 +48,7 @@ ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights&
 /// reward.
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
            const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
-           const tasks::Occasion& occasion = {});
+           const tasks::JudgeContext& context = {});
 
 /// Returns the weighted sum of a verdict's scores in order, in fp64, without NaN.
 double weighted_sum(std::span<const double> scores, std::span<const double> weights);
@@ -92,14 +92,14 @@ struct AdvantageSettings {
 };
 
 /// Sets advantages by the estimator (algorithms.md). Groups are runs of `n`, deviations have ddof 1; a group of one has
-/// mean 0 and std 1. Samples that were not judged, and the only judged one of a larger group, get `teaches` = false.
+/// mean 0 and std 1. Samples that were not judged, and the only judged one of a larger group, get `in_loss` = false.
 /// Returns the number of flat groups (all rewards equal). Collective.
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
                             dist::Collectives& world);
 
 /// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). Each score
 /// is normalized in its group to (r − mean)/(std + 1e-6), or 0 if it is flat or does not apply. Their weighted sum is
-/// normalized over all ranks' teaching samples. All is fp64, with ddof 1; `teaches` is set like in set_advantages.
+/// normalized over all ranks' teaching samples. All is fp64, with ddof 1; `in_loss` is set like in set_advantages.
 /// Collective.
 void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
                              bool positive_only, dist::Collectives& world);

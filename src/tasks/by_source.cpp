@@ -51,7 +51,7 @@ class SourceVerifier final : public Verifier {
     return gold;
   }
   /// Warns once of data sources in reward.by_source that no row has.
-  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion) const override;
+  std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context) const override;
   const std::vector<std::string>& score_names() const override {
     if (names_.empty()) names_ = of_all<std::string>([](const Verifier& verifier) { return verifier.score_names(); });
     return names_;
@@ -104,7 +104,7 @@ class SourceVerifier final : public Verifier {
   mutable std::map<std::string, bool, std::less<>> seen_;  ///< whether rows have the sources of reward.by_source
 };
 
-std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, const Occasion& occasion) const {
+std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, const JudgeContext& context) const {
   for (const auto& [source, seen] : seen_) {
     if (!seen)
       base::log_once("reward.by_source " + source,
@@ -122,7 +122,7 @@ std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, cons
       places.push_back(i);
     }
     if (mine.empty()) continue;
-    std::vector<Verdict> own = verifiers_[k]->judge(mine, occasion);
+    std::vector<Verdict> own = verifiers_[k]->judge(mine, context);
     for (std::size_t i = 0; i < own.size(); ++i) {
       widen(own[i], *verifiers_[k]);
       verdicts[places[i]] = std::move(own[i]);

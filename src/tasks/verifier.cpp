@@ -46,7 +46,7 @@ std::int64_t num_workers(const CommandOptions& options) {
   return options.workers > 0 ? options.workers : std::max(1, base::num_threads() / 2);
 }
 
-std::vector<Verdict> RuleVerifier::judge(std::span<const Sample> samples, const Occasion& /*occasion*/) const {
+std::vector<Verdict> RuleVerifier::judge(std::span<const Sample> samples, const JudgeContext& /*context*/) const {
   std::vector<Verdict> verdicts(samples.size());
   base::parallel_for(std::ssize(samples), 16, [&](base::Range range) {
     for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i) {

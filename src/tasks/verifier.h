@@ -41,7 +41,7 @@ struct Sample {
   std::int64_t index = 0;                              ///< global
 };
 
-struct Occasion {
+struct JudgeContext {
   std::int64_t step = 0;
   bool is_evaluation = false;
   /// Limit on errors: the run ends with a guard error beyond it, or if all first responses are errors.
@@ -77,7 +77,7 @@ struct CommandOptions {
   std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
   double correct_at = 0;  ///< limit from which a first score is right, if an answer has no outcome
   config::OnVerifierError on_error = config::OnVerifierError::drop;
-  double max_error_fraction = 0;  ///< for messages; Occasion::max_errors limits
+  double max_error_fraction = 0;  ///< for messages; JudgeContext::max_errors limits
   std::uint64_t seed = 0;         ///< the program's
   std::string run_folder = {};    ///< the program's; "": none
 };
@@ -106,7 +106,7 @@ class Verifier {
   virtual std::shared_ptr<const types::Gold> prepare(const Question& question) const = 0;
   /// Returns a verdict for each sample, in order, with score_names().size() scores each. Uses all the process's
   /// threads; may be called from one of them.
-  virtual std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const = 0;
+  virtual std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context = {}) const = 0;
   /// Returns the names of a verdict's scores; constant.
   virtual const std::vector<std::string>& score_names() const = 0;
   /// Returns each score's weight. A response's score is the weighted sum in this order, in fp64, without NaN scores.
@@ -133,7 +133,7 @@ class RuleVerifier : public Verifier {
   /// Judges one response without throwing, with bounded work for any input.
   virtual Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept = 0;
 
-  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion = {}) const final;
+  std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context = {}) const final;
   const std::vector<std::string>& score_names() const final;
   std::vector<double> score_weights(const RuleWeights& weights) const final;
   bool is_rule() const final { return true; }

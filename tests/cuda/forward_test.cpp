@@ -155,7 +155,7 @@ TEST_CASE("whole sequences have the bits of the ticks that sampled them, in ever
       whole.kv_pages = 2000;
       whole.page_size = 5;
       SampledModel other(config, format, whole);
-      other.decoder.device_weights()->bring(*other.snapshot);
+      other.decoder.device_weights()->upload(*other.snapshot);
       const Scored again = score_packed(*other.decoder.device_weights(), sampled.packed, config, temperature, true);
       CHECK(again.stream == scored.stream);
       CHECK(num_different(again.logprobs, sampled.packed.sampled) == 0);

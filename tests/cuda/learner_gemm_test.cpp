@@ -16,7 +16,7 @@ struct LearnersEngine {
         backend(decoder::make_device_backend(config, options, make_engine(config, options, gemms))) {
     backend->load(*snapshot);
     weights = backend->device_weights();
-    weights->bring(*snapshot);
+    weights->upload(*snapshot);
   }
   model::ModelConfig config;
   std::unique_ptr<model::Snapshot> snapshot;
@@ -145,7 +145,7 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
   CHECK(second.y.read()[0] == 0x5a5a5a5a);
 #endif
   engine.snapshot->publish(model::views(decoder::test::tiny_weights(engine.config, 2)), 1);
-  engine.weights->bring(*engine.snapshot);  // rewrites what the GEMM reads, ordered after the GEMM
+  engine.weights->upload(*engine.snapshot);  // rewrites what the GEMM reads, ordered after the GEMM
   CHECK(second.y.read()[0] != 0x5a5a5a5a);
   CHECK((first.result() == second.result()));
   second.multiply(engine, stream.handle());
@@ -186,7 +186,7 @@ TEST_CASE("embedding and lm_head lie where the engine reads them, through every 
   for (std::uint64_t seed = 1; seed < 3; ++seed) {
     const model::Weights weights = decoder::test::tiny_weights(engine.config, seed);
     engine.snapshot->publish(model::views(weights), static_cast<std::int64_t>(seed));
-    engine.weights->bring(*engine.snapshot);
+    engine.weights->upload(*engine.snapshot);
     for (const char* name : {"embed_tokens", "lm_head"}) {
       const bool is_head = std::string(name) == "lm_head" && !engine.config.tie_word_embeddings;
       const base::Buffer& master = weights.at(is_head ? "lm_head.weight" : "model.embed_tokens.weight");

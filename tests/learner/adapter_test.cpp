@@ -179,16 +179,16 @@ TEST_CASE("a linear layer whose product nobody reads has the gradients of one th
       const Tensor x = torch::randn({61, 33}), d_y = torch::randn({61, 70});
       learner::ForwardNumerics numerics;
       numerics.forward = forward;
-      const auto gradients = [&](bool is_read) {
+      const auto gradients = [&](bool needs_output) {
         torch::manual_seed(7);
         Layer layer(format, 4);
         const Tensor adapted_x = x.clone().set_requires_grad(true), plain_x = x.clone().set_requires_grad(true);
         const Tensor narrow_x = x.to(torch::kBFloat16).set_requires_grad(true), d_w = torch::zeros({70, 33});
         const Tensor d_narrow_w = torch::zeros({70, 33});
         const learner::Quantized how{layer.linear.quantized, numerics.low_bit(), torch::kBFloat16};
-        learner::adapted_linear(layer.linear, {adapted_x, {}}, numerics, is_read).backward(d_y);
-        learner::quantized_linear(plain_x, {layer.weight, d_w}, how, is_read).backward(d_y);
-        learner::linear(narrow_x, {layer.weight, d_narrow_w}, {}, is_read).backward(d_y.to(torch::kBFloat16));
+        learner::adapted_linear(layer.linear, {adapted_x, {}}, numerics, needs_output).backward(d_y);
+        learner::quantized_linear(plain_x, {layer.weight, d_w}, how, needs_output).backward(d_y);
+        learner::linear(narrow_x, {layer.weight, d_narrow_w}, {}, needs_output).backward(d_y.to(torch::kBFloat16));
         return TensorList{adapted_x.grad(),
                           layer.linear.adapter.a.gradient,
                           layer.linear.adapter.parts[1].b.gradient,

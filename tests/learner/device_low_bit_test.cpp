@@ -107,9 +107,9 @@ class OneAtATime final : public model::DeviceWeights {
     return inner_->rewrite(masters);
   }
   void finish(std::int64_t version) override { inner_->finish(version); }
-  void bring(const model::Snapshot& snapshot) override {
+  void upload(const model::Snapshot& snapshot) override {
     const std::lock_guard lock(mutex());
-    inner_->bring(snapshot);
+    inner_->upload(snapshot);
   }
   void dequantize(std::span<const model::DequantizedTensor> wanted, void* stream) override {
     const std::lock_guard lock(mutex());
@@ -158,7 +158,7 @@ void compare_layers(base::Device device) {
     for (DeviceSampler* each : {&exact, &rounded}) {
       each->snapshot.publish(model::views(weights), 0);
       each->decoder.load(each->snapshot);
-      each->weights()->bring(each->snapshot);
+      each->weights()->upload(each->snapshot);
     }
     const model::LayerSnapshot& layer = exact.snapshot.layer(1);
     for (const auto& [name, packed] : {std::pair<const char*, const ops::PackedLinear*>{"qkv", &layer.qkv},
@@ -314,7 +314,7 @@ TEST_CASE("an fp8 backward pass on a device takes runs of tokens as they come, m
   const model::Weights weights = test::tiny_weights(config);
   sampler.snapshot.publish(model::views(weights), 0);
   sampler.decoder.load(sampler.snapshot);
-  sampler.weights()->bring(sampler.snapshot);
+  sampler.weights()->upload(sampler.snapshot);
   const ops::PackedLinear& packed = sampler.snapshot.layer(0).down;
   torch::manual_seed(3);
   const std::int64_t tokens = learner::kFp8GradientTokens + 130;

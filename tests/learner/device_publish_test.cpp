@@ -27,7 +27,7 @@ struct Recorder final : model::DeviceWeights {
     return {};
   }
   void finish(std::int64_t of) override { version = of; }
-  void bring(const model::Snapshot&) override {}
+  void upload(const model::Snapshot&) override {}
   void dequantize(std::span<const model::DequantizedTensor>, void*) override {}
   model::DeviceTable table(const std::string&) override { return {}; }
   model::MatmulWorkspace matmul_workspace(const std::string&, std::int64_t) override { return {}; }

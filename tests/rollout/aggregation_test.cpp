@@ -51,7 +51,7 @@ class Named final : public tasks::Verifier {
   explicit Named(std::vector<std::string> names) : names_(std::move(names)) {}
   void check_ground_truth(const tasks::Question&, const std::string&) const override {}
   std::shared_ptr<const types::Gold> prepare(const tasks::Question&) const override { return nullptr; }
-  std::vector<tasks::Verdict> judge(std::span<const tasks::Sample>, const tasks::Occasion&) const override {
+  std::vector<tasks::Verdict> judge(std::span<const tasks::Sample>, const tasks::JudgeContext&) const override {
     return {};
   }
   const std::vector<std::string>& score_names() const override { return names_; }
@@ -101,12 +101,12 @@ TEST_CASE("a response that was not judged is in no mean, and a group with one th
     CHECK(values[0] == -values[2]);
     CHECK(values[0] > 0.2);
     for (const std::size_t i : {1, 3, 4, 5}) CHECK(values[i] == 0);
-    CHECK((rollouts[0].teaches && rollouts[2].teaches));
-    for (const std::size_t i : {1, 3, 4, 5}) CHECK_FALSE(rollouts[i].teaches);
+    CHECK((rollouts[0].in_loss && rollouts[2].in_loss));
+    for (const std::size_t i : {1, 3, 4, 5}) CHECK_FALSE(rollouts[i].in_loss);
   }
   std::vector<Rollout> alone = {judged(0.5)};
   (void)advantages(alone, 1);
-  CHECK(alone[0].teaches);
+  CHECK(alone[0].in_loss);
 }
 
 TEST_CASE("dynamic sampling compares judged samples alone, of the sum, the outcome or one score") {

@@ -37,11 +37,11 @@ class PythonCommand {
 
 /// Returns the verdicts on responses to one question.
 inline std::vector<tasks::Verdict> judge_all(const tasks::Verifier& verifier, const std::vector<std::string>& responses,
-                                             const tasks::Occasion& occasion = {}) {
+                                             const tasks::JudgeContext& context = {}) {
   const auto gold = verifier.prepare({"7", "seven?", "toy"});
   std::vector<tasks::Sample> samples;
   for (const std::string& response : responses) samples.push_back({response, gold.get()});
-  return verifier.judge(samples, occasion);
+  return verifier.judge(samples, context);
 }
 
 /// Returns whether a process runs; a zombie does not.

@@ -71,7 +71,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   }
   std::string rewrite(std::span<const model::DeviceMaster> masters) override;
   void finish(std::int64_t version) override { uploaded_version_ = version; }
-  void bring(const model::Snapshot& snapshot) override;
+  void upload(const model::Snapshot& snapshot) override;
   void dequantize(std::span<const model::DequantizedTensor> wanted, void* stream) override {
     engine_->weights().dequantize(masters_.of(wanted), {stream});
   }
@@ -268,7 +268,7 @@ std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters)
   return named(engine_->weights().rewrite_adapters(adapters), adapter_names);
 }
 
-void DeviceBackend::bring(const model::Snapshot& snapshot) {
+void DeviceBackend::upload(const model::Snapshot& snapshot) {
   QRL_INVARIANT(&snapshot == snapshot_ && snapshot.version() >= 0, "device weights",
                 "the published snapshot that the decoder reads", "another");
   upload_unless_there();

@@ -66,7 +66,7 @@ void* stream_on(const torch::Device& device) {
   return device.is_cuda() ? at::accelerator::getCurrentStream(device.index()).native_handle() : nullptr;
 }
 
-Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read,
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool needs_output,
                                const LayerAddition& beside) {
   const torch::Device device = x.device();
   const auto there = torch::TensorOptions().device(device);
@@ -79,11 +79,12 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   const auto input = [matrix = layer.matrix, quantized, num_rows = rows.size(0)] {
     return model::MatmulInput{matrix, num_rows, quantized.data_ptr()};
   };
-  if (is_read || master.gradient.defined())
-    layer.weights->multiply(rows.data_ptr<float>(), input(), is_read ? padded.data_ptr() : nullptr, stream_on(device));
+  if (needs_output || master.gradient.defined())
+    layer.weights->multiply(rows.data_ptr<float>(), input(), needs_output ? padded.data_ptr() : nullptr,
+                            stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
   if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is fp32
-  if (beside.add_to_output && is_read) beside.add_to_output(y);
+  if (beside.add_to_output && needs_output) beside.add_to_output(y);
   const bool in_fp8 =
       layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
   if (!master.gradient.defined()) {

@@ -27,9 +27,9 @@ struct DeviceLayer {
 /// If W is trained, X̂ is kept as quantized values. X̂ and Ŵ are dequantized and rounded to `compute` when needed. dX
 /// is fp32; dYᵀ·X̂ is added to master.gradient without rounding. With backward fp8_e4m3, dY and X̂ are quantized,
 /// dequantized and rounded to `compute`, kFp8GradientTokens at a time. Matmuls have fp32 sums. The weights must not
-/// change before the backward pass. Unless is_read, y has no values.
-Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer, bool is_read = true,
-                               const LayerAddition& beside = {});
+/// change before the backward pass. Unless needs_output, y has no values.
+Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer,
+                               bool needs_output = true, const LayerAddition& beside = {});
 
 /// Returns the decoder's embedding or lm_head in place, bf16 [num_rows, width].
 Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,

@@ -79,15 +79,15 @@ Tensor rounded_activations(const Tensor& x, quant::Format format) {
   return (ratio * scale).view({x.size(0), -1}).narrow(1, 0, width);
 }
 
-Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format, bool is_read,
+Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format, bool needs_output,
                      const LayerAddition& beside) {
   const torch::ScalarType type = weight.value.scalar_type();
   const Tensor read_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
   const auto y_options = read_x.options().dtype(format ? torch::kFloat32 : type);
-  const Tensor y = !is_read ? torch::empty({x.size(0), weight.value.size(0)}, y_options)
-                   : format ? exact_matmul(read_x, weight.value.t())
-                            : torch::mm(read_x, weight.value.t());
-  if (beside.add_to_output && is_read) beside.add_to_output(y);
+  const Tensor y = !needs_output ? torch::empty({x.size(0), weight.value.size(0)}, y_options)
+                   : format      ? exact_matmul(read_x, weight.value.t())
+                                 : torch::mm(read_x, weight.value.t());
+  if (beside.add_to_output && needs_output) beside.add_to_output(y);
   const Tensor kept_x = weight.gradient.defined() ? read_x : Tensor();
   return differentiable(
       {x}, {y},

@@ -18,9 +18,9 @@ struct LayerAddition {
 
 /// Computes x · Wᵀ with LibTorch. The gradient of x has x's dtype; W's, if trained, is added in fp32 without rounding.
 /// With a format, x is fp32 and multiplied as rounded_activations in the weight's dtype; the result is fp32, and
-/// gradients pass through the rounding. Unless is_read, the result has no values.
+/// gradients pass through the rounding. Unless needs_output, the result has no values.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
-                     bool is_read = true, const LayerAddition& beside = {});
+                     bool needs_output = true, const LayerAddition& beside = {});
 
 /// Applies quant::round_activations to each row, fp32 [N, in]; ties may round differently.
 Tensor rounded_activations(const Tensor& x, quant::Format format);

@@ -226,14 +226,15 @@ Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
   return {added.sum_ND, added.normed_ND, {}};
 }
 
-Tensor TorchOps::linear(const Linear& linear, const Recomputable& x, bool is_read) const {
+Tensor TorchOps::linear(const Linear& linear, const Recomputable& x, bool needs_output) const {
   const LayerAddition beside =
       linear.adapter.empty() ? LayerAddition{} : device_adapter(x.value, linear, numerics().compute);
-  if (linear.quantized == nullptr) return device_linear(x.value, linear.weight, {}, is_read, beside);
-  if (!numerics().low_bit()) return device_linear(x.value, linear.weight, linear.quantized->format, is_read, beside);
+  if (linear.quantized == nullptr) return device_linear(x.value, linear.weight, {}, needs_output, beside);
+  if (!numerics().low_bit())
+    return device_linear(x.value, linear.weight, linear.quantized->format, needs_output, beside);
   return device_quantized_linear(
       x.value, linear.weight, {device_.weights, linear.name, linear.quantized, numerics().compute, numerics().backward},
-      is_read, beside);
+      needs_output, beside);
 }
 
 Tensor TorchOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {

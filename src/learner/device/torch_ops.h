@@ -41,7 +41,7 @@ class TorchOps final : public Ops {
 
   Tensor embed(const Weight& table_VD) const override;
   Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const override;
-  Tensor linear(const Linear& linear, const Recomputable& x, bool is_read) const override;
+  Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
 

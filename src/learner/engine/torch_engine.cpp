@@ -72,7 +72,7 @@ class TorchEngine : public ForwardEngine {
   }
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
-    bring(parameters, snapshot);
+    upload(parameters, snapshot);
     const std::int64_t before = works_beside_host() ? place_.room.used() : 0;
     const TargetScores scores = score_by_ops(parameters, task, nullptr);
     if (works_beside_host() && torch::GradMode::is_enabled()) {
@@ -92,7 +92,7 @@ class TorchEngine : public ForwardEngine {
     return !works_beside_host() || wanted <= static_cast<double>(place_.room.left());
   }
 
-  void prepare(Parameters& parameters, const model::Snapshot& snapshot) override { bring(parameters, &snapshot); }
+  void prepare(Parameters& parameters, const model::Snapshot& snapshot) override { upload(parameters, &snapshot); }
 
   bool reads_in_place(const std::string& tensor) const override {
     const bool copies_head = numerics().lm_head == torch::kFloat32;
@@ -105,9 +105,9 @@ class TorchEngine : public ForwardEngine {
   model::DeviceWeights& decoder() const { return *decoder_; }
   const torch::Device& device() const { return place_.device; }
 
-  void bring(Parameters& parameters, const model::Snapshot* snapshot) {
+  void upload(Parameters& parameters, const model::Snapshot* snapshot) {
     if (!numerics().low_bit()) return;
-    decoder_->bring(*snapshot);
+    decoder_->upload(*snapshot);
     if (!tables_read_ && !parameters.options().reads_tables) parameters.read_tables(*decoder_);
     tables_read_ = true;
   }
@@ -158,7 +158,7 @@ class SampledEngine final : public TorchEngine {
   bool works_beside_host() const override { return false; }
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
-    bring(parameters, snapshot);
+    upload(parameters, snapshot);
     if (task.policy != nullptr)
       return score_by_ops(parameters, task, nullptr);  // the decoder lacks this policy's adapters
     const bool has_backward = torch::GradMode::is_enabled();

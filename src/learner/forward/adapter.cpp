@@ -161,10 +161,10 @@ void keep_block(const ops::Activations& x, const model::AdapterProducts& product
 
 /// Keeps only the backward pass's inputs.
 Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x,
-                            bool is_read) {
+                            bool needs_output) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
   Forward made;
-  if (!is_read || quantized.multiplies_quantized) {
+  if (!needs_output || quantized.multiplies_quantized) {
     made.y = torch::empty({num_rows, out});
   } else {
     ops::Activations input(*linear.quantized, num_rows);
@@ -175,7 +175,7 @@ Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantiz
     return [&, entering = std::make_shared<EnteringRows>(linear, kBlockRows)](base::Team& alone, base::Range rows) {
       float* y = made.y.data_ptr<float>() + rows.begin * out;
       entering->quantize(alone, x.data_ptr<float>() + rows.begin * in, rows.size());
-      if (!is_read) entering->multiply_by_a(rows.size());
+      if (!needs_output) entering->multiply_by_a(rows.size());
       else if (quantized.multiplies_quantized) entering->multiply(alone, rows.size(), y);
       else entering->add_adapter(rows.size(), y);
       keep_block(entering->adapters(), entering->products(), linear.adapter.rank(), rows, made);
@@ -184,9 +184,9 @@ Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantiz
   return made;
 }
 
-Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics, bool is_read) {
+Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics, bool needs_output) {
   const Quantized quantized{linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};
-  const Forward made = forward_on_snapshot(linear, x.value, quantized, !x.recompute, is_read);
+  const Forward made = forward_on_snapshot(linear, x.value, quantized, !x.recompute, needs_output);
   Recompute read_x = x.recompute;
   if (!read_x) read_x = [kept = made.x] { return kept; };
   const Types types{type_of(linear.adapter.packed->a.format), quantized.compute};
@@ -203,13 +203,13 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
 
 /// Continues each sum over the base's inputs with the terms of A·x (backward: U), without a tensor for the adapter's
 /// term.
-Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_read) {
+Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool needs_output) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();
   const Dense with(linear.adapter, linear.weight.value.size(0), type);
   const Tensor products = times_transposed(entering, with.a, type);
-  const Tensor y = is_read ? times_transposed(entering, linear.weight.value, type, {products, with.b})
-                           : empty_rows(entering.size(0), linear.weight.value.size(0), type);
+  const Tensor y = needs_output ? times_transposed(entering, linear.weight.value, type, {products, with.b})
+                                : empty_rows(entering.size(0), linear.weight.value.size(0), type);
   Recompute read_x = x.recompute;
   if (!read_x) read_x = [entering] { return entering; };
   return differentiable({x.value}, {y}, [linear, read_x, type, products](const TensorList& d) {
@@ -224,8 +224,9 @@ Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool is_rea
 
 }  // namespace
 
-Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics, bool is_read) {
-  return linear.quantized != nullptr ? on_snapshot(linear, x, numerics, is_read) : in_compute_dtype(linear, x, is_read);
+Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics, bool needs_output) {
+  return linear.quantized != nullptr ? on_snapshot(linear, x, numerics, needs_output)
+                                     : in_compute_dtype(linear, x, needs_output);
 }
 
 }  // namespace qrl::learner

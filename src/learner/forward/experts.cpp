@@ -103,11 +103,11 @@ struct Second {
   torch::ScalarType type = torch::kFloat32;  ///< of the input before it was quantized
 };
 
-/// Returns x · Wᵀ in fp32, and leaves X̂ in second.input; undefined unless is_read.
-Tensor product(const Second& second, const ForwardNumerics& numerics, const Tensor& x, bool is_read) {
+/// Returns x · Wᵀ in fp32, and leaves X̂ in second.input; undefined unless needs_output.
+Tensor product(const Second& second, const ForwardNumerics& numerics, const Tensor& x, bool needs_output) {
   if (second.linear.quantized != nullptr)
-    return quantized_output(x, quantized_of(second.linear, numerics), *second.input, is_read);
-  return is_read ? times_transposed(x, second.linear.weight.value, torch::kFloat32) : Tensor();
+    return quantized_output(x, quantized_of(second.linear, numerics), *second.input, needs_output);
+  return needs_output ? times_transposed(x, second.linear.weight.value, torch::kFloat32) : Tensor();
 }
 
 /// Adds gate · z, rounded to fp32 before, to the rows of an expert. Calls by ascending expert give a row the sampler's
@@ -217,7 +217,7 @@ Tensor EnteredExperts::rows_of(std::int64_t expert) const {
 }
 
 Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
-                     const ForwardNumerics& numerics, bool is_read) {
+                     const ForwardNumerics& numerics, bool needs_output) {
   const auto routes = entered.routes;
   const Tensor gates = gates_by_place(*routes);
   const std::int64_t width = layer.expert_down.quantized.empty() ? layer.expert_down.weight.value.size(1)
@@ -231,8 +231,8 @@ Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, c
     Second second{expert, layer.expert_down.of(static_cast<std::int64_t>(expert)), {}, {}, a.value.scalar_type()};
     if (second.linear.quantized != nullptr)
       second.input = std::make_shared<ops::Activations>(*second.linear.quantized, a.value.size(0));
-    const Tensor z = product(second, numerics, a.value.detach(), is_read);
-    if (is_read) add_gated(*routes, gates, expert, z, y_ND);
+    const Tensor z = product(second, numerics, a.value.detach(), needs_output);
+    if (needs_output) add_gated(*routes, gates, expert, z, y_ND);
     if (!torch::GradMode::is_enabled()) continue;
     if (second.input == nullptr) second.again = a.recompute;
     seconds.push_back(std::move(second));

@@ -50,9 +50,9 @@ class Ops {
   /// Adds a branch and its bias to the residual stream, fp32, and computes the sum's RMSNorm in `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
-  /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. Unless is_read, only gradients
+  /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. Unless needs_output, only gradients
   /// matter, and the product may be left out.
-  virtual Tensor linear(const Linear& linear, const Recomputable& x, bool is_read = true) const = 0;
+  virtual Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output = true) const = 0;
   /// Applies bias, norms of q and k and rotation, then causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
   /// Computes silu(gate) · up of [N, 2F], gate first.
@@ -61,8 +61,8 @@ class Ops {
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
 
   /// Computes a sparse layer's mixture of experts, fp32 [N, D]: routes each row and sums its experts' gated outputs.
-  /// `is_read` as in linear.
-  virtual Tensor mlp_of_experts(const LayerWeights& /*layer*/, const Recomputable& /*x*/, bool /*is_read*/) const {
+  /// `needs_output` as in linear.
+  virtual Tensor mlp_of_experts(const LayerWeights& /*layer*/, const Recomputable& /*x*/, bool /*needs_output*/) const {
     QRL_INVARIANT(false, "forward pass", "a dense layer", "experts, which these operations lack");
   }
 

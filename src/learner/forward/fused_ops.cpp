@@ -89,11 +89,12 @@ Normed FusedOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight
   return add_rms_norm(x_ND, {branch.value_ND, branch.bias, bias_is_in}, gain, heads_.norm_eps, out);
 }
 
-Tensor FusedOps::linear(const Linear& linear, const Recomputable& x, bool is_read) const {
-  if (!linear.adapter.empty()) return adapted_linear(linear, x, numerics(), is_read);
-  if (linear.quantized == nullptr) return learner::linear(x.value, linear.weight, x.recompute, is_read);
+Tensor FusedOps::linear(const Linear& linear, const Recomputable& x, bool needs_output) const {
+  if (!linear.adapter.empty()) return adapted_linear(linear, x, numerics(), needs_output);
+  if (linear.quantized == nullptr) return learner::linear(x.value, linear.weight, x.recompute, needs_output);
   return quantized_linear(x.value, linear.weight,
-                          {linear.quantized, numerics().low_bit(), numerics().compute, numerics().backward}, is_read);
+                          {linear.quantized, numerics().low_bit(), numerics().compute, numerics().backward},
+                          needs_output);
 }
 
 Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {
@@ -109,12 +110,12 @@ Tensor FusedOps::fused_mlp(const Linear& first, const Linear& second, const Tens
   return quantized_mlp(x, first, second);
 }
 
-Tensor FusedOps::mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool is_read) const {
+Tensor FusedOps::mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool needs_output) const {
   const EnteredExperts entered = enter_experts(router_, layer, x, numerics(), *rows_.routes);
   const auto gated = [&](std::int64_t expert) {
     return swiglu(linear(layer.expert_gate_up.of(expert), {entered.rows_of(expert), {}}, true));
   };
-  return leave_experts(layer, entered, gated, numerics(), is_read);
+  return leave_experts(layer, entered, gated, numerics(), needs_output);
 }
 
 }  // namespace qrl::learner

@@ -20,10 +20,10 @@ namespace qrl::learner {
 /// A, scale·B and A·x are rounded to x's dtype.
 ///
 /// The backward pass is straight through the rounding. Matmuls are in `compute` with fp32 sums: dB = scale·dYᵀ·(A·x).
-/// With U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A. Unless is_read, the base is not
-/// multiplied.
+/// With U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A. Unless needs_output, the base is
+/// not multiplied.
 Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics,
-                      bool is_read = true);
+                      bool needs_output = true);
 
 struct EnteredExperts {
   std::shared_ptr<const ops::ExpertRows> routes;  ///< those in use
@@ -45,10 +45,10 @@ EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& laye
 using GatedRows = std::function<Recomputable(std::int64_t expert)>;
 
 /// Computes each row's Σ gate · down(gated) over its experts by ascending index, fp32 [N, D]; without values unless
-/// `is_read`. Calls `gated` for the experts that have rows; without autograd one expert's values exist at a time. A
-/// gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, with the input X̂ that the product read and dY before the gate.
+/// `needs_output`. Calls `gated` for the experts that have rows; without autograd one expert's values exist at a time.
+/// A gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, with the input X̂ that the product read and dY before the gate.
 Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
-                     const ForwardNumerics& numerics, bool is_read);
+                     const ForwardNumerics& numerics, bool needs_output);
 
 /// Holds the page tables of a micro-batch's keys and values for every layer. A continuation reads its prefix's full
 /// pages and copies the last page.
@@ -86,12 +86,12 @@ class FusedOps final : public Ops {
   bool recomputes_norms() const override { return true; }
   Tensor embed(const Weight& table_VD) const override;
   Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const override;
-  Tensor linear(const Linear& linear, const Recomputable& x, bool is_read) const override;
+  Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
   /// Fuses with low_bit, without an adapter or a backward pass that needs intermediate values.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
-  Tensor mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool is_read) const override;
+  Tensor mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool needs_output) const override;
 
  private:
   const PackedRows& rows_;

@@ -106,11 +106,11 @@ Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& value
   })[0];
 }
 
-Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x, bool is_read) {
+Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x, bool needs_output) {
   const torch::ScalarType type = x.scalar_type();
   if (!recompute_x) recompute_x = [kept = x.detach()] { return kept; };
   const Tensor y =
-      is_read ? times_transposed(x.detach(), weight.value, type) : make(x.size(0), weight.value.size(0), type);
+      needs_output ? times_transposed(x.detach(), weight.value, type) : make(x.size(0), weight.value.size(0), type);
   return differentiable({x}, {y}, [recompute_x, weight, type](const TensorList& d) {
     const Tensor d_y = d[0].contiguous();
     accumulate_weight_gradient(d_y, recompute_x(), weight.gradient);

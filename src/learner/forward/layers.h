@@ -57,7 +57,7 @@ Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& value
 /// Computes x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. Uses ops/matmul.h: exact products of bf16
 /// operands, fp32 sums. y and dX = dY·W are rounded to bf16 once; dW = dYᵀ·X is added to the fp32 gradient without
 /// rounding. `recompute_x` provides x to the backward pass.
-Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {}, bool is_read = true);
+Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {}, bool needs_output = true);
 
 /// The residual stream after adding a branch, and its RMSNorm.
 struct Normed {

@@ -4,21 +4,21 @@ namespace qrl::learner {
 
 namespace {
 
-Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool is_read) {
-  if (w.is_sparse()) return ops.mlp_of_experts(w, x, is_read);
+Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
+  if (w.is_sparse()) return ops.mlp_of_experts(w, x, needs_output);
   if (const Tensor y_ND = ops.fused_mlp(w.gate_up, w.down, x.value); y_ND.defined()) return y_ND;
   const Tensor halves_N2F = ops.linear(w.gate_up, x);
-  return ops.linear(w.down, ops.swiglu(halves_N2F), is_read);
+  return ops.linear(w.down, ops.swiglu(halves_N2F), needs_output);
 }
 
-Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool is_read) {
+Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
   const Tensor attended_NHE = ops.attention(ops.linear(w.qkv, x), w.transform());
-  return ops.linear(w.o, {attended_NHE, {}}, is_read);
+  return ops.linear(w.o, {attended_NHE, {}}, needs_output);
 }
 
-/// Computes attention or mlp from a normed stream. Unless is_read (recomputation for gradients), the result has no
+/// Computes attention or mlp from a normed stream. Unless needs_output (recomputation for gradients), the result has no
 /// values.
-using Part = std::function<Tensor(const Recomputable& x, bool is_read)>;
+using Part = std::function<Tensor(const Recomputable& x, bool needs_output)>;
 
 /// Keeps nothing for the backward pass; even x is recomputed.
 Tensor checkpointed(const Part& part, const Recomputable& x) {
@@ -39,9 +39,9 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
 }
 
 /// Runs a block. Takes and returns {residual stream, branch not yet added}; the next norm adds the branch. With
-/// `checkpoints_parts`, keeps only the sums. Unless is_read, the branch has no values.
+/// `checkpoints_parts`, keeps only the sums. Unless needs_output, the branch has no values.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
-                 bool is_read, bool checkpoints_parts = false) {
+                 bool needs_output, bool checkpoints_parts = false) {
   const torch::ScalarType between = ops->numerics().between;
   const auto computed = [&](const Part& part, const Normed& from, bool its_is_read) {
     const Recomputable x{from.normed_ND, from.recompute_normed};
@@ -52,7 +52,7 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
       computed([ops, &w](const Recomputable& x, bool read) { return attention(*ops, w, x, read); }, before, true);
   const Normed after = ops->add_norm(before.sum_ND, {mixed_ND, w.o.bias}, w.post_norm_D, between);
   return {after.sum_ND,
-          computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, is_read)};
+          computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, needs_output)};
 }
 
 /// Calls options.layer_done when the gradient of the layer's input, and so every gradient of the layer, is complete.
@@ -67,8 +67,8 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
                      const ForwardOptions& options) {
   TensorList state = {ops->embed(weights.embedding), Tensor()};
   for (std::size_t idx = 0; idx < weights.layers.size(); ++idx) {
-    const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool is_read) {
-      return block(ops, w, in, is_read);
+    const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool needs_output) {
+      return block(ops, w, in, needs_output);
     };
     // The layer's first operation gives both inputs their gradients, and uses the branch's first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);

@@ -178,15 +178,15 @@ Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType ty
   });
 }
 
-Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool is_read) {
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool needs_output) {
   const ops::PackedLinear& packed = *quantized.packed;
   const std::int64_t num_rows = x.size(0);
   Tensor y;
-  if (quantized.multiplies_quantized || !is_read) y = torch::empty({num_rows, packed.out});
+  if (quantized.multiplies_quantized || !needs_output) y = torch::empty({num_rows, packed.out});
   by_blocks(num_rows, [&] {
     return [&](base::Team& alone, base::Range rows) {
       ops::quantize(alone, x.data_ptr<float>(), rows, input);
-      if (y.defined() && is_read) ops::linear(alone, input, packed, rows, false, y.data_ptr<float>());
+      if (y.defined() && needs_output) ops::linear(alone, input, packed, rows, false, y.data_ptr<float>());
     };
   });
   if (y.defined()) return y;
@@ -208,9 +208,9 @@ Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
   return d_x;
 }
 
-Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read) {
+Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool needs_output) {
   const auto input = std::make_shared<ops::Activations>(*quantized.packed, x.size(0));
-  const Tensor y = quantized_output(x, quantized, *input, is_read);
+  const Tensor y = quantized_output(x, quantized, *input, needs_output);
   if (!master.gradient.defined()) {
     return differentiable({x}, {y}, [quantized](const TensorList& d) {
       return TensorList{quantized_input_gradient(d[0], quantized)};

@@ -42,7 +42,7 @@ struct Quantized {
 ///
 /// With backward fp8_e4m3, blocks are those of docs/reference/formats.md. Products are exact, sums of 128 products
 /// fp32, scaled and added in fp32. A segment of zeros has scale 0; one with a NaN or infinity has scale NaN.
-Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool is_read = true);
+Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool needs_output = true);
 
 /// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is the X̂ that quantized_output leaves.
 void add_quantized_weight_gradient(const Tensor& d_y, const ops::Activations& input, const Quantized& quantized,
@@ -53,9 +53,9 @@ bool gathers_rotated(const Linear& linear);
 /// Rotates the weight's gradient, fp32 [out, in], or rotates it back, on all threads; no-op without a rotation.
 void rotate_gradient(const Linear& linear);
 
-/// Runs quantized_linear's forward pass without autograd; unless is_read, without the product. Leaves X̂ of all rows in
-/// `input`.
-Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool is_read = true);
+/// Runs quantized_linear's forward pass without autograd; unless needs_output, without the product. Leaves X̂ of all
+/// rows in `input`.
+Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool needs_output = true);
 
 /// Adds one thread's term to rows of dX; d_x points to the first row.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;

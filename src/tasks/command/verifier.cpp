@@ -62,7 +62,7 @@ const char* reason_of(RowFault fault) {
 /// A batch of samples and the verdicts so far.
 struct CommandBatch {
   std::span<const Sample> samples;
-  const Occasion& occasion;
+  const JudgeContext& context;
   std::vector<Verdict> verdicts;
   std::vector<std::size_t> rows;  ///< each row's first sample, then the number of samples
   std::int64_t num_errors = 0;
@@ -95,7 +95,7 @@ class CommandVerifier final : public Verifier {
     return gold;
   }
   /// Judges one batch at a time. Verdicts do not depend on the number of workers or their order.
-  std::vector<Verdict> judge(std::span<const Sample> samples, const Occasion& occasion) const override;
+  std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context) const override;
   const std::vector<std::string>& score_names() const override {
     const std::lock_guard guard(lock_);
     return start(nullptr).scores;
@@ -248,9 +248,9 @@ void CommandVerifier::put(CommandBatch& batch, std::size_t sample, Verdict verdi
 }
 
 void CommandVerifier::check_errors(const CommandBatch& batch) const {
-  if (!batch.occasion.max_errors || batch.num_errors == 0) return;
+  if (!batch.context.max_errors || batch.num_errors == 0) return;
   const bool none_judged = num_first_ == kFirstResponses && num_first_errors_ == kFirstResponses;
-  if (!none_judged && batch.num_errors <= *batch.occasion.max_errors) return;
+  if (!none_judged && batch.num_errors <= *batch.context.max_errors) return;
   std::map<std::string, std::int64_t> reasons;
   std::string last;
   for (const Verdict& verdict : batch.verdicts) {
@@ -272,10 +272,10 @@ void CommandVerifier::check_errors(const CommandBatch& batch) const {
           (errors.empty() ? "" : "; its last lines on standard error:" + errors));
 }
 
-std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, const Occasion& occasion) const {
+std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, const JudgeContext& context) const {
   const std::lock_guard guard(lock_);
   start(nullptr);
-  CommandBatch batch{samples, occasion, std::vector<Verdict>(samples.size()), {}};
+  CommandBatch batch{samples, context, std::vector<Verdict>(samples.size()), {}};
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (i == 0 || !is_group_ || samples[i].group != samples[i - 1].group) batch.rows.push_back(i);
   }
@@ -293,12 +293,12 @@ std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, con
   };
   PoolJob job;
   job.num_rows = batch.rows.size() - 1;
-  job.pause = occasion.pause;
+  job.pause = context.pause;
   job.write = [&](std::size_t row, std::uint64_t id, std::string& line) {
     const std::size_t first = batch.rows[row], end = batch.rows[row + 1];
     line += "{\"id\":" + std::to_string(id) + ",";
     if (const auto* gold = static_cast<const CommandGold*>(samples[first].gold)) line += gold->fields + ",";
-    line += "\"step\":" + std::to_string(occasion.step) + ",\"eval\":" + (occasion.is_evaluation ? "true," : "false,");
+    line += "\"step\":" + std::to_string(context.step) + ",\"eval\":" + (context.is_evaluation ? "true," : "false,");
     if (ready_.wants_prompt_tokens) append_ids(samples[first].prompt_tokens, line += "\"prompt_tokens\":");
     if (ready_.wants_prompt_tokens) line += ",";
     if (is_group_) line += "\"samples\":[{";

@@ -118,13 +118,13 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
 }
 
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-                     const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                     const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::JudgeContext context,
                      dist::Collectives& world) {
-  if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, weights, tokenizer, occasion);
+  if (verifier.is_rule()) return rollout::judge(rollouts, n, verifier, weights, tokenizer, context);
   bool cancelled = false;
-  occasion.pause = cancel_if_stopping;
+  context.pause = cancel_if_stopping;
   try {
-    rollout::judge(rollouts, n, verifier, weights, tokenizer, occasion);
+    rollout::judge(rollouts, n, verifier, weights, tokenizer, context);
   } catch (const Cancelled&) {
     cancelled = true;
   }

@@ -53,7 +53,7 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
 
 /// Calls rollout::judge. A stop request ends the wait for the verifier and throws Cancelled on every rank. Collective.
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
-                     const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::Occasion occasion,
+                     const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::JudgeContext context,
                      dist::Collectives& world);
 
 /// Returns a run's main score, "val/<data_source>/mean@<n>".

@@ -37,7 +37,7 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   for (std::size_t i = 0; i < groups.rollouts.size(); ++i) {
     const rollout::Rollout& r = groups.rollouts[i];
     const auto b = static_cast<std::size_t>(groups.places[i / static_cast<std::size_t>(recipe.rollout.n)] / mini);
-    if (!r.teaches) continue;
+    if (!r.in_loss) continue;
     if (recipe.algorithm.mask_truncated && r.completion.stop == types::StopReason::length) continue;
     counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
     counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
