@@ -19,7 +19,7 @@ using Action = std::function<void(dist::Collectives& world)>;
 /// Makes `work` the command's action. Calls `prepare` before the ranks connect. Without --ranks, the work throws an
 /// input error in a job of several ranks.
 void set_work(CLI::App& command, Action& action, const Action& work, const std::function<void()>& prepare = {});
-/// Does the same for work that takes the parsed arguments and, optionally, the ranks.
+/// Sets work that takes the parsed arguments and, optionally, the ranks.
 template <class Arguments, class Work>
 void set_work(CLI::App& command, Action& action, const std::shared_ptr<Arguments>& arguments, Work work,
               const std::function<void()>& prepare = {}) {

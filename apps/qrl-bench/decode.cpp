@@ -56,7 +56,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     result["limit_tokens_per_s"] = limit;
     result["share_of_limit"] = decode_rate / limit;
   } else if (best.decode_ticks > 0) {
-    // Counts launches, but not waiting for the device.
+    // Host time includes launches, but not waiting for the device.
     const auto ticks = static_cast<double>(best.decode_ticks);
     result["host_s_per_tick"] = (best.decode_s - best.decode_waited_s) / ticks;
     result["host_share_of_tick"] = 1 - best.decode_waited_s / best.decode_s;

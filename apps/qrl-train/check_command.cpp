@@ -49,7 +49,7 @@ std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector
   return (num_named == 1 ? "line " : "lines ") + lines;
 }
 
-/// Returns a line each for countdown rows without a solution and for those with too many numbers to search, if any.
+/// Returns at most two lines: countdown rows without a solution, and rows with too many numbers to search.
 std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers) {
   std::vector<Search> results(rows.size());
   base::parallel_for(static_cast<std::int64_t>(rows.size()), 16, [&](base::Range range) {

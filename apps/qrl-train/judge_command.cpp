@@ -160,7 +160,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// Returns the fields read instead of a whole ground truth: ", or for countdown numbers and target".
+/// Returns help text that lists each verifier's ground-truth fields, e.g. ", or for countdown numbers and target".
 std::string own_fields() {
   std::string text;
   for (const tasks::VerifierChoice* choice : train::keys().catalog().verifiers.typed()) {

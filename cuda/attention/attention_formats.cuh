@@ -12,8 +12,7 @@ struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Formats whose queries and weights are one 16-bit float term. Products are exact, sums fp32 in the tensor core's
-/// order and rounding.
+/// Formats whose queries and weights are one 16-bit float term.
 struct FloatElements {
   using Sum = float;
   static constexpr bool kScaled = false;  // whether each slot has a scale

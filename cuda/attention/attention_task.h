@@ -53,8 +53,8 @@ struct AttentionTask {
 /// Results depend on neither the plan, the page order nor the tick's other rows, except that a NaN value in bf16 or
 /// e4m3 makes all rows of a tile NaN (0 · NaN).
 ///
-/// int8's scores equal the CPU's bit for bit. bf16 differs only by the order of sums up to 128 positions, the CPU's
-/// span; e4m3 by 3 bits of queries and weights, which the CPU rounds to bf16.
+/// int8's scores equal the CPU's bitwise. bf16 differs only by the order of sums up to 128 positions, the CPU's span;
+/// e4m3 by 3 bits of queries and weights, which the CPU rounds to bf16.
 void attention(const AttentionTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -229,7 +229,7 @@ struct TileOfQueries {
     return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
   }
 
-  /// Multiplies weights by the values' scales. Writes each query's unit to shared memory.
+  /// Multiplies weights by the values' scales. Writes each query's int8 scale to shared memory.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
     std::uint32_t most[kTiles];  // float bits, which order NaN above all numbers

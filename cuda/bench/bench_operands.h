@@ -28,7 +28,6 @@ void fill_floats(float value, std::int64_t count, float* to, const Stream& strea
 void fill_pages(const KvPages& pages, std::int64_t num_pages, const Stream& stream);
 quant::Element element_of(quant::KvFormat format);
 
-/// Returns page ids first … first + count − 1, shuffled.
 std::vector<std::int32_t> shuffled_pages(std::int64_t first, std::int64_t count);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

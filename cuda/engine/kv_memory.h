@@ -46,7 +46,6 @@ class KvMemory {
   }
 
  private:
-  /// Views layer index_in_memory of `memory` as the model's layer layer_idx.
   KvPages view(const PageMemory& memory, std::size_t index_in_memory, std::size_t layer_idx) const;
   std::int64_t affordable_pages(std::size_t page_bytes) const;
 

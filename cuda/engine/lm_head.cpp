@@ -76,7 +76,7 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                      num_rows, stream);
   }
   // Decides by the vocabulary alone whether later kernels read the tile's logits or recompute them, so that scores
-  // equal sampling's bit for bit.
+  // equal sampling's bitwise.
   const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();
   return {block_max_.as<float>(),

@@ -19,9 +19,9 @@ struct TokenScore {
   float logprob = 0, entropy = 0;
 };
 
-/// Runs passes with a tick's kernels; with row_only_sums, results equal those of sampling ticks bit for bit. Weights
-/// must be uploaded first. Each call begins after the work of a caller's stream, if given, and blocks until done. Any
-/// thread may call, one at a time.
+/// Runs passes with a tick's kernels; with row_only_sums, results equal those of sampling ticks bitwise. Weights must
+/// be uploaded first. Each call begins after the work of a caller's stream, if given, and blocks until done. Any thread
+/// may call, one at a time.
 class SequenceScorer {
  public:
   SequenceScorer() = default;
@@ -38,7 +38,7 @@ class SequenceScorer {
   virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
                        CallersStream stream) = 0;
   /// Computes log-probs and entropies of tokens from x, fp32 [*, width], the residual stream after the last layer.
-  /// Log-probs equal sampling's bit for bit. Entropies are summed in fp64.
+  /// Log-probs equal sampling's bitwise. Entropies are summed in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
   /// Runs a tick with all positions of its sequences, without copies, and measures keys and values for fp8 scales. Uses

@@ -48,7 +48,7 @@ struct Master {
   const float* values = nullptr;
   WeightId weight;
   std::int64_t first = 0, count = 0;  ///< rows, or elements
-  // Calibrated values of a profile in place of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
+  // Calibrated values of a profile instead of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
   const float* factors = nullptr;     ///< a matrix's factors of its inputs; a norm's divisors
   const float* row_scales = nullptr;  ///< [count], int8 matrices only
 };
@@ -102,8 +102,8 @@ class WeightStore {
 
   /// Replaces all weights, in place after the first time. Blocks until they are on the device. Formats must not change.
   virtual void upload(const HostWeights& weights) = 0;
-  /// Rewrites some weights in place from complete masters; the result equals a CPU publish and upload bit for bit.
-  /// Blocks until done. Weights must be uploaded first. Returns the index of a master with NaN or infinity, or −1.
+  /// Rewrites some weights in place from complete masters; the result equals a CPU publish and upload bitwise. Blocks
+  /// until done. Weights must be uploaded first. Returns the index of a master with NaN or infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
   /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. A matrix's first call allocates
   /// memory and drops recorded ticks: call it before allocate_kv.

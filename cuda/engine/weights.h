@@ -62,8 +62,8 @@ class Weights {
   void require_layer(std::int64_t layer) const;
   const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: not a matrix
   void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
-  /// Clears `count` flags, one per master. A kernel sets a flag at a value that is not finite; first_broken returns the
-  /// first flag set, or −1.
+  /// Clears `count` flags, one per master. A kernel sets a flag at a non-finite value; first_broken returns the first
+  /// flag set, or −1.
   std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,

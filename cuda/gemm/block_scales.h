@@ -35,7 +35,6 @@ class BlockScaledGemms {
 
   /// Allocates the memory of a tick's GEMMs with `w`, unless it exists.
   void reserve(const DeviceMatrix& w);
-  /// Sets whether reserved memory must not move (MayMove).
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 
   /// Calls `by_library` for up to rows_at_once rows at a time, and `rest` for the last num_rows % 4 rows.

@@ -18,7 +18,6 @@ class DequantizedGemms {
 
   /// Allocates the memory of a tick's GEMMs with `w`, unless it is large enough.
   void reserve(const DeviceMatrix& w);
-  /// Sets whether reserved memory must not move (MayMove).
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
   std::int64_t num_bytes() const { return static_cast<std::int64_t>(weights_.num_bytes() + rows_.num_bytes()); }
 

@@ -85,9 +85,8 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
          num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
 }
 
-/// Plans a streamed GEMM. Takes the smallest tile for all rows, or the largest that fits shared memory. Separates
-/// splits while tiles are fewer than multiprocessors, or than half of them with several tiles of rows (measured on an
-/// H100).
+/// Takes the smallest tile for all rows, or the largest that fits shared memory. Separates splits while tiles are fewer
+/// than multiprocessors, or than half of them with several tiles of rows (measured on an H100).
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -123,8 +122,8 @@ inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 /// From dequantized_rows(format) rows on, int4 (with bf16 activations) and fp8_block128 are dequantized to bf16 for
 /// cuBLASLt; the streamed kernel would dequantize once per 64 rows.
 ///
-/// With block_scales cuBLASLt multiplies fp8_block128 directly, for more than kStreamedFp8Rows rows and a bf16 result.
-/// With its scales per row and output it multiplies the other e4m3 formats for more than kCutlassFp8Rows rows.
+/// block_scaled: cuBLASLt multiplies fp8_block128 directly, for more than kStreamedFp8Rows rows and a bf16 result.
+/// row_scaled: cuBLASLt multiplies the other e4m3 formats, for more than kCutlassFp8Rows rows.
 enum class GemmKernel : std::uint8_t {
   cublaslt,
   block_scaled,
@@ -169,7 +168,7 @@ struct GemmChoice {
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// Limit of rows to time. For GEMMs of more rows the rule suffices.
+/// Largest row count at which candidates are timed. Above it choose_gemm decides alone.
 inline constexpr std::int64_t kSweptRows = 128;
 
 /// Returns the ways to compute a GEMM, all with the same bits. The first is the rule's (choose_gemm, plan_stream); then

@@ -28,7 +28,7 @@ QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
 
 QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
   if (element == Element::bf16) return bf16_of(value);
-  // Returns 0 under a scale that is not finite, whose weights are rejected.
+  // Returns 0 under a non-finite scale, whose weights are rejected.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
   if (element == Element::fp8_e4m3) return fp8_of(value / scale);
   const bool is_int4 = element == Element::int4;

@@ -94,13 +94,12 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// Returns the threads of a block for a whole row. They determine a norm's order of sums, so they depend on the width
-/// alone.
+/// Threads of a block that processes one row. They set a norm's summation order, so they depend on the width alone.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 
-/// Returns the rows to which a tick of decoding rows is padded, so that few sizes occur (20 up to 512 rows): multiples
-/// of 8, the fewest of an mma. Above 64 rows the padding is at most a quarter.
+/// Returns the padded row count of a decode tick, a multiple of 8 (the N of an mma). Only 20 sizes occur up to 512
+/// rows. Above 64 rows the padding is at most a quarter.
 inline std::int64_t padded_rows(std::int64_t num_rows) {
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
   return round_up(num_rows, std::max<std::int64_t>(8, power / 8));

@@ -31,7 +31,7 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   return sum_of_warps<kBlockWarps>(exchange);
 }
 /// Returns the sum over kCount blocks of kBlockWarps warps (values[i] belong to block i). The result equals that of a
-/// single block of all their threads bit for bit.
+/// single block of all their threads bitwise.
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
   float sums[kCount];

@@ -50,8 +50,8 @@ inline bool has_kernels_for(int major) { return major >= 8; }
 /// Returns whether sm_90a code (CUTLASS) runs on the device.
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
-/// Makes the visible device take_device(number, their count) current in this thread. Throws an input error without a
-/// device, a sufficient driver, or kernels for the device.
+/// Selects the current thread's device with take_device. Throws an input error without a device, a sufficient driver,
+/// or kernels for the device.
 DeviceFacts use_device(int number);
 void enter_device(const DeviceFacts& device);
 

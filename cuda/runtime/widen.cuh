@@ -13,7 +13,7 @@ QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint3
       : "r"(word));
 #else
   constexpr std::uint32_t k2To8 = 0x5c005c00U, kMinusZero = 0x80008000U;
-  const auto widened = [](std::uint32_t quantized) {  // in the upper bytes of both halves
+  const auto widened = [](std::uint32_t quantized) {  // `quantized`: e4m3 in both halves' upper bytes
     std::uint32_t number = ((quantized >> 1) & 0x3f803f80U) | (quantized & 0x80008000U);
     number |= (number + 0x00800080U) & 0x40004000U;
     return fma_f16x2(number, k2To8, kMinusZero);

@@ -53,8 +53,8 @@ struct SampleTask {
 };
 void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes each target's log-prob, equal to sample_tokens' bit for bit above temperature 0, and the row's entropy,
-/// summed over blocks in fp64. Both are NaN if no token can be sampled.
+/// Computes each target's log-prob, equal to sample_tokens' bitwise above temperature 0, and the row's entropy, summed
+/// over blocks in fp64. Both are NaN if no token can be sampled.
 struct ScoreTask {
   SummarizedRows rows;
   const float* block_weighted;

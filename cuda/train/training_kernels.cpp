@@ -22,7 +22,6 @@ void check(const ScoreTask& task) {
                 std::to_string(task.vocab_size) + ", " + std::to_string(task.temperature));
 }
 
-/// Launches the kernels of the same names (training_kernels.h).
 class DeviceTraining final : public TrainingKernels {
  public:
   explicit DeviceTraining(int device_number) : device_(use_device(device_number)) {}

@@ -19,7 +19,6 @@ struct WideCharacter {
   std::uint32_t code = 0;
 };
 
-/// Reads the character at the beginning of a text.
 WideCharacter wide_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;

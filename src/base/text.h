@@ -48,11 +48,11 @@ std::string joined(const Words& words, std::string_view separator) {
 std::string shell_word(std::string_view text);
 
 /// Quotes at most `max_bytes` of a text, in whole characters, so that YAML and JSON read it back. \", \\, \n and \t are
-/// escaped. Control characters, those that reorder or hide text, and bytes that are not UTF-8 become \xNN or \uNNNN.
+/// escaped. Control characters, those that reorder or hide text, and non-UTF-8 bytes become \xNN or \uNNNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
 /// Escapes text for a terminal: control characters except newline and tab, characters that reorder or hide text, and
-/// bytes that are not UTF-8.
+/// non-UTF-8 bytes.
 std::string printable(std::string_view text);
 
 /// Prints like printf, through `printable`.

@@ -52,7 +52,7 @@ void parallel(int num_threads, const std::function<void(Team&)>& body);
 /// Calls body(range) on each thread, for shares of [0, count) of at least `grain`.
 void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(Range)>& body);
 
-/// Sets, for its lifetime, the threads of parallel regions that the calling thread begins, LibTorch's included (0:
+/// Sets, for its lifetime, the number of threads of the calling thread's parallel regions, including LibTorch's (0:
 /// unchanged). Scopes nest. libgomp keeps a pool for each such thread.
 class ThreadsInScope {
  public:

@@ -118,7 +118,7 @@ struct KeyDefault {
 struct Constraint {
   std::string key;
   std::vector<std::string> values;  ///< as recipes print them; {"null"}: the key must not be set
-  std::string reason;               ///< reason and advice
+  std::string reason;
 };
 
 /// Maps another trainer's key name to ours (config/keys/other_trainers.yaml).
@@ -139,8 +139,8 @@ struct Option {
   std::vector<Param> params = {};
   /// Lists shared keys that have an effect only with options that list them.
   std::vector<std::string> uses = {};
-  std::vector<Alias> aliases = {};  ///< other trainers' names
-  bool needs_updates = false;       ///< of a loss: with one update a step its gradient is the default loss's
+  std::vector<Alias> aliases = {};
+  bool needs_updates = false;  ///< of a loss: with one update a step its gradient is the default loss's
 
   /// Returns the value of null in `key` as YAML, or "null".
   std::string default_of(std::string_view key) const;
@@ -163,7 +163,7 @@ template <class T>
 class Choices : public AnyChoices {
  public:
   Choices() = default;
-  /// Selects `default_word` by default. Empty if the key may be null.
+  /// `default_word` is empty if the key may be null.
   Choices(std::initializer_list<const T*> options, std::string default_word) : default_word_(std::move(default_word)) {
     for (const T* one : options) add(*one);
   }
@@ -172,9 +172,7 @@ class Choices : public AnyChoices {
     typed_.push_back(&option);
   }
   const std::vector<const T*>& typed() const { return typed_; }
-  /// Returns the option, or nullptr.
   const T* find(std::string_view word) const { return select(word).get(); }
-  /// Selects the option with this word, or none.
   Selected<T> select(std::string_view word) const {
     for (std::size_t i = 0; i < typed_.size(); ++i)
       if (all_[i]->word == word) return {*all_[i], *typed_[i]};

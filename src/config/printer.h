@@ -16,7 +16,6 @@ namespace qrl::config {
 /// key), a comment after each value gives its origin, or "default".
 std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins = nullptr);
 
-/// Returns a key's canonical value.
 std::string printed_value(const Recipe& recipe, std::string_view key);
 
 /// Names a key whose canonical value differs between two recipes.

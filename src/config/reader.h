@@ -39,7 +39,7 @@ struct LoadedRecipe {
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
                          bool complete, RecipeUse use = RecipeUse::training);
 
-/// Reads a recipe from text in the same way. `name` replaces the file's path. Includes are relative to `directory`.
+/// Reads a recipe from text likewise. `name` replaces the file's path. Includes are relative to `directory`.
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
                           const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
                           RecipeUse use = RecipeUse::training);

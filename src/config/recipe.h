@@ -28,7 +28,7 @@ struct AutoValue {
     return value;
   }
   operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
-  /// Compares two of them. It is a template, so that comparing with a number converts nothing.
+  /// Compares two AutoValues. It is a template, so that comparing with a number converts nothing.
   template <std::same_as<AutoValue> Same>
   friend bool operator==(const Same& one, const Same& other) {
     return one.is_auto == other.is_auto && (one.is_auto || one.value == other.value);
@@ -59,8 +59,8 @@ struct DataRecipe {
   std::vector<std::string> filter, val_filter;
   std::optional<std::int64_t> train_max_samples, val_max_samples;
   GeneratorRecipe train_generator, val_generator;
-  std::int64_t train_batch_size = 64;                             ///< prompts per step
-  std::optional<std::int64_t> gen_batch_size;                     ///< prompts per draw of dynamic sampling
+  std::int64_t train_batch_size = 64;
+  std::optional<std::int64_t> gen_batch_size;
   std::int64_t max_prompt_length = 64, max_response_length = 64;  ///< tokens
   OverlongPrompt overlong_prompt = OverlongPrompt::error;
   bool shuffle = true, parse_special_tokens = false;
@@ -76,7 +76,7 @@ inline constexpr std::int64_t kMaxKeptTokens = 256;
 
 struct RolloutRecipe {
   RolloutDevice device = RolloutDevice::automatic;
-  std::int64_t n = 8;  ///< samples per prompt
+  std::int64_t n = 8;
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
   AutoValue<std::int64_t> max_num_seqs = AutoValue<std::int64_t>::automatic(256);
@@ -177,19 +177,18 @@ struct SftRecipe {
   OptimRecipe optim{.lr = 1e-5};  ///< sft.lr, sft.lr_warmup_steps, …: separate keys
   GeneratorRecipe demonstrations;
   std::vector<std::string> train_files, val_files;  ///< conversations, instead of demonstrations
-  std::optional<std::int64_t> max_length;           ///< tokens per row
+  std::optional<std::int64_t> max_length;
   OverlongPrompt overlong = OverlongPrompt::error;
   bool shuffle = true;
   LossOn loss_on = LossOn::assistant;
 };
 
-/// Configures low-rank adapters on a frozen base.
 struct LoraRecipe {
   std::int64_t rank = 0;  ///< 0: all weights are trained
   double alpha = 32;
   bool rslora = false, train_norms = false;
   std::vector<std::string> target_modules;  ///< empty: all-linear
-  std::string path;                         ///< PEFT folder to start from
+  std::string path;
   LoraSft sft = LoraSft::automatic;
   LoraPublish publish = LoraPublish::adapter;
 };
@@ -205,7 +204,7 @@ struct RewardRecipe {
     double penalty_factor = 1;
   } overlong_buffer;
   RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
-  std::vector<std::string> command, env;  ///< program and arguments; names of variables that it gets
+  std::vector<std::string> command, env;
   std::string folder;                     ///< absolute once a command was read
   Selected<tasks::VerifierChoice> after;  ///< empty: none
   std::int64_t workers = 0;               ///< processes per rank; 0: auto (half its threads, at least 1)
@@ -219,7 +218,7 @@ struct RewardRecipe {
 };
 
 struct ActorRecipe {
-  std::int64_t mini_batch_size = 64;  ///< prompts per optimizer update
+  std::int64_t mini_batch_size = 64;
   std::int64_t ppo_epochs = 1;
   AutoValue<std::int64_t> max_tokens_per_micro_batch = AutoValue<std::int64_t>::automatic(4096);
   AutoValue<std::int64_t> logprob_chunk_tokens = AutoValue<std::int64_t>::automatic(1024);
@@ -229,13 +228,12 @@ struct ActorRecipe {
 struct EvalRecipe {
   std::int64_t freq = 10;  ///< steps; 0: never
   bool before_train = true;
-  std::int64_t n = 8;  ///< samples per prompt
+  std::int64_t n = 8;
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1, dump = 16;
   std::optional<std::vector<std::string>> stop;  ///< default: rollout.stop
 };
 
-/// Selects the checkpoint that a run continues from.
 struct ResumeFrom {
   ResumeMode mode = ResumeMode::automatic;
   std::string path = {};  ///< with ResumeMode::path
@@ -255,7 +253,7 @@ struct TrainerRecipe {
   bool rollout_dump = true, tensorboard = true;
   std::uint64_t seed = 0;
   std::int64_t collective_timeout_s = 1800;  ///< above the lag of a step's slowest rank
-  std::int64_t max_non_finite_steps = 3;     ///< consecutive skipped updates
+  std::int64_t max_non_finite_steps = 3;
 };
 
 class Keys;
@@ -279,7 +277,7 @@ struct Recipe {
   ParamValues own;  ///< params of options
 };
 
-/// Returns whether a run begins with a cold start. With sft.epochs its number of updates depends on the rows.
+/// With sft.epochs the number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
 /// Returns whether the cold start trains adapters. Otherwise it trains all weights, before adapters exist.

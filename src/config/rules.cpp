@@ -175,7 +175,6 @@ void check_formats(const Recipe& recipe, RuleBook& rules) {
                 "a learner on a GPU reads no rotated matrices: set quant.rollout.rotation: none");
 }
 
-/// Checks the constraints of the recipe's options.
 void check_options(const Recipe& recipe, RuleBook& rules) {
   for (const auto& [selector, option] : selected_options(recipe)) {
     if (option == nullptr) continue;

@@ -80,7 +80,6 @@ constexpr std::string_view words_of(RolloutDevice) { return "auto | cpu | cuda";
 inline constexpr std::array<const char*, 7> kChatTemplateNames = {"auto",  "plain",  "chatml",  "qwen2.5",
                                                                   "qwen3", "llama3", "llama3.1"};
 
-/// Splits a text at each separator.
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
 
 /// Returns whether a score's name is valid: 1 to 64 letters, digits and . _ - @ +.

@@ -12,8 +12,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Returns the source of message i, 1 + 2 i; its tool calls have the next number. The tools' definitions have the
-/// source after the last message's.
+/// Returns message i's source number, 1 + 2 i. Its tool calls have the next number. The tools' definitions have the
+/// first number after all messages.
 Source source_of_message(std::size_t i) { return static_cast<Source>(1 + 2 * i); }
 
 bool is_assistants(std::int64_t message, const Conversation& conversation) {

@@ -47,10 +47,10 @@ struct Rendered {
   std::int64_t num_cut_answers = 0;  ///< number of assistant's messages that the template shortened
 };
 
-/// Renders the conversation with the template. Added tokens are parsed only in the template's text and an assistant's
-/// content. With `learns`, text inside {% generation %} is learned; without this tag, an assistant's turn from the end
-/// of its header through its end token. Throws an input error with `where` if the template refuses the conversation, or
-/// leaves out a whole message, the tools or a message's calls.
+/// Added tokens are parsed only in the template's text and an assistant's content. With `learns`, text inside {%
+/// generation %} is learned; without this tag, an assistant's turn from the end of its header through its end token.
+/// Throws an input error with `where` if the template refuses the conversation, or leaves out a whole message, the
+/// tools or a message's calls.
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where);
 
@@ -59,7 +59,6 @@ Text run_template(const ChatTemplate& chat, const Conversation& conversation, co
 /// Returns the index of this source's message; −1: none.
 std::int64_t message_of(Source source, const Conversation& conversation);
 
-/// Encodes the rendered parts as one text.
 std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts);
 /// Holds tokens, each with the index of the message that it teaches; −1: none.
 struct LabeledTokens {

@@ -75,7 +75,7 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader = {},
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 
-/// Reads JSONL from a stream in the same way. `name`: for messages.
+/// Reads JSONL from a stream likewise. `name`: for messages.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {});
 

@@ -35,10 +35,10 @@ struct RowOptions {
 inline constexpr int kMaxRowDepth = 64;
 
 /// Returns a gold answer as text: a string unchanged, a number by its shortest decimal digits, an array or object as
-/// JSON. Throws an input error for another type, text of white space, or a number that has lost digits.
+/// JSON. Throws an input error for another type, text of whitespace, or a number that has lost digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
 
-/// Returns a prompt's text. Throws an input error for another type, or text of white space alone.
+/// Throws an input error for another type, or text of whitespace alone.
 const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where);
 
 /// Returns a field, or a nested one by a path "a.b"; null if it does not exist.
@@ -50,7 +50,7 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 /// question"), a row must have exactly one of them.
 ///
 /// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools` if it has any.
-/// Text of white space alone is an error.
+/// Text of whitespace alone is an error.
 class RowReader {
  public:
   /// Throws an input error for a filter that cannot be parsed.

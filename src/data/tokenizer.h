@@ -14,8 +14,7 @@ namespace qrl::data {
 
 struct TokenizerParts;
 
-/// A part of a text. All parts are tokenized as one text; added tokens are recognized only where parse_added_tokens is
-/// set.
+/// All parts are tokenized as one text; added tokens are recognized only where parse_added_tokens is set.
 struct TextPart {
   std::string_view text;
   bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten plain characters
@@ -37,13 +36,13 @@ class Tokenizer {
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
   /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters.
-  /// Recognizes only added tokens of white space alone (Phi-2's).
+  /// Recognizes only added tokens of whitespace alone (Phi-2's).
   std::vector<types::TokenId> encode(std::string_view text) const;
   /// Encodes the program's own text (templates, demonstrations). Recognizes added tokens, like the tokenizers library
   /// with add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
-  /// Encodes several parts as one text. Bytes that are not UTF-8 become single-byte tokens. If the file requires NFC,
-  /// each part is normalized; otherwise decode returns exactly the text. Drops bytes that the vocabulary lacks.
+  /// Encodes several parts as one text. Non-UTF-8 bytes become single-byte tokens. If the file requires NFC, each part
+  /// is normalized; otherwise decode returns exactly the text. Drops bytes that the vocabulary lacks.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
 
   /// Counts bytes of `text` without a token. encode drops them, or replaces them with the file's unk_token.

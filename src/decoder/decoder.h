@@ -68,7 +68,7 @@ class Decoder final : public types::TextSource {
 
   bool reads(const model::Snapshot& snapshot) const;
 
-  /// Returns the loaded snapshot. Throws an internal error before `load`.
+  /// Throws an internal error before `load`.
   const model::Snapshot& snapshot() const;
 
   const DecoderStats& stats() const;

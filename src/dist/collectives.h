@@ -42,7 +42,7 @@ class Collectives {
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN if any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
-  /// Sums like all_reduce_sum, bit for bit, but only a part's owner gets its sum. Other ranks' parts of `values` do not
+  /// Sums like all_reduce_sum, bitwise, but only a part's owner gets its sum. Other ranks' parts of `values` do not
   /// change. Parts must not overlap and are the same on every rank.
   virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
   /// Copies each part, in bytes, from its owner to every rank. Parts as in reduce_scatter_sum.

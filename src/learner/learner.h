@@ -53,7 +53,7 @@ class LearnerState {
   /// count. All ranks use the same order unless sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
-  /// Frees the moments' memory; afterwards neither update nor checkpoint is possible.
+  /// Neither update nor checkpoint is possible afterwards.
   void free_moments();
 
  private:
@@ -71,7 +71,6 @@ class Learner {
   /// that lacks it: its sources must outlive the learner. The temperature scales logits in every log-prob.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
-  /// Initializes with a given engine.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world, std::unique_ptr<ForwardEngine> engine);
   ~Learner();
@@ -90,9 +89,9 @@ class Learner {
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
   /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
-  /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums); ranks need not agree on
-  /// it. On a device with memory for a second micro-batch, the next call computes this loss on the host during its own
-  /// forward pass. Results do not change.
+  /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). On a device with memory
+  /// for a second micro-batch, the next call computes this loss on the host during its own forward pass. Results do not
+  /// change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 

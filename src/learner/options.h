@@ -100,8 +100,8 @@ struct Numerics {
   /// available on cuda.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
   /// With low_bit: the forward pass uses the decoder's ops, with keys and values in `kv_format` (not fp8_e4m3). At the
-  /// sampling weights, log-probs equal the sampler's bit for bit. On a device the decoder runs the forward pass,
-  /// without top-k and top-p, and must sum each row alone. The backward pass recomputes each layer.
+  /// sampling weights, log-probs equal the sampler's bitwise. On a device the decoder runs the forward pass, without
+  /// top-k and top-p, and must sum each row alone. The backward pass recomputes each layer.
   bool bitwise = false;
   quant::KvFormat kv_format = quant::KvFormat::int8;  ///< the sampler's; f32 makes low_bit's attention fp32
   /// Whether logits come from fp32 hidden states and lm_head's masters, instead of the compute dtype.
@@ -131,8 +131,7 @@ struct OptimizerOptions {
 
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU with this rank's number on its machine,
-  /// round-robin. LibTorch computes there; with low_bit, the decoder's matmuls do. Throws an input error without such a
-  /// GPU.
+  /// round-robin. LibTorch computes there; with low_bit, the decoder's matmuls do.
   base::Device device = base::Device::cpu;
   Numerics numerics;
   bool trainable = true;  ///< false: `score` only; no gradients and moments
@@ -158,7 +157,7 @@ using Metrics = std::map<std::string, double>;
 
 struct UpdateReport {
   bool finite = true;      ///< false: no rank was updated
-  std::string non_finite;  ///< the first tensor that is not finite, or "loss"
+  std::string non_finite;  ///< the first non-finite tensor, or "loss"
   Metrics metrics;
 };
 

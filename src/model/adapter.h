@@ -87,7 +87,7 @@ bool reads_adapters_inputs(const ops::PackedLinear& matrix);
 MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
                                   quant::Format format);
 
-/// Packs A and scale·B from fp32 values on the calling thread; returns the name of a tensor that is not finite, or "".
+/// Packs A and scale·B from fp32 values on the calling thread; returns the name of a non-finite tensor, or "".
 std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter);
 
 /// Holds A·x of some rows: fp32 sums, rounded to the adapter's format.

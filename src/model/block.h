@@ -46,8 +46,8 @@ struct BlockGain {
   std::int64_t width = 0;
 };
 
-/// Holds a value per parameter. q and k have gains only with `qk_norm`. A sparse layer has a router and experts in
-/// place of gate_up and down.
+/// Holds a value per parameter. q and k have gains only with `qk_norm`. A sparse layer has a router and experts instead
+/// of gate_up and down.
 template <class Gain, class Matrix, class Experts = std::vector<Matrix>>
 struct Block {
   Gain input_norm_D{}, post_norm_D{}, q_norm_E{}, k_norm_E{};

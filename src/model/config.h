@@ -29,10 +29,10 @@ enum class RopeType : std::uint8_t { plain, llama3, yarn };
 /// Extends positions beyond the training length: config.json's rope_scaling (transformers 4) or rope_parameters (5).
 struct RopeScaling {
   RopeType type = RopeType::plain;
-  double factor = 1;                                  ///< 1 or more
-  std::int64_t original_max_position_embeddings = 0;  ///< the original training's positions
-  double low_freq_factor = 1, high_freq_factor = 4;   ///< llama3
-  double beta_fast = 32, beta_slow = 1;               ///< yarn
+  double factor = 1;  ///< 1 or more
+  std::int64_t original_max_position_embeddings = 0;
+  double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
+  double beta_fast = 32, beta_slow = 1;              ///< yarn
   std::optional<double> attention_factor;        ///< yarn; default: from mscale and mscale_all_dim, else from factor
   std::optional<double> mscale, mscale_all_dim;  ///< yarn
   bool truncate = true;                          ///< yarn: round bounds to whole dimensions
@@ -75,7 +75,7 @@ struct ModelConfig {
   bool output_router_logits = false;          ///< written back, without effect
 
   bool has_experts() const { return num_experts > 0; }
-  /// Returns whether a layer has a router and experts in place of one feed-forward network.
+  /// Returns whether a layer has a router and experts instead of one feed-forward network.
   bool is_sparse(std::int64_t layer) const {
     return has_experts() && (layer + 1) % decoder_sparse_step == 0 &&
            std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
@@ -164,7 +164,7 @@ std::vector<StoredPart> stored_parts(const WeightSpec& spec);
 
 /// Counts all elements, a tied lm_head once.
 std::int64_t num_parameters(const ModelConfig& config);
-/// Counts those that act on one token: the route's experts alone.
+/// Counts the elements that act on one token; a sparse layer adds only the routed experts.
 std::int64_t num_active_parameters(const ModelConfig& config);
 
 }  // namespace qrl::model

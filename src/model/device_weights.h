@@ -69,8 +69,8 @@ class DeviceWeights {
   /// Returns whether the device received some version of this snapshot's weights, and its adapters' current base.
   /// Otherwise weights cannot be rewritten.
   virtual bool holds(const Snapshot& snapshot) const = 0;
-  /// Quantizes these weights on the device, and waits for the result. Values equal a host publish bit for bit. Returns
-  /// the name of a weight that is not finite, or "".
+  /// Quantizes these weights on the device, and waits for the result. Values equal a host publish bitwise. Returns the
+  /// name of a non-finite weight, or "".
   virtual std::string rewrite(std::span<const DeviceMaster> masters) = 0;
   /// Marks all weights as those of `version`.
   virtual void finish(std::int64_t version) = 0;
@@ -92,7 +92,7 @@ class DeviceWeights {
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
   // Runs the decoder's own forward pass over whole sequences, and waits for it. With row_only_sums, results equal
-  // sampling's bit for bit.
+  // sampling's bitwise.
 
   /// Runs all layers. Writes the residual stream after layer i to after_layer[i], fp32 [N, D] on the device. All
   /// entries may be one buffer.

@@ -41,7 +41,7 @@ ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& mat
 
 /// Writes or replaces a safetensors file, whose metadata holds the hashes.
 void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile);
-/// Reads a profile. Throws an input error unless the file is one of this config.
+/// Throws an input error unless the file is a profile of this config.
 Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConfig& config);
 
 }  // namespace qrl::model

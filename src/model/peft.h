@@ -15,9 +15,8 @@ struct PeftAdapter {
 
 bool is_peft(const std::filesystem::path& dir);
 
-/// Opens a folder of adapters for this model. Throws an input error for all but plain LoRA on linear layers (DoRA,
-/// biases, rank patterns, …), and for missing, extra or misshaped tensors. Reading throws one for values that are not
-/// finite.
+/// Throws an input error for all but plain LoRA on linear layers (DoRA, biases, rank patterns, …), and for missing,
+/// extra or misshaped tensors. Reading throws one for non-finite values.
 PeftAdapter open_peft(const std::filesystem::path& dir, const ModelConfig& config);
 
 /// Returns the folder's base_model_name_or_path, or "".

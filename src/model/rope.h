@@ -13,9 +13,8 @@ struct RopeFrequencies {
   double attention_factor = 1;  ///< factor of cosines and sines
 };
 
-/// Computes a config's frequencies. llama3 divides long wavelengths by factor, keeps short ones and interpolates
-/// others, as in transformers. yarn: Peng et al. 2023, "YaRN", sections 3.2 (NTK-by-parts) and 3.4 (attention factor
-/// 0.1·ln(factor) + 1).
+/// llama3 divides long wavelengths by factor, keeps short ones and interpolates others, as in transformers. yarn: Peng
+/// et al. 2023, "YaRN", sections 3.2 (NTK-by-parts) and 3.4 (attention factor 0.1·ln(factor) + 1).
 RopeFrequencies rope_frequencies(const ModelConfig& config);
 
 /// Laid out as by ops::make_rope_table.

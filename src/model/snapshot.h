@@ -58,7 +58,7 @@ struct WeightError {
   quant::FormatError error;
 };
 
-/// Throws for values that are not finite: an input error for loaded weights (version 0), otherwise a guard error.
+/// Throws for non-finite values: an input error for loaded weights (version 0), otherwise a guard error.
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
 /// Throws an input error for an `ignore` pattern that matches no module, or only some modules of a matrix. Does the
@@ -81,13 +81,13 @@ class Snapshot {
   void use_gain_noise(const GainNoise& noise) { noise_ = noise; }
 
   /// Quantizes and packs `masters` (fp32 views by name) on all threads, as policy version `version`. Throws
-  /// (fail_broken) with the name of a weight that is not finite.
+  /// (fail_broken) with the name of a non-finite weight.
   void publish(const WeightViews& masters, std::int64_t version);
   /// Publishes like above from a source, one fp32 tensor at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
   /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Keeps the base.
-  /// Throws (fail_broken) for a weight that is not finite.
+  /// Throws (fail_broken) for a non-finite weight.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
   /// Publishes to a device's memory alone, like publish or publish_adapters. Until the next host publish, reading the

@@ -40,7 +40,7 @@ class TensorFiles {
 /// buffers, and a tied lm_head equal to the embedding.
 void require_tensors_of(const TensorFiles& files, const ModelConfig& config, const std::string& dir);
 
-/// Reads a tensor in fp32 from its parts, each on all threads. Throws an input error for values that are not finite.
+/// Reads a tensor in fp32 from its parts, each on all threads. Throws an input error for non-finite values.
 void read_tensor(const TensorFiles& files, const WeightSpec& spec, float* to);
 
 }  // namespace qrl::model

@@ -23,8 +23,7 @@ using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
 
-/// Returns a spec's view. Throws an internal error if it is missing, misshaped or not fp32, or, unless `anywhere`,
-/// outside CPU memory.
+/// Throws an internal error if the view is missing, misshaped or not fp32, or, unless `anywhere`, outside CPU memory.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere = false);
 
 /// Reads a model's weights, each directly to its final place. Cheap to copy. One thread reads at a time.
@@ -55,8 +54,8 @@ struct HfModel {
 /// Reads DIR/config.json and opens DIR/model.safetensors, or model.safetensors.index.json's shards. Throws an input
 /// error if both exist, or as require_tensors_of does.
 ///
-/// Reading refuses weights that are not finite. A generation_config.json's end tokens replace the config's; save_hf
-/// writes that file back. Pickled weights (.bin, .pt) are never opened.
+/// Reading refuses non-finite weights. A generation_config.json's end tokens replace the config's; save_hf writes that
+/// file back. Pickled weights (.bin, .pt) are never opened.
 HfModel open_hf(const std::filesystem::path& dir);
 
 /// transformers' default.
@@ -92,7 +91,7 @@ void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& confi
 /// Returns "stem-00002-of-00003.safetensors".
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count);
 
-/// Returns a paragraph for `qrl-train check index`.
+/// Checks a safetensors index. Returns its tensor and shard counts, for `qrl-train check index`.
 std::string describe_index(const std::filesystem::path& file);
 
 struct GainNoise {

@@ -1,7 +1,7 @@
 // Contract of a mixture of experts.
 //
-// The ops are SPMD like those of linear.h, without a barrier inside. Each expert's product equals `linear` bit for bit,
-// and a row adds its experts by ascending index.
+// The ops are SPMD like those of linear.h, without a barrier inside. Each expert's product equals `linear` bitwise, and
+// a row adds its experts by ascending index.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ bool choose_experts(const Router& router, const float* logits_M, const std::uint
 
 /// Computes the gradient of the logits from that of a route's gates, in fp32. With g the gates, p the softmax and d the
 /// gates' gradient: g_i·(d_i − Σ g·d) on the route of a router that normalizes, else p_j·((d_j on the route) − Σ p·d)
-/// on all. Sums are by ascending index. Logits that are not finite have NaN.
+/// on all. Sums are by ascending index. Non-finite logits have NaN.
 void gate_gradients(const Router& router, const float* logits_M, const std::uint8_t* used_k, const float* gates_k,
                     const float* d_gates_k, float* d_logits_M);
 

@@ -50,8 +50,8 @@ struct FixedScales {
 
 /// Rotates and quantizes `rows` output rows of one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row
 /// … of `packed`, split over the team. Calls whose row ranges share a panel need a barrier between them. Equals
-/// quant::rotate and quant::round_weights bit for bit without `fixed`. Returns false if a weight of this member's share
-/// is not finite.
+/// quant::rotate and quant::round_weights bitwise without `fixed`. Returns false if a weight of this member's share is
+/// not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 

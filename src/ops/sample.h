@@ -43,7 +43,7 @@ class RowSummary {
     double rest = 0;                    ///< mass inside the block, in units of its sum
   };
   Place place(double uniform) const;
-  /// Returns the token at `place`; `block_logits`: [place.count] fp32.
+  /// `block_logits`: [place.count] fp32.
   SampledToken sample(const Place& place, const float* block_logits) const;
   /// Returns the log-softmax of a logit of the row, computed in fp64.
   float logprob(float logit) const;
@@ -70,8 +70,8 @@ class RowSummary {
 /// mass reaches p. Throws RowSummary::end's error.
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
-/// Returns the log-prob that `sample` reports for `token`, bit for bit, given its `kept` (ascending; empty: all); −inf
-/// for a token not in `kept`. The temperature must be above 0.
+/// Returns the log-prob that `sample` reports for `token`, bitwise, given its `kept` (ascending; empty: all); −inf for
+/// a token not in `kept`. The temperature must be above 0.
 float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
               std::span<const std::int32_t> kept = {});
 

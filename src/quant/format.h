@@ -89,7 +89,7 @@ struct FormatError {
 };
 FormatError format_error(std::span<const float> original, std::span<const float> dequantized);
 
-/// Accumulates format_error over pieces of a tensor in order. The result equals that of the whole bit for bit.
+/// Accumulates format_error over pieces of a tensor in order. The result equals that of the whole bitwise.
 class FormatErrorSums {
  public:
   void add(std::span<const float> original, std::span<const float> dequantized);

@@ -32,7 +32,7 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Returns the bytes of a quantized value, and below, neighboring values per 32-bit word.
+/// Return the bytes of a quantized value, and the values per 32-bit word.
 constexpr std::int64_t value_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }

@@ -48,7 +48,7 @@ class LiveRuns {
   nlohmann::ordered_json entry(const std::string& name, const std::filesystem::path& dir);
   static nlohmann::ordered_json entry_of(const std::string& name, const Followed& run,
                                          const std::vector<RecipeLine>& recipe, bool running);
-  /// Returns ask(folder); nothing without such a run, or if its folder was deleted.
+  /// Returns ask(folder of the named run); nothing if no such run exists or its folder was deleted.
   template <class Ask>
   std::optional<nlohmann::ordered_json> of_run(const std::string& name, const Ask& ask) const;
   const Followed& follow(const std::filesystem::path& dir);

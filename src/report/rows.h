@@ -36,7 +36,7 @@ Rows parse_rows(std::string_view text);
 /// Returns whether the name is a held-out set's score, val/SOURCE/mean@N.
 bool is_held_out_score(std::string_view name);
 
-/// Returns a metric's value, or NaN.
+/// Returns NaN for an absent metric.
 double value_of(const Metrics& metrics, const std::string& name);
 
 std::string valid_utf8(std::string_view text);

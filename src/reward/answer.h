@@ -18,7 +18,7 @@ std::optional<Box> last_box(std::string_view text, std::initializer_list<std::st
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
-  std::string_view text;  ///< within the response, without ASCII white space around
+  std::string_view text;  ///< within the response, without ASCII whitespace around
   bool boxed = false;
 };
 

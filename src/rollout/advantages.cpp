@@ -30,7 +30,6 @@ Spread spread_of(std::span<const double> values) {
   return spread;
 }
 
-/// Returns the runs of n.
 std::vector<std::span<Rollout>> runs_of(std::span<Rollout> rollouts, std::int32_t n) {
   QRL_INVARIANT(n >= 1 && rollouts.size() % static_cast<std::size_t>(n) == 0, "advantages", "whole groups of n",
                 std::to_string(rollouts.size()) + " rollouts in groups of " + std::to_string(n));
@@ -92,7 +91,7 @@ double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of
   return all.count < 2 ? 1 : all.std;
 }
 
-/// Adds score k's advantages. Skips samples to which the score does not apply, and groups of equal scores.
+/// Skips samples to which the score does not apply, and groups of equal scores.
 void add_advantages_of(std::span<Rollout* const> group, std::size_t k, double weight) {
   std::vector<Rollout*> judged;
   std::vector<double> scores;

@@ -43,7 +43,7 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return file_.path(); }
   const Tensors& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
-  /// Returns a tensor's entry; throws an input error with the nearest name.
+  /// Throws an input error with the nearest name.
   const TensorEntry& entry(std::string_view name) const;
   /// Reads one tensor in its own dtype; copies, because it may be unaligned.
   base::Buffer read(std::string_view name) const;

@@ -61,7 +61,6 @@ struct RunPlan : RunOutline {
 /// inputs. Collective. Throws input errors.
 RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world);
 
-/// Holds a run under way: its plan, its ranks, its folder.
 struct RunContext {
   const RunPlan& plan;
   dist::Collectives& world;

@@ -17,7 +17,7 @@
 namespace qrl::config {
 
 enum class OnResume : std::uint8_t {
-  fixed,         ///< must not change
+  fixed,
   allow_change,  ///< may change with --allow-change, with other results
   free,          ///< may change: no weight depends on it
 };
@@ -47,9 +47,7 @@ struct Key {
 
   /// Sets the member from a value that is not null. Throws ParseError.
   std::function<void(const YamlNode&, Recipe&)> read = {};
-  /// Sets the member to its default.
   std::function<void(Recipe&)> reset = {};
-  /// Returns whether the member is the same in both recipes.
   std::function<bool(const Recipe&, const Recipe&)> equal = {};
   /// Returns canonical YAML, "null" if unset.
   std::function<std::string(const Recipe&)> print = {};
@@ -102,7 +100,6 @@ class Keys {
   /// Returns all keys in print order, by section.
   const std::vector<Key>& all() const { return all_; }
   const std::vector<std::string>& names() const { return names_; }
-  /// Returns the key, or nullptr.
   const Key* find(std::string_view name) const;
   /// Returns whether some key is called "name.…".
   bool is_section(std::string_view name) const;
@@ -115,7 +112,6 @@ class Keys {
   std::vector<std::string> names_;
 };
 
-/// Returns whether two recipes have the same value in every key.
 bool operator==(const Recipe& one, const Recipe& other);
 
 /// Returns the keys that select an option, each with its option in a recipe, or nullptr.

@@ -147,7 +147,6 @@ auto type_of() {
   }
 }
 
-/// Describes valid names of a map's entries.
 struct MapNames {
   std::string kind;  ///< "score names"
   bool (*allows)(std::string_view name) = nullptr;

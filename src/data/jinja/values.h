@@ -128,7 +128,7 @@ Value make_object(const std::vector<std::pair<Text, Value>>& members) {
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
 bool is_true(const Value& value);  ///< by Python's rules
-/// Returns the text. Throws Unsupported with `what` for another type, like the next two functions.
+/// Throws Unsupported with `what` for another type, like the next two functions.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
 /// Returns a list of the items that a loop visits: a list's elements, an object's names or a text's characters. An

@@ -14,8 +14,8 @@ struct AddedToken {
   types::TokenId id = 0;
   bool special = false;      ///< left out when decoding
   bool single_word = false;  ///< only without word characters next to it
-  bool lstrip = false;       ///< includes white space before it
-  bool rstrip = false;       ///< includes white space after it
+  bool lstrip = false;       ///< includes whitespace before it
+  bool rstrip = false;       ///< includes whitespace after it
   bool normalized = false;   ///< searched after normalization
 };
 
@@ -32,7 +32,7 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   /// Splits `text`, valid UTF-8 or not, in order into ranges of plain text (id −1) and tokens. In `trusted`, ordered
-  /// disjoint ranges, all added tokens are recognized; elsewhere only tokens of white space (Phi-2's indents).
+  /// disjoint ranges, all added tokens are recognized; elsewhere only tokens of whitespace (Phi-2's indents).
   struct Part {
     TextRange range;
     types::TokenId id = -1;

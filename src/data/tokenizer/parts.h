@@ -26,7 +26,7 @@ struct TokenizerParts {
   std::optional<Bpe> bpe;
   std::vector<types::TokenId> prefix, suffix;
   std::vector<std::string> id_to_bytes;  ///< each id's bytes; an added token's are its spelling
-  std::vector<bool> is_special;          ///< whether each id is a special token
+  std::vector<bool> is_special;          ///< by id
   std::map<std::string, types::TokenId, std::less<>> added_ids;
   types::TokenId eos = -1;
   std::string summary;                       ///< a line about vocabulary and pipeline

@@ -250,8 +250,8 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// Returns an added token's id: its vocabulary entry's, whatever the file says (like the tokenizers library), else
-  /// the next id. Another id in the file would select another embedding row: an error.
+  /// Returns an added token's id. A vocabulary entry's id overrides the file's with a warning, like the tokenizers
+  /// library. Otherwise throws unless the file has the next id.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;

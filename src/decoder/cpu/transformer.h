@@ -25,7 +25,7 @@ struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
   /// Accumulates rows of a matrix's input. Only one team member at a time may call it.
   static void note(const ops::Activations& input, base::Range rows, std::vector<float>& amax_D);
-  /// by layer; empty for a matrix that reads no norm
+  /// by layer; empty for a matrix whose input is not a norm's output
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
@@ -90,7 +90,7 @@ class Transformer {
     void make_room_for_logits(std::int64_t num_columns);
     ObservedInputs* observed = nullptr;  ///< of calibration, or null
     LayerOutputs* outputs = nullptr;     ///< of `dump`, or null
-    ObservedQueries* queries = nullptr;  ///< of query calibration, shared by teams
+    ObservedQueries* queries = nullptr;  ///< receives queries to calibrate, from all teams; null: off
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kExpertRows = 512;  ///< rows that pass a layer's experts together

@@ -21,7 +21,7 @@ class PagePool {
 
   /// Allocates a free page with count 1. Throws an internal error if none is free.
   PageId allocate();
-  /// Adds a reference; throws an internal error for a free page.
+  /// Throws an internal error for a free page.
   void add_ref(PageId page);
   /// Drops a reference; the page is free after the last. Throws an internal error for a free page.
   void free(PageId page);

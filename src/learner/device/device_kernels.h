@@ -15,7 +15,7 @@ namespace qrl::learner {
 struct RowLists {
   torch::Tensor rows;    ///< [T], the row at each place
   torch::Tensor starts;  ///< [N + 1], where each row's places begin in `places`
-  torch::Tensor places;  ///< [T], the places of row 0, then row 1, …, ascending
+  torch::Tensor places;  ///< [T], indices into `rows`, grouped by row, ascending within a row
 };
 /// Lists a micro-batch's tokens, and each distinct token's rows, for a table's gradient; int32.
 struct TokenLists {

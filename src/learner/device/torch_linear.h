@@ -27,7 +27,6 @@ Tensor rounded_activations(const Tensor& x, quant::Format format);
 
 /// Computes x · y, operands of one dtype, with fp32 sums and an unrounded fp32 result.
 Tensor exact_matmul(const Tensor& x, const Tensor& y);
-/// Adds x · y to an fp32 sum.
 void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
 /// Adds x · y, with fp32 sums, to `sum` in fp32 or bf16. The CPU rounds a bf16 result once. On a GPU, cuBLAS first
 /// rounds the product to bf16; an fp32 product would need three times the memory traffic.
@@ -37,8 +36,7 @@ void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum);
 /// and A·x to bf16 if the layer's weights are a snapshot's, else to x's dtype. Matmuls are in `compute` with fp32 sums.
 /// The output is added to the layer's y, which is rounded once to y's dtype.
 ///
-/// The backward pass treats this rounding as the identity (straight-through): dB = scale·dYᵀ·(A·x). With U =
-/// dY·(scale·B) in `compute`: dA = Uᵀ·x, dX's part U·A. Keeps A·x and rounded x.
+/// The backward pass is adapted_linear's (forward/fused_ops.h), without the base. Keeps A·x and rounded x.
 LayerAddition device_adapter(const Tensor& x, const Linear& linear, torch::ScalarType compute);
 
 }  // namespace qrl::learner

@@ -18,7 +18,7 @@ class Publisher {
 
   /// Implements Learner::publish.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  /// Records that the masters changed. Call it after every change.
+  /// Call it after every change of the masters.
   void masters_changed() { published_.reset(); }
 
   /// Returns the snapshot that holds the current masters, else null.

@@ -42,7 +42,7 @@ struct Heads {
   float norm_eps = 0;  ///< of the norms of q and k
 };
 
-/// Recomputes a result bit for bit from kept values. Called at most once, before the values are freed.
+/// Recomputes a result bitwise from kept values. Called at most once, before the values are freed.
 using Recompute = std::function<Tensor()>;
 /// A result that its consumer need not keep.
 struct Recomputable {

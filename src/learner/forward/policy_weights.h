@@ -27,8 +27,8 @@ struct LinearAdapter {
 };
 
 struct Linear {
-  Weight weight, bias;  ///< name in a snapshot: "layers.0.qkv"
-  std::string name;     ///< the name in a snapshot: "layers.0.qkv"
+  Weight weight, bias;
+  std::string name;  ///< the name in a snapshot: "layers.0.qkv"
   /// The matrix in the published snapshot: format, shape, and values if in host memory. Null: the forward pass reads
   /// `weight`.
   const ops::PackedLinear* quantized = nullptr;
@@ -68,7 +68,7 @@ struct PolicyWeights {
   Weight final_norm;
   Weight lm_head;          ///< the embedding if tied; undefined with adapters, which use `head`
   ops::PackedLinear head;  ///< lm_head packed, in lm_head_dtype; empty unless requested
-  torch::ScalarType lm_head_dtype = torch::kBFloat16;  ///< dtype of lm_head and of its hidden states
+  torch::ScalarType lm_head_dtype = torch::kBFloat16;
 };
 
 }  // namespace qrl::learner

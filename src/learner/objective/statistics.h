@@ -27,8 +27,8 @@ class Statistics {
   void add_max(const std::string& name, double value) { add(name, {Kind::max, value, 1}); }
   void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }
 
-  /// Reduces everything to metrics over all ranks: the added names, and means over response tokens (algorithms.md,
-  /// Metrics). Each rank must have added the same kinds or nothing. Collective.
+  /// Returns the metrics over all ranks: the added names, and means over response tokens (algorithms.md, Metrics).
+  /// Ranks must have added the same kinds; a rank may have added nothing. Collective.
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:

@@ -26,7 +26,7 @@ struct Weight {
   bool defined() const { return value.defined(); }
 };
 
-/// Runs block(inputs, weights' values), and recomputes it bit for bit in the backward pass (Chen et al. 2016, "Training
+/// Runs block(inputs, weights' values), and recomputes it bitwise in the backward pass (Chen et al. 2016, "Training
 /// deep nets with sublinear memory cost"). Inputs may be undefined. Weights must be defined; gradients go to
 /// Weight::gradient.
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,

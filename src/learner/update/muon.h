@@ -30,8 +30,8 @@ struct MuonStep {
 /// Updates each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 −
 /// lr·weight_decay) − lr·s·O. s is 0.2·√max(rows, cols), which gives AdamW's RMS (Liu et al. 2025, "Muon is scalable"),
 /// or 1 without match_adamw_rms. Decoupled decay was chosen by this project. Zeroes gradients. Ranks have equal
-/// matrices and gradients; each orthogonalizes its share and sends it to the others. Results equal one process's bit
-/// for bit. Collective.
+/// matrices and gradients; each orthogonalizes its share and sends it to the others. Results equal one process's
+/// bitwise. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

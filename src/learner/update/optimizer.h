@@ -19,13 +19,13 @@ class GradientSums {
  public:
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
 
-  /// Returns a function for ForwardOptions::layer_done; empty if sums wait for `end`.
+  /// Returns a ForwardOptions::layer_done that begins a layer's sum; empty if all sums begin in `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
   /// Rotates gradients, so that a backward pass can add to them. Call it before each.
   void gather();
   void rotate_back();
-  /// Resets the state. Call after gradients were zeroed.
+  /// Call after gradients were zeroed.
   void restart() { is_rotated_ = was_rotated_back_ = false; }
   /// Begins the remaining sums and waits for all. Collective.
   void end();
@@ -42,8 +42,8 @@ class GradientSums {
        was_rotated_back_ = false;  // whether gradients whose sums have not begun are rotated; whether they were
 };
 
-/// Holds ‖gradients‖², equal on every rank, and the name of the first tensor that is not finite, if any. A tensor's
-/// square is ops::sum_of_squares; with torch_ops, one kernel launch sums all squares in fp64. Collective when sharded.
+/// Holds ‖gradients‖², equal on every rank, and the name of the first non-finite tensor, if any. A tensor's square is
+/// ops::sum_of_squares; with torch_ops, one kernel launch sums all squares in fp64. Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;

@@ -38,7 +38,7 @@ class TrainableWeights {
   /// Updates what the forward pass reads after every change of masters. Collective when sharded.
   void refresh() { parameters_.refresh(*ranks_); }
 
-  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank has it.
+  /// Implements Learner::master.
   base::Buffer master(const std::string& name) const;
   /// Returns a source of all ranks' masters, with adapters only those of the adapters. Every rank reads it in the same
   /// order. Collective when sharded.

@@ -30,7 +30,7 @@ struct MatmulTiles {
 inline constexpr std::int64_t kMatmulPanel = 64;  ///< columns per panel, on every path
 
 struct MatmulKernels {
-  std::int64_t strip_rows = 0;       ///< rows of a packed strip
+  std::int64_t strip_rows = 0;
   std::int64_t inputs_per_word = 0;  ///< per 32-bit word, adjacent along the depth
   std::int64_t words_at_once = 1;    ///< words to whose multiple panels and strips are zero-padded
   /// Packs `columns` columns into words [⌈depth / inputs⌉][kMatmulPanel], zero-padded. `from` is [depth, columns], or

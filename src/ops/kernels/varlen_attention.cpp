@@ -164,7 +164,8 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
   return {most * scale, reduce_add(sum)};
 }
 
-/// One key head's keys or values in the layouts that products read. The prefix's rows come first and stay.
+/// One key head's keys or values in the layouts that products read. The prefix's rows come first and are packed once
+/// for all members.
 template <class Dot>
 struct PackedHead {
   using Element = typename Dot::Element;

@@ -26,7 +26,7 @@ std::string extract_gold(std::string_view ground_truth);
 
 /// Returns the last position of `needle`, or npos, in linear time.
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
-/// Removes white space, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
+/// Removes whitespace, LaTeX's spaces, $, emphasis and closing punctuation at both ends.
 std::string_view bare(std::string_view text) noexcept;
 /// Returns a list item's text: after "- ", "* ", "1. " or "2) "; else "".
 std::string_view item_of(std::string_view line) noexcept;

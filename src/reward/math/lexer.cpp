@@ -108,7 +108,7 @@ class Lexer {
     }
     if (word.size() == 1 && !(in_text() && word[0] >= 'a' && !has("ei", word[0]))) return push_letter(word);
     const Meaning* meaning = words_.word(word);
-    // In \text{}, a function's name counts only before a bracket, and a symbol's name is a word.
+    // In \text{}, a function's name is prose unless a bracket follows; a symbol's name is always prose.
     const bool called = peek(at_ + 1 == text_end_ ? 1 : 0) == '(';
     const bool name = meaning != nullptr && (meaning->type == T::symbol || (meaning->type == T::function && !called));
     const bool prose = last() == T::word;

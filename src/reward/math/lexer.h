@@ -49,7 +49,6 @@ struct WrittenNumber {
   std::size_t end = 0;  ///< where the number ends in the text
   bool ambiguous_comma = false, thousands = false;
 };
-/// Reads the number that begins at text[begin].
 WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary);
 /// Reads a number in words: "twenty-five", "two thirds", "two and a half".
 std::optional<WrittenNumber> numeral_at(std::string_view text, std::size_t begin, const Vocabulary& vocabulary);

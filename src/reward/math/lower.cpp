@@ -47,7 +47,7 @@ const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
 
 namespace {
 
-/// Returns the text after a number and white space that may be a unit, such as "m/s^2".
+/// Returns the text after a number and whitespace that may be a unit, such as "m/s^2".
 std::string_view unit_letters(const Lowering& to) {
   const Node& root = *to.tree.root;
   const auto is_other = [](const Node& part) {

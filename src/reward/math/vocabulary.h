@@ -148,7 +148,7 @@ struct Row {
   TokenType type;
   std::string_view names;
   char code = 0;
-  long double value = 0, step = 0;  ///< the first name's, and the increment per name
+  long double value = 0, step = 0;  ///< the first name's value, and the increment per name
 };
 
 struct Fault {
@@ -165,7 +165,6 @@ constexpr bool is_choice(char c) noexcept { return c >= 'A' && c <= 'J'; }
 class Vocabulary {
  public:
   explicit Vocabulary(std::span<const Row> rows);
-  /// Returns the meaning of a name, or null.
   const Meaning* find(WordClass of, std::string_view name) const noexcept;
   const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }

@@ -54,7 +54,7 @@ class Pool {
   /// Starts the first worker and returns the object in its ready line. If that fails, throws an input error with the
   /// worker's last error lines.
   std::string start();
-  /// Runs a job. Workers started later must send the same ready line.
+  /// Workers started later must send the same ready line.
   void run(const PoolJob& job);
 
   void log_to(const std::filesystem::path& file) { log_.open(file); }

@@ -33,7 +33,7 @@ std::string question_fields(const Question& question, bool with_row);
 /// Returns a worker's first line; `first` may be null.
 std::string hello_line(std::uint64_t seed, const std::string& run, const Question* first);
 
-/// Appends `text` as a JSON string, with U+FFFD for bytes that are not UTF-8.
+/// Appends `text` as a JSON string, with U+FFFD for non-UTF-8 bytes.
 void append_text(std::string_view text, std::string& line);
 
 void append_ids(std::span<const types::TokenId> ids, std::string& line);

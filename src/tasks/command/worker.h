@@ -41,7 +41,7 @@ class Worker {
   std::string last_errors();
 
   bool is_ready = false;
-  bool had_rows = false;  ///< whether it has ever received rows
+  bool had_rows = false;
   double started_s = 0;
   std::vector<HeldRow> held;
 

@@ -25,7 +25,7 @@ class Parser {
   }
 
  private:
-  /// Returns whether a fault ends parsing. A fault of the value does not, because the rest must still match the
+  /// Returns whether a fault ends parsing. Overflow and division by zero do not, because the rest must still match the
   /// grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
@@ -35,7 +35,7 @@ class Parser {
     if (result_.fault == ExpressionFault::none || (!stopped() && !of_value)) result_.fault = fault;
   }
 
-  /// Returns the next operator, parenthesis or first digit after white space, without consuming it; '\0' at the end.
+  /// Returns the next operator, parenthesis or first digit after whitespace, without consuming it; '\0' at the end.
   /// Sets `width_` to its length.
   char peek() noexcept {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;

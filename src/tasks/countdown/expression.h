@@ -5,7 +5,7 @@
 // signed = { "+" | "-" } ( number | "(" sum ")" )
 // number = "0" | nonzero-digit { digit } ASCII digits only; "05", ".5", "1e3", "1_000" are not numbers
 //
-// ASCII white space is allowed between tokens. "**", "//", "×", "÷" and implicit products are not in the grammar.
+// ASCII whitespace is allowed between tokens. "**", "//", "×", "÷" and implicit products are not in the grammar.
 #pragma once
 
 #include <array>

@@ -30,7 +30,6 @@ constexpr const char* kInputs = "inputs";
 constexpr const char* kBest = "best";
 constexpr const char* kUnfinishedRow = "unfinished_row";
 
-/// Holds what a commit writes.
 struct Commit {
   const RunContext& run;
   const RunState& state;

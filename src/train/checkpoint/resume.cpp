@@ -24,7 +24,7 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// Returns the checkpoint of --resume PATH. Refuses it if the run folder has a newer sound checkpoint.
+/// Refuses the checkpoint of --resume PATH if the run folder has a newer sound one.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",
@@ -77,7 +77,7 @@ config::KeyChange content_change(const std::string& key, const config::Recipe& b
   return {key, shown(before, hash_before), shown(after, hash_after), may_be_allowed};
 }
 
-/// Drops sft.steps if it follows from sft.epochs and the rows, which are compared.
+/// Removes the change of sft.steps if sft.epochs sets it. The caller compares the rows.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }

@@ -23,7 +23,7 @@ class MetricsFile {
 
   /// Copies all rows, past and future, to a TensorBoard events file in `dir`.
   void mirror_to(const std::filesystem::path& dir);
-  /// Appends {"step": step, metrics…} in one write; a value that is not finite becomes null.
+  /// Appends {"step": step, metrics…} in one write; a non-finite value becomes null.
   void append(std::int64_t step, const Metrics& metrics);
   /// Appends a row {"step": step, "changed_on_resume": {key: [before, after], …}}.
   void append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes);

@@ -11,7 +11,7 @@ namespace {
 
 // Chosen by this project. report/rules has the bounds that reports share.
 constexpr double kNoAnswers = 0.95;  // share of responses
-constexpr double kByChance = 0.01;   // share below which steps without a correct response count as a fall
+constexpr double kByChance = 0.01;   // if luck is less likely than this, steps without a correct response are a fall
 constexpr double kMeanOver = 5;      // steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps

@@ -38,7 +38,7 @@ class Health {
 
   std::int64_t num_steps_ = 0;
   std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
-  double usual_correct_ = 0;          ///< share of correct responses, a moving average over steps with any
+  double usual_correct_ = 0;          ///< moving average of the share of correct responses, without steps of share 0
   double least_cut_ = 1;              ///< smallest share of truncated responses
 };
 

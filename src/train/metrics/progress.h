@@ -53,7 +53,7 @@ class GenerationProgress {
 
   /// Logs if due. Every sampler calls it before a tick.
   static void tick();
-  /// Sets the first line's time (10 s), for tests.
+  /// Sets the delay of the first line, 10 s by default, for tests.
   static void set_first_line_s(double seconds);
 
  private:

@@ -10,7 +10,7 @@ namespace qrl::train {
 
 /// Sets this process's threads from trainer.threads: a number, or the machine's processors divided among its ranks.
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
-/// Returns the threads for one rank's work while the others wait: all ranks' threads on its machine.
+/// Returns the thread count for work of one rank while the others wait: the sum over its machine's ranks.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
 
 /// Throws an input error that names what the recipe's GPU lacks: driver, device, or a library version. With

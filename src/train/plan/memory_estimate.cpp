@@ -112,11 +112,11 @@ MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
           kF32 * static_cast<double>(config.num_experts) + 16 * chosen};
 }
 
-/// Returns a layer's bytes per token for its backward pass: the residual stream at both norms, unrotated q, k and v,
-/// attention's output, gate and up. A quantized forward is fp32 between its matmuls, and keeps their inputs, keys and
-/// values quantized. On a GPU each matmul keeps its input, and attention the rotated heads with all keys and values
-/// read. Unrotated q, k and v are then kept only for norms of heads. With low_bit on a GPU a matmul's output is bf16,
-/// its input quantized. A mixture, on the CPU, also keeps its experts' rows.
+/// Returns the bytes per token that a layer saves for its backward pass: the residual stream at both norms, unrotated
+/// q, k and v, attention's output, gate and up. A quantized forward pass saves fp32 values between matmuls, and
+/// quantized inputs, keys and values. On a GPU each matmul saves its input; attention saves rotated heads and all keys
+/// and values read. It saves unrotated q, k and v only for norms of heads. With low_bit on a GPU, outputs are bf16 and
+/// inputs quantized. On the CPU, a mixture also saves its experts' rows.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
   const MlpValues mlp = mlp_values(config, is_sparse);
   const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;

@@ -14,8 +14,8 @@ class PolicyUpdater {
   PolicyUpdater(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
       : run_(run), loss_(loss), learner_(learner), state_(state) {}
 
-  /// Updates the policy with a mini-batch; returns the metrics. A finite update is the next policy version. Otherwise
-  /// calls guard_finite. `at_sampling_weights`: the batch was sampled at the current weights. Collective.
+  /// A finite update is the next policy version. Otherwise calls guard_finite. `at_sampling_weights`: the batch was
+  /// sampled at the current weights. Collective.
   Metrics update(const MiniBatch& batch, bool at_sampling_weights);
 
   /// Frees GPU memory kept for the next micro-batch, with rollout.free_cache_engine.
@@ -28,7 +28,7 @@ class PolicyUpdater {
   RunState& state_;
 };
 
-/// Counts in `state` consecutive updates that are not finite and so were skipped. Ends the run after too many (exit 3).
+/// Counts consecutive skipped (non-finite) updates in `state`. Ends the run after too many (exit 3).
 void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
 
 }  // namespace qrl::train

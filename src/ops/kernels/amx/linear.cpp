@@ -1,5 +1,4 @@
-// Implements the matmuls of bf16 and int8 layers with AMX (ops/linear.h). int8 results equal the other paths' bit for
-// bit.
+// Implements the matmuls of bf16 and int8 layers with AMX (ops/linear.h). int8 results equal the other paths' bitwise.
 #include "ops/kernels/linear.h"
 
 #include "ops/kernels/amx/tiles.h"

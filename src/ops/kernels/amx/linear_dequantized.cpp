@@ -1,5 +1,5 @@
 // Implements the matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles; for
-// one or two, dequantizes in registers and adds in the tiles' order (tiles.h). W4A8 equals the other paths bit for bit.
+// one or two, dequantizes in registers and adds in the tiles' order (tiles.h). W4A8 equals the other paths bitwise.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
