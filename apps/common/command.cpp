@@ -17,7 +17,7 @@ namespace qrl::app {
 
 namespace {
 
-std::string memory_text;  // of the last recipe read
+std::string memory_text;  // settings of the last recipe read
 int g_num_local_ranks = 1;
 
 std::string describe_memory(const config::Recipe& recipe) {

@@ -171,8 +171,8 @@ struct GemmChoice {
 /// Largest row count at which candidates are timed. Above it choose_gemm decides alone.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// Returns the ways to compute a GEMM, all with the same bits. The first is the rule's (choose_gemm, plan_stream); then
-/// every tile at least half full, with splits separate or not, and CUTLASS for int8.
+/// Returns a GEMM's candidates, all with the same bits. First is the choice of choose_gemm and plan_stream; then follow
+/// tiles at least half full, with splits separate or not, and CUTLASS for int8.
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);

@@ -25,7 +25,7 @@ namespace qrl::base {
 namespace {
 
 std::atomic<int> g_num_threads{0};
-thread_local int t_num_threads = 0;  // of ThreadsInScope; 0: not set
+thread_local int t_num_threads = 0;  // set by ThreadsInScope; 0: not set
 [[maybe_unused]] char g_fork_tag, g_join_tag;
 
 }  // namespace

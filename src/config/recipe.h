@@ -159,7 +159,7 @@ struct OptimRecipe {
   double lr = 1e-6, eps = 1e-8, weight_decay = 0.1;
   std::vector<double> betas = {0.9, 0.999};
   std::int64_t lr_warmup_steps = 10;           ///< optimizer updates
-  std::optional<double> lr_warmup_ratio = {};  ///< of the run's updates, instead of lr_warmup_steps; not for sft
+  std::optional<double> lr_warmup_ratio = {};  ///< share of the run's updates, instead of lr_warmup_steps; not for sft
   LrScheduler lr_scheduler = LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
   struct {

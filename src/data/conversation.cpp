@@ -104,7 +104,7 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   };
   std::vector<TextRun> runs = text.runs();
   runs.push_back({text.size(), text.size(), 0});  // the end
-  std::size_t behind = 0;                         // of the last run that belongs to a message
+  std::size_t behind = 0;                         // end of the last run that belongs to a message
   std::int64_t open = -1;                         // the assistant's message of that run; −1: none
   for (const TextRun& run : runs) {
     if (run.source == 0 && run.begin < run.end) continue;

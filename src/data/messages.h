@@ -8,7 +8,7 @@ namespace qrl::data {
 
 struct Message {
   std::string role;                    ///< system, user, assistant or tool
-  std::string content;                 ///< with several parts joined; "": none
+  std::string content;                 ///< several parts are joined; "": none
   nlohmann::ordered_json fields = {};  ///< members of a row's message in OpenAI's form, all passed to templates
   bool has_parts() const { return fields.contains("content") && fields["content"].is_array(); }
 };

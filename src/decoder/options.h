@@ -70,8 +70,8 @@ struct DecoderStats {
   std::int64_t decode_ticks = 0;
   /// experts that decode_ticks read, summed over layers; rows of one team read an expert once
   std::int64_t decode_experts = 0;
-  std::int64_t decode_graph_ticks = 0;  ///< launched as CUDA graphs
-  double decode_waited_s = 0;           ///< part of decode_s spent waiting for a device
+  std::int64_t decode_graph_ticks = 0;
+  double decode_waited_s = 0;  ///< part of decode_s spent waiting for a device
 };
 
 }  // namespace qrl::decoder

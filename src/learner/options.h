@@ -123,7 +123,7 @@ struct OptimizerOptions {
   std::array<double, 2> betas = {};
   double eps = 0, weight_decay = 0;
   std::int64_t lr_warmup_steps = 0;       ///< updates
-  std::optional<double> lr_warmup_ratio;  ///< of all updates, instead of lr_warmup_steps
+  std::optional<double> lr_warmup_ratio;  ///< share of all updates, instead of lr_warmup_steps
   config::LrScheduler lr_scheduler = config::LrScheduler::constant;
   double grad_clip = 0;  ///< 0: off
   MuonOptions muon;
@@ -140,7 +140,7 @@ struct LearnerOptions {
   /// With a rank above 0, trains only low-rank adapters (model/adapter.h), with AdamW, unsharded.
   model::LoraConfig lora = {};
   std::uint64_t lora_seed = 0;                           ///< of new adapters (model::new_adapters)
-  std::optional<model::WeightSource> lora_initial = {};  ///< to continue instead of new ones
+  std::optional<model::WeightSource> lora_initial = {};  ///< adapters to continue, instead of new adapters
   bool activation_checkpointing = false;
   std::int64_t logprob_chunk_tokens = 1024;
   OptimizerOptions optim;

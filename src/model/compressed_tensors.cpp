@@ -25,7 +25,7 @@ using quant::Format;
 using quant::ScaleScope;
 using Json = nlohmann::json;
 
-constexpr std::int64_t kGroup = 128;  ///< of group128 and block128
+constexpr std::int64_t kGroup = 128;  ///< group size of group128 and block128
 
 enum class Strategy : std::uint8_t { channel, group, block };
 

@@ -127,7 +127,7 @@ std::string stop_strings_note(std::string_view json_text, const std::string& whe
 /// Returns a line for `qrl-train check generation`: end tokens, checked against the folder's config.json.
 std::string describe_generation(const std::filesystem::path& file);
 
-/// Returns a paragraph for `qrl-train check config`.
+/// Checks a config.json and returns its description, for `qrl-train check config`.
 std::string describe_config(const std::filesystem::path& file);
 
 /// Returns a config.json for transformers 4 and 5 (rope_theta and rope_parameters, torch_dtype and dtype), which

@@ -16,9 +16,9 @@ using ChannelRanges = Weights;
 /// Holds scales that replace a snapshot's own: values are round(w · smoothing / scale), clamped to ±127. The norm's
 /// gain is divided by the smoothing. Activations keep a scale per token.
 struct Int8Profile {
-  Weights tensors;            ///< fp32, as in profile_specs
-  std::string model_hash;     ///< weights_hash of its weights
-  std::string settings_hash;  ///< hash of its maker's settings
+  Weights tensors;         ///< fp32, as in profile_specs
+  std::string model_hash;  ///< weights_hash of its weights
+  std::string settings_hash;
 };
 
 /// Return names of a profile's tensors: a factor per input of a norm's layers, and a scale per output of a matrix.

@@ -65,7 +65,7 @@ struct Listener::Parts {
     int socket = -1;
     std::uint64_t number = 0;
     Stage stage = Stage::head;
-    double end_s = 0;  ///< of the current stage
+    double end_s = 0;  ///< deadline of the current stage
     std::string received, response;
     std::size_t num_sent = 0;
   };

@@ -41,7 +41,7 @@ class LiveRuns {
     Course course;
     Metrics last;  ///< each metric's newest value
     std::int64_t step = 0;
-    std::vector<double> step_s;  ///< of each training step
+    std::vector<double> step_s;
   };
   std::map<std::string, std::filesystem::path> find() const;
   /// Returns an item of `list`; its `ended` names unreadable files.

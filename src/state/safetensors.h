@@ -79,7 +79,7 @@ using StagedRead =
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 
-/// Returns a paragraph for `qrl-train check safetensors`.
+/// Checks a file and returns its description, for `qrl-train check safetensors`.
 std::string describe_safetensors(const std::filesystem::path& file);
 
 }  // namespace qrl::state

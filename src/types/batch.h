@@ -49,7 +49,7 @@ struct MicroBatch {
 /// Denominators of an optimizer mini-batch over all ranks.
 struct GlobalCounts {
   std::int64_t response_tokens = 0;  ///< sum of loss_mask
-  std::int64_t sequences = 0;        ///< with a token in the loss
+  std::int64_t sequences = 0;        ///< sequences that have a token in the loss
 };
 
 }  // namespace qrl::types

@@ -86,7 +86,6 @@ struct Key {
 /// satisfies. N is a number or the name of a key.
 bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
 
-/// Returns the condition "`key` has one of `values`".
 Condition condition_of(const std::string& key, const std::string& values);
 
 /// Holds all keys of a recipe with a catalog's words.

@@ -14,7 +14,7 @@ constexpr std::int64_t kMaxSamples = 65'536;    // per prompt; also sequences de
 constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations per update
 constexpr std::int64_t kMaxTokens = 1'048'576;  // per text, decoder tick or micro-batch
 constexpr std::int64_t kMaxPageTokens = 4096;   // per KV page
-constexpr std::int64_t kMaxPages = 16'777'216;  // in the KV cache
+constexpr std::int64_t kMaxPages = 16'777'216;  // pages in the KV cache
 constexpr std::int64_t kMaxRank = 1024;         // of adapters
 constexpr std::int64_t kMaxNewtonSchulz = 100;
 

@@ -12,7 +12,7 @@
 namespace qrl::data::jinja {
 
 struct Run;
-using Names = std::map<std::string, int, std::less<>>;  ///< of variables, with ids
+using Names = std::map<std::string, int, std::less<>>;  ///< ids of variables
 
 /// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks;
 /// builtins.h lists the rest. A render's time, memory and recursion depth are bounded.

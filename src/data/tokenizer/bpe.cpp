@@ -116,7 +116,7 @@ std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tok
 
 void Bpe::merge_short(std::string_view piece, std::vector<TokenId>& ids) const {
   std::array<TokenId, kShort_bytes + 2> token;
-  std::array<std::uint32_t, kShort_bytes + 2> rank;  // of tokens i and i + 1
+  std::array<std::uint32_t, kShort_bytes + 2> rank;  // rank[i]: of the pair of tokens i and i + 1
   std::size_t size = put_single_bytes(piece, token);
   for (std::size_t i = 0; i + 1 < size; ++i) rank[i] = rank_of(token[i], token[i + 1]);
   while (size > 1) {

@@ -88,8 +88,8 @@ class Transformer {
     std::vector<ops::RowSummary> summaries;  ///< kLogitRows
     /// Allocates for `num_columns` logits at once, outside forward passes.
     void make_room_for_logits(std::int64_t num_columns);
-    ObservedInputs* observed = nullptr;  ///< of calibration, or null
-    LayerOutputs* outputs = nullptr;     ///< of `dump`, or null
+    ObservedInputs* observed = nullptr;  ///< receives calibrated input ranges; null: off
+    LayerOutputs* outputs = nullptr;     ///< receives layer outputs for `dump`; null: off
     ObservedQueries* queries = nullptr;  ///< receives queries to calibrate, from all teams; null: off
   };
   static constexpr std::int64_t kBlockRows = 64;
@@ -135,7 +135,7 @@ class Transformer {
                      const model::MatrixAdapter& adapter, base::Range rows, Workspace& scratch, bool accumulate,
                      float* y);
   void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Does the same for up to kExpertRows rows of a sparse layer.
+  /// Computes `mlp` of up to kExpertRows rows of a sparse layer.
   void mlp_of_experts(base::Team& team, const LayerRows& in, Workspace& scratch) const;
   /// Norms rows, chooses their experts and sorts them by expert. Ends with a barrier.
   void route(base::Team& team, const LayerRows& in, ExpertScratch& own) const;
@@ -144,7 +144,7 @@ class Transformer {
 
   const model::Snapshot& snapshot_;
   ops::HeadShape heads_;
-  std::vector<bool> has_wide_experts_L_;  ///< beside low-bit ones, by layer
+  std::vector<bool> has_wide_experts_L_;  ///< by layer: whether exempt experts exist beside low-bit experts
   base::Buffer rope_table_;
   base::Buffer x_ND_;  // residual stream, fp32
 };

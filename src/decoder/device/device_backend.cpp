@@ -118,7 +118,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   KvScales kv_scales_;
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1, uploaded_base_ = -1;
-  bool has_adapters_ = false;  ///< of the uploaded snapshot
+  bool has_adapters_ = false;  ///< whether the uploaded snapshot has adapters
   struct Samples {
     void clear();
     void add(const Plan& plan, std::size_t sample_idx);

@@ -63,7 +63,7 @@ struct PageLayout {
   };
   static constexpr std::int64_t kPageSize = 16;
   std::int64_t num_pages = 0;
-  std::vector<std::vector<std::int32_t>> tables;    ///< of each sequence
+  std::vector<std::vector<std::int32_t>> tables;    ///< page table of each sequence
   std::vector<const std::int32_t*> table_of_row_N;  ///< each row's, of its sequence
   std::vector<Copy> copies;                         ///< made after rows are stored, before pages are read
 };

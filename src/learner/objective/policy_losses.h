@@ -30,7 +30,7 @@ struct SurrogateSettings {
   std::optional<double> dual_clip;               ///< c
   bool token_form = false;                       ///< for losses with a sequence ratio: s_it instead of s_i
   double tau_positive = 1, tau_negative = 1.05;  ///< of a soft gate
-  double divergence = 0, ratio_cap = 0;          ///< of dppo_…: δ and c
+  double divergence = 0, ratio_cap = 0;          ///< δ and c of dppo_…
 };
 
 struct SurrogateInput {

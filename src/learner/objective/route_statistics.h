@@ -35,7 +35,7 @@ class RouteStatistics {
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:
-  std::vector<std::int64_t> layers_;  ///< the sparse ones
+  std::vector<std::int64_t> layers_;  ///< indices of sparse layers
   std::size_t num_experts_, per_token_;
   /// Rows; rows with the sampler's routes; flips of tokens and of own choices; flips by layer; rows by layer and
   /// expert.

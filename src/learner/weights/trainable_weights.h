@@ -74,7 +74,7 @@ class ReferencePolicy {
   model::LoraConfig lora_;
   const Parameters& parameters_;
   PolicyWeights policy_;
-  std::vector<model::LayerSnapshot> packed_;  ///< of its adapters alone
+  std::vector<model::LayerSnapshot> packed_;  ///< its adapters alone, by layer
 };
 
 }  // namespace qrl::learner

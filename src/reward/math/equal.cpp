@@ -19,7 +19,7 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
-/// Returns the words after a number that change the statement (WordClass::saying), unlike a unit.
+/// Returns those of a number's following words that change the statement (WordClass::saying); units do not.
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)

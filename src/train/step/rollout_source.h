@@ -24,7 +24,7 @@ struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
   std::int64_t num_judged = 0;   ///< samples that no verifier dropped
   std::int64_t kept_groups = 0;  ///< all usable groups, more than the step trains on
-  double score_sum = 0;          ///< of the samples
+  double score_sum = 0;          ///< sum of the samples' scores
   double best_group_score = 0;   ///< a group's highest mean score
 };
 
