@@ -13,8 +13,9 @@ struct RopeFrequencies {
   double attention_factor = 1;  ///< factor of cosines and sines
 };
 
-/// llama3 divides long wavelengths by factor, keeps short ones and interpolates others, as in transformers. yarn: Peng
-/// et al. 2023, "YaRN", sections 3.2 (NTK-by-parts) and 3.4 (attention factor 0.1·ln(factor) + 1).
+/// Computes a config's rotary frequencies. llama3 divides long wavelengths by factor, keeps short ones and interpolates
+/// others, as in transformers. yarn: Peng et al. 2023, "YaRN", sections 3.2 (NTK-by-parts) and 3.4 (attention factor
+/// 0.1·ln(factor) + 1).
 RopeFrequencies rope_frequencies(const ModelConfig& config);
 
 /// Laid out as by ops::make_rope_table.

@@ -12,7 +12,7 @@ std::span<const base::EmbeddedFile> page_files();
 /// Returns an embedded file of src/report/page or of uPlot; it must exist.
 std::string_view page_file(std::string_view name);
 
-/// With `live`, the page polls its server for updates.
+/// Returns the HTML page with its data. With `live`, the page polls its server for updates.
 std::string make_page(std::string_view data_json, bool live);
 
 }  // namespace qrl::report

@@ -29,7 +29,7 @@ struct Prompt {
   /// `ground_truth` prepared by the run's verifier (tasks::Verifier::prepare), shared by copies; null: cannot be
   /// judged.
   std::shared_ptr<const Gold> gold = nullptr;
-  std::int64_t unencodable_bytes = 0;  ///< bytes of `text` for which the vocabulary has no token
+  std::int64_t unencodable_bytes = 0;  ///< bytes of its messages for which the vocabulary has no token
 };
 
 /// eos: a stop token or a stop string; length: max_new_tokens.

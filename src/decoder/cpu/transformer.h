@@ -88,7 +88,7 @@ class Transformer {
     std::vector<ops::RowSummary> summaries;  ///< kLogitRows
     /// Allocates for `num_columns` logits at once, outside forward passes.
     void make_room_for_logits(std::int64_t num_columns);
-    ObservedInputs* observed = nullptr;  ///< receives calibrated input ranges; null: off
+    ObservedInputs* observed = nullptr;  ///< receives input ranges for calibration; null: off
     LayerOutputs* outputs = nullptr;     ///< receives layer outputs for `dump`; null: off
     ObservedQueries* queries = nullptr;  ///< receives queries to calibrate, from all teams; null: off
   };

@@ -80,7 +80,7 @@ class Checkpointer {
   /// Ranks of a sharded learner write shards: model-00001-of-0000N.safetensors with an index,
   /// optimizer-00001-of-0000N.safetensors. All ranks return after the commit, or throw if any failed.
   void commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row = {});
-  /// Calls commit on the run's ranks unless this step's checkpoint exists. Returns the seconds taken.
+  /// Calls commit unless this step's checkpoint exists; links `best` if it is the best. Returns the seconds of commit.
   double save(const learner::Learner& learner, const Metrics& row);
   /// Throws the error of a run stopped by a signal (exit 75). The state must be on disk.
   [[noreturn]] void stop_here() const;

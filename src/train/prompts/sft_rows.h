@@ -24,7 +24,7 @@ struct SftRows {
   std::int64_t longest = 0;  ///< tokens
 };
 
-/// A row holds one of:
+/// Reads sft.train_files and sft.val_files. A row holds one of:
 /// - `messages`, a conversation (data/messages.h) with optional `tools`, written by the chat template in its training
 ///   form. The plain template allows only one question and its answer.
 /// - a prompt (data.prompt_key, or `prompt` or `question`), a text or a conversation, with `response`, `completion` or
