@@ -30,7 +30,8 @@ class Gemms {
   virtual std::string describe() const = 0;  ///< formats and their kernels, for the log
 };
 
-/// CUTLASS's kernels are compiled for sm_90a alone; newer devices use streamed kernels and cuBLASLt.
+/// Returns a device's rules. CUTLASS's kernels are compiled for sm_90a alone; newer devices use streamed kernels and
+/// cuBLASLt.
 inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false) {
   return {runs_hopper_code(device), row_only_sums, block_scales};
 }

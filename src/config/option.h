@@ -163,7 +163,7 @@ template <class T>
 class Choices : public AnyChoices {
  public:
   Choices() = default;
-  /// `default_word` is empty if the key may be null.
+  /// Selects `default_word` by default. Empty if the key may be null.
   Choices(std::initializer_list<const T*> options, std::string default_word) : default_word_(std::move(default_word)) {
     for (const T* one : options) add(*one);
   }

@@ -277,7 +277,7 @@ struct Recipe {
   ParamValues own;  ///< params of options
 };
 
-/// With sft.epochs the number of updates depends on the rows.
+/// Returns whether a run begins with a cold start. With sft.epochs its number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
 /// Returns whether the cold start trains adapters. Otherwise it trains all weights, before adapters exist.

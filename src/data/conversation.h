@@ -47,10 +47,10 @@ struct Rendered {
   std::int64_t num_cut_answers = 0;  ///< number of assistant's messages that the template shortened
 };
 
-/// Added tokens are parsed only in the template's text and an assistant's content. With `learns`, text inside {%
-/// generation %} is learned; without this tag, an assistant's turn from the end of its header through its end token.
-/// Throws an input error with `where` if the template refuses the conversation, or leaves out a whole message, the
-/// tools or a message's calls.
+/// Renders the conversation with the template. Added tokens are parsed only in the template's text and an assistant's
+/// content. With `learns`, text inside {% generation %} is learned; without this tag, an assistant's turn from the end
+/// of its header through its end token. Throws an input error with `where` if the template refuses the conversation, or
+/// leaves out a whole message, the tools or a message's calls.
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where);
 

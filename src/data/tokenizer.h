@@ -41,8 +41,8 @@ class Tokenizer {
   /// Encodes the program's own text (templates, demonstrations). Recognizes added tokens, like the tokenizers library
   /// with add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
-  /// Non-UTF-8 bytes become single-byte tokens. If the file requires NFC, each part is normalized; otherwise decode
-  /// returns exactly the text. Drops bytes that the vocabulary lacks.
+  /// Encodes several parts as one text. Bytes that are not UTF-8 become single-byte tokens. If the file requires NFC,
+  /// each part is normalized; otherwise decode returns exactly the text. Drops bytes that the vocabulary lacks.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
 
   /// Counts bytes of `text` without a token. encode drops them, or replaces them with the file's unk_token.

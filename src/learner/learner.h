@@ -53,7 +53,7 @@ class LearnerState {
   /// count. All ranks use the same order unless sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
-  /// Neither update nor checkpoint is possible afterwards.
+  /// Frees the moments' memory; afterwards neither update nor checkpoint is possible.
   void free_moments();
 
  private:

@@ -131,7 +131,8 @@ struct OptimizerOptions {
 
 struct LearnerOptions {
   /// cuda: masters, gradients, moments and activations are on the GPU with this rank's number on its machine,
-  /// round-robin. LibTorch computes there; with low_bit, the decoder's matmuls do.
+  /// round-robin. LibTorch computes there; with low_bit, the decoder's matmuls do. Throws an input error without such a
+  /// GPU.
   base::Device device = base::Device::cpu;
   Numerics numerics;
   bool trainable = true;  ///< false: `score` only; no gradients and moments

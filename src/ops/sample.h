@@ -43,7 +43,7 @@ class RowSummary {
     double rest = 0;                    ///< mass inside the block, in units of its sum
   };
   Place place(double uniform) const;
-  /// `block_logits`: [place.count] fp32.
+  /// Returns the token at `place`; `block_logits`: [place.count] fp32.
   SampledToken sample(const Place& place, const float* block_logits) const;
   /// Returns the log-softmax of a logit of the row, computed in fp64.
   float logprob(float logit) const;

@@ -16,7 +16,7 @@ namespace qrl::report {
 /// The metric columns of training steps that rules read; NaN: missing.
 class Course {
  public:
-  /// A row with only an evaluation adds to the held-out scores.
+  /// Adds a row, in order. A row with only an evaluation adds to the held-out scores.
   void add(const Row& row);
 
   std::int64_t num_steps() const { return static_cast<std::int64_t>(steps_.size()); }

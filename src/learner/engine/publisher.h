@@ -18,7 +18,7 @@ class Publisher {
 
   /// Implements Learner::publish.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  /// Call it after every change of the masters.
+  /// Records that the masters changed. Call it after every change.
   void masters_changed() { published_.reset(); }
 
   /// Returns the snapshot that holds the current masters, else null.

@@ -35,7 +35,7 @@ enum class CorrectionLevel : std::uint8_t { none, token, sequence };
 
 struct Correction : config::Option {
   CorrectionLevel level = CorrectionLevel::none;
-  /// `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).
+  /// Returns the weights. `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).
   CorrectionWeights (*weights)(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&) = nullptr;
   /// Reads the correction's own keys; null: none.
   void (*read_own)(const config::ParamValues&, CorrectionSettings&) = nullptr;

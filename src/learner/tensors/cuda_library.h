@@ -33,7 +33,7 @@ double smallest_gpu_share(int device_number, dist::Collectives& world);
 /// driver.
 double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::Collectives& world);
 
-/// device_number: this rank's. Collective.
+/// Returns whether ranks share a GPU. device_number: this rank's. Collective.
 bool share_gpus(int device_number, dist::Collectives& world);
 /// Throws an input error if ranks with separate GPUs lack NCCL. Collective.
 void require_nccl(dist::Collectives& world);

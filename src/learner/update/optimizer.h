@@ -25,7 +25,7 @@ class GradientSums {
   /// Rotates gradients, so that a backward pass can add to them. Call it before each.
   void gather();
   void rotate_back();
-  /// Call after gradients were zeroed.
+  /// Resets the state. Call after gradients were zeroed.
   void restart() { is_rotated_ = was_rotated_back_ = false; }
   /// Begins the remaining sums and waits for all. Collective.
   void end();

@@ -16,7 +16,7 @@ struct FlatBuffers {
   /// Makes zeroed buffers. Without `trainable`, there are no gradients and moments.
   FlatBuffers(const ParameterLayout& layout, bool trainable, const torch::Device& device);
 
-  /// No update is possible afterwards.
+  /// Frees the moments' memory; no update is possible afterwards.
   void free_moments() { exp_avg = exp_avg_sq = Tensor(); }
   bool trainable() const { return gradients.defined(); }
   Tensor master(const Placement& of) const { return masters.narrow(0, of.owned_offset, of.spec.shape.numel()); }

@@ -109,7 +109,7 @@ class EnteringWeights {
 
 class RowQuantizer {
  public:
-  /// Reads rows that share a scale twice, first for the scale.
+  /// Quantizes rows of `entering`. Where several rows share a scale, reads them twice, first for the scale.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));

@@ -88,7 +88,7 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Unless null, kept_key and kept_value [E] receive the dequantized values.
+/// Stores a row's key and value. Unless null, kept_key and kept_value [E] receive the dequantized values.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);

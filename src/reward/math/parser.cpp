@@ -93,7 +93,7 @@ Node Parser::power(Node base) {
 
 // ---- units
 
-/// 30^\circ C is a temperature.
+/// Parses a degree sign; 30^\circ C is a temperature.
 Node Parser::degree(Node of) {
   const Meaning* unit = words_.find(WordClass::temperature, now().text);
   if (unit == nullptr) return Node{Kind::degree, std::move(of)};

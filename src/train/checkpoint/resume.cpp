@@ -24,7 +24,7 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// Refuses the checkpoint of --resume PATH if the run folder has a newer sound one.
+/// Returns the checkpoint of --resume PATH. Refuses it if the run folder has a newer sound checkpoint.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",

@@ -17,7 +17,8 @@ namespace qrl::train {
 
 namespace {
 
-/// With several ranks, each first undoes the launcher's binding, within the container's set.
+/// Returns the usable processors. With several ranks, each first undoes the launcher's binding, within the container's
+/// set.
 int usable_processors(const dist::Collectives& world) {
   if (world.size() > 1) {
     const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);

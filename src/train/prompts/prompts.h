@@ -43,7 +43,8 @@ void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> h
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
-  /// `system`: the row's system message, instead of data.system_prompt, or "". Input errors name `where`.
+  /// Encodes a text. `system`: the row's system message, instead of data.system_prompt, or "". Input errors name
+  /// `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
                                      const std::string& where = "a prompt") const;
   /// Encodes a conversation to continue; prepends data.system_prompt if it has no system message. A single question,

@@ -14,8 +14,8 @@ class PolicyUpdater {
   PolicyUpdater(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
       : run_(run), loss_(loss), learner_(learner), state_(state) {}
 
-  /// A finite update is the next policy version. Otherwise calls guard_finite. `at_sampling_weights`: the batch was
-  /// sampled at the current weights. Collective.
+  /// Updates the policy with a mini-batch; returns the metrics. A finite update is the next policy version. Otherwise
+  /// calls guard_finite. `at_sampling_weights`: the batch was sampled at the current weights. Collective.
   Metrics update(const MiniBatch& batch, bool at_sampling_weights);
 
   /// Frees GPU memory kept for the next micro-batch, with rollout.free_cache_engine.

@@ -28,7 +28,7 @@ class StepRecorder {
   /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU).
   /// Collective.
   void add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches, const PhaseSeconds& seconds);
-  /// `save_s`: time of the previous step's checkpoint.
+  /// Ends the step. `save_s`: time of the previous step's checkpoint.
   void end_step(double save_s);
 
   const Metrics& row() const { return row_; }
