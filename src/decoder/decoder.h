@@ -7,6 +7,7 @@
 
 #include "decoder/kv/kv_scales.h"
 #include "decoder/options.h"
+#include "decoder/request.h"
 #include "model/device_weights.h"
 #include "model/snapshot.h"
 #include "types/prompt.h"

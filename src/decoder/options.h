@@ -7,29 +7,9 @@
 
 #include "base/view.h"
 #include "quant/kv_format.h"
-#include "types/prompt.h"
+#include "types/kept_tokens.h"
 
 namespace qrl::decoder {
-
-/// Identifies a decoder's request: 0, 1, … in order of submission.
-using RequestId = std::int64_t;
-
-/// Requests samples of one prompt. To continue a sample with equal tokens, append its first tokens to the prompt and
-/// give their number as `first_position`.
-struct Request {
-  std::uint64_t prompt_id = 0;
-  std::vector<types::TokenId> prompt_tokens;
-  std::int32_t first_sample = 0;  ///< indices are first_sample … first_sample + num_samples − 1
-  std::int32_t num_samples = 1;
-  types::SamplingParams params;
-  types::SampleKey key;
-  std::int32_t first_position = 0;  ///< position in its sample of the first new token, 0 or more
-};
-
-struct FinishedRequest {
-  RequestId id = 0;
-  std::vector<types::Completion> completions;  ///< in order of sample indices
-};
 
 struct DecoderOptions {
   base::Device device = base::Device::cpu;  ///< cuda: decoder/device/device_backend.h
@@ -45,7 +25,7 @@ struct DecoderOptions {
   bool row_only_sums = false;  ///< GPU only: sums each row alone (cuda/engine/decode_engine.h), as the CPU always does
   std::int64_t max_model_len = 0;  ///< prompt and response tokens of the longest sequence
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// Number of vocabulary tokens whose logits are computed at once (for 32 rows), a multiple of 256. The default fits
+  /// Number of vocabulary tokens whose logits are computed at once (for 64 rows), a multiple of 256. The default fits
   /// in a core's cache. Top-k and top-p use whole rows. Does not change samples.
   std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;  ///< among a group's samples

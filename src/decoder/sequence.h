@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "decoder/kv/page_pool.h"
-#include "decoder/options.h"
+#include "decoder/request.h"
 #include "ops/sample.h"
 #include "types/prompt.h"
 

@@ -1,0 +1,31 @@
+// Owns the decoder's requests and results, as plain data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "types/prompt.h"
+
+namespace qrl::decoder {
+
+/// Identifies a decoder's request: 0, 1, … in order of submission.
+using RequestId = std::int64_t;
+
+/// Requests samples of one prompt. To continue a sample with equal tokens, append its first tokens to the prompt and
+/// give their number as `first_position`.
+struct Request {
+  std::uint64_t prompt_id = 0;
+  std::vector<types::TokenId> prompt_tokens;
+  std::int32_t first_sample = 0;  ///< indices are first_sample … first_sample + num_samples − 1
+  std::int32_t num_samples = 1;
+  types::SamplingParams params;
+  types::SampleKey key;
+  std::int32_t first_position = 0;  ///< position in its sample of the first new token, 0 or more
+};
+
+struct FinishedRequest {
+  RequestId id = 0;
+  std::vector<types::Completion> completions;  ///< in order of sample indices
+};
+
+}  // namespace qrl::decoder
