@@ -113,6 +113,21 @@ TEST_CASE("routes of a step count twice in the estimate of memory: a byte for ea
 }
 
 TEST_CASE(
+    "Muon's updates of all matrices, two bytes a value, count beside what a micro-batch keeps where they are larger") {
+  const std::vector<std::string> muon{"optim.name=muon"};
+  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, muon, true).recipe;
+  const model::ModelConfig large = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3-30b-a3b/config.json");
+  // 48 layers of width 2,048: q, o; k, v; a router; 128 experts of three matrices
+  constexpr double kUpdates = 2.0 * 48 * (2 * 4096 + 2 * 512 + 128 + 128 * 3 * 768) * 2048;
+  for (const int num_ranks : {1, 2}) {
+    const auto parts = train::estimate_memory(recipe, large, num_ranks);
+    const double bytes = bytes_of(parts, "Muon's updates, beyond activations") +
+                         bytes_of(parts, "activations of a micro-batch") + bytes_of(parts, "logits of a chunk");
+    CHECK(bytes == kUpdates / num_ranks);
+  }
+}
+
+TEST_CASE(
     "the estimate of the KV cache is of the sequences a draw has at once, of all slots where held-out prompts fill "
     "them") {
   const auto kv_bytes = [](std::vector<std::string> overrides) {
