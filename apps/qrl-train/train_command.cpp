@@ -67,7 +67,7 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
   add_recipe_arguments(command, arguments.recipe, recipe_required);
   add_text(command, "--resume", arguments.resume, "auto|never|PATH",
            "auto (default): the run's newest sound checkpoint; "
-           "never: refuse when there is one; PATH: go on from that checkpoint; without a word auto");
+           "never: refuse when there is one; PATH: resume from that checkpoint; without a word auto");
   add_ranks(command);
   CLI::Option* print =
       command.add_flag("--print-config", arguments.print_config, "print all keys with each value's origin, and stop");

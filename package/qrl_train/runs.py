@@ -47,7 +47,7 @@ def _last_error(console: str, code: int) -> str:
     if errors:
         return re.sub(r"^error(?: \(rank \d+\))?: ", "", errors[0])
     if code < 0:
-        return f"killed by {signal.Signals(-code).name}; resume() goes on from the last checkpoint"
+        return f"killed by {signal.Signals(-code).name}; resume() continues from the last checkpoint"
     return lines[-1] if lines else f"exit code {code}"
 
 
@@ -176,6 +176,7 @@ class Run:
 
         Called again after an interrupt, it waits on: a second signal would end the run without its checkpoint."""
         self._request_stop()
+        _started.discard(self)
         return self._process.wait()
 
     def _request_stop(self) -> None:
@@ -187,7 +188,7 @@ class Run:
                 time.sleep(_POLL_S)
 
     def resume(self, overrides: Optional[Mapping[str, object]] = None) -> Run:
-        """Goes on from the newest checkpoint, with these values besides. Rows go on behind those handed out. Returns the run itself."""
+        """Resumes from the newest checkpoint, with these values besides. Rows continue behind those handed out. Returns the run itself."""
         if self.code is None:
             raise RuntimeError(f"{self.folder}: expected a run that has ended, got one that runs; call stop() first")
         before = self.overrides
@@ -233,5 +234,5 @@ def rollouts(folder: Path) -> Iterator[Row]:
 def _stop_all() -> None:
     for run in _started:
         run._request_stop()
-    for run in _started:
+    for run in tuple(_started):
         run.stop()

@@ -196,7 +196,7 @@ void check_objective(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
   rules.require(algorithm.kl_loss_type != "k1" || algorithm.kl_loss_coef == 0 || use != RecipeUse::training,
                 {"algorithm.kl_loss_type"}, "algorithm.kl_loss_type k2, k3, k3+ or unbiased",
                 "as a loss its gradient is 0 in expectation and adds noise alone; set k2, which has the gradient of "
-                "the KL. A run that was made with k1 then goes on with --allow-change",
+                "the KL. A run that was made with k1 then continues with --allow-change",
                 "k1");
   rules.require(!algorithm.positive_only || !algorithm.teacher.path.empty() || !algorithm.off_policy_mask_threshold,
                 {"algorithm.positive_only", "algorithm.off_policy_mask_threshold"},

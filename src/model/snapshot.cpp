@@ -411,7 +411,7 @@ void fail_broken(const std::string& where, std::int64_t version) {
   if (version == 0)
     base::fail_input(where, "finite weights", "a NaN or an infinity", "the model that was loaded has it");
   throw base::Error(base::ErrorKind::guard, where, "finite weights", "a NaN or an infinity, which training made",
-                    "go on from an earlier checkpoint with a lower learning rate");
+                    "resume from an earlier checkpoint with a lower learning rate");
 }
 
 Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.format()); }

@@ -143,7 +143,7 @@ void File::truncate(std::uint64_t num_bytes) {
 }
 
 void File::sync() {
-  if (fsync(fd_) != 0) fail_system(path_, "bring the file to the disk");
+  if (fsync(fd_) != 0) fail_system(path_, "flush the file to the disk");
 }
 
 void File::close() {
@@ -197,7 +197,7 @@ void sync_dir(const std::filesystem::path& dir) {
   const int error = errno;
   ::close(fd);
   errno = error;
-  if (!synced) fail_system(dir, "bring the folder to the disk");
+  if (!synced) fail_system(dir, "flush the folder to the disk");
 }
 
 std::string shown(const std::filesystem::path& path) {

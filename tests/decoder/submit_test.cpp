@@ -145,7 +145,7 @@ TEST_CASE("a request's bits are its own, whatever is submitted beside it and whe
   }
 }
 
-TEST_CASE("a request that goes on from a sample's first tokens samples the others") {
+TEST_CASE("a request that resumes from a sample's first tokens samples the others") {
   const model::ModelConfig config = config_of_tests();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8);
   for (const types::SamplingParams& params :

@@ -184,7 +184,7 @@ TEST_CASE("micro-batches whose losses wait have the bits of those whose losses d
   }
 }
 
-TEST_CASE("a learner that is killed goes on with the same bits on a device with less memory") {
+TEST_CASE("a learner that is killed continues with the same bits on a device with less memory") {
   const std::vector<MicroBatch> batches = work_batches(3);
   const WorkOutcome whole = work(work_config(), work_options(Where::device), batches, 3);
   const WorkOutcome killed = work(work_config(), work_options(Where::device), batches, 1);

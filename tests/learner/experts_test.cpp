@@ -324,7 +324,7 @@ TEST_CASE("an expert's gradient that is not finite is named as its file has it, 
   }
 }
 
-TEST_CASE("a mixture's learner goes on with the same bits after a restore") {
+TEST_CASE("a mixture's learner continues with the same bits after a restore") {
   MixtureWay way = mixture_ways()[3];
   const model::ModelConfig config = test::tiny_moe_config();
   const types::MicroBatch batch = test::pack(mixture_sequences());

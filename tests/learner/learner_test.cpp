@@ -452,7 +452,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
   CHECK(difference(test::masters_of(run.learner), want) <= 2e-6);
 }
 
-TEST_CASE("a restored learner goes on with the same bits") {
+TEST_CASE("a restored learner continues with the same bits") {
   for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
     learner::LearnerOptions options = test::options(compute);
     options.optim.lr_warmup_steps = 3;

@@ -168,7 +168,7 @@ TEST_CASE("Muon's step has the same bits for any number of threads") {
   for (std::size_t i = 0; i < serial.size(); ++i) CHECK(torch::equal(serial[i], parallel[i]));
 }
 
-TEST_CASE("a restored Muon goes on with the same bits") {
+TEST_CASE("a restored Muon continues with the same bits") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_config();
   learner::Learner learner(config, test::tiny_weights(config), muon(), *world);

@@ -187,7 +187,7 @@ TEST_CASE("a tensor that is not finite on one rank stops the update on all and i
   }
 }
 
-TEST_CASE("what one number of ranks kept, another goes on from, with the same bits") {
+TEST_CASE("what one number of ranks kept, another resumes from, with the same bits") {
   for (const std::size_t idx : {std::size_t{1}, std::size_t{5}}) {
     const ShardWay way = shard_ways()[idx];
     CAPTURE(way.name);

@@ -43,7 +43,7 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
       test::run_command(test::tiny_command(run, kTwoMore + "--set optim.lr=1e-4 --set rollout.n=2"));
   CHECK(lr.exit_code == 2);
   CHECK(test::says(lr, "rollout.n 2 (it was made with 4), optim.lr 1.0e-4 (it was made with 0.001)"));
-  CHECK(test::says(lr, "; --allow-change goes on with the new values"));
+  CHECK(test::says(lr, "; --allow-change continues with the new values"));
   CHECK_FALSE(test::says(lr, "model.path"));
 
   const test::Outcome seed =
@@ -51,7 +51,7 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
   CHECK(seed.exit_code == 2);
   CHECK(test::says(seed,
                    "set model.dtype back (fixed for a run), or begin another run at its weights: --set model.path="));
-  CHECK(test::says(seed, "--allow-change goes on with the new values of the others"));
+  CHECK(test::says(seed, "--allow-change continues with the new values of the others"));
   CHECK(test::run_command(test::tiny_command(run, kTwoMore + "--allow-change --set model.dtype=bfloat16")).exit_code ==
         2);
   // Checks the exact words of the advice.

@@ -276,7 +276,7 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
   }
   const std::string said = test::read_file(run.dir / "log.txt");
   INFO(plans[0] << "\n" << said);
-  CHECK(said.find("was written by a run of 1 ranks and goes on with 2") != std::string::npos);
+  CHECK(said.find("was written by a run of 1 ranks and continues with 2") != std::string::npos);
   const std::size_t at = said.find("warning: the plan needs about ");
   CHECK(at != std::string::npos);
   const std::string advice = said.substr(said.find(" of the GPU's 24.00 GiB: lower "));

@@ -75,7 +75,7 @@ TEST_CASE("a dry run says from where a start would go on, refuses what it would 
   const std::string last = (run / "checkpoints/step_4").string();
   CHECK(test::says(dry_run(run), "nothing left to do: step 4 of " + last + " is done"));
   const std::string more = "--set trainer.total_training_steps=6";
-  CHECK(test::says(dry_run(run, more), "start       goes on after step 4 of " + last));
+  CHECK(test::says(dry_run(run, more), "start       resumes after step 4 of " + last));
   // The words equal those of the run's own refusal.
   for (const std::string arguments :
        {"--set optim.lr=1e-4", "--set model.init.seed=5", "--resume never", "--set data.train_generator.size=32"}) {
@@ -90,7 +90,7 @@ TEST_CASE("a dry run says from where a start would go on, refuses what it would 
                    "; changed: optim.lr 1.0e-4 (it was made with 0.001)"));
   test::flip_bit(run / "checkpoints/step_4/model.safetensors", 4000);
   const std::vector<std::string> before = test::names_in(run / "checkpoints");
-  CHECK(test::says(dry_run(run, more), "goes on after step 3 of "));
+  CHECK(test::says(dry_run(run, more), "resumes after step 3 of "));
   CHECK(test::names_in(run / "checkpoints") == before);
   const test::Outcome from = dry_run(dir / "from", "--set sft.from=" + (run / "checkpoints/sft_12").string());
   CHECK(test::says(from, "start       a new run, after the cold start " + (run / "checkpoints/sft_12").string()));

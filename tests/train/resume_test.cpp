@@ -183,7 +183,7 @@ TEST_CASE("a checkpoint of an older program with the estimator k1 is read, and a
   };
   check_refused(again("--set algorithm.kl_loss_type=k1"), "set k2, which has the gradient of the KL");
   check_refused(again("--set algorithm.kl_loss_type=k2"),
-                "algorithm.kl_loss_type k2 (it was made with k1); --allow-change goes on with the new values");
+                "algorithm.kl_loss_type k2 (it was made with k1); --allow-change continues with the new values");
   const test::Outcome goes_on = again("--set algorithm.kl_loss_type=k2 --allow-change");
   CHECK(goes_on.exit_code == 0);
   CHECK(test::says(goes_on, "changed after step 2 (--allow-change): algorithm.kl_loss_type k1 -> k2"));
@@ -199,7 +199,7 @@ TEST_CASE("another number of ranks than before is reported, the same number is n
   const test::Outcome other = test::run_command(test::tiny_command(run, kMoreSteps, launcher));
   INFO(other.output);
   CHECK(other.exit_code == 0);
-  CHECK(other.output.find("written by a run of 1 ranks and goes on with 2") != std::string::npos);
+  CHECK(other.output.find("written by a run of 1 ranks and continues with 2") != std::string::npos);
 }
 
 TEST_CASE("checkpoints that cannot be read now end the start, and all stay as they are") {

@@ -130,7 +130,7 @@ TEST_CASE("ranks of --ranks leave the bits of mpirun, with whole and with shared
   }
 }
 
-TEST_CASE("shards go on with another number of ranks as whole checkpoints do") {
+TEST_CASE("shards continue with another number of ranks as whole checkpoints do") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   const test::TempDir dir;
   run_ranks(dir / "plain", steps(2), 2);
@@ -157,7 +157,7 @@ TEST_CASE("two hosts train with the bits of two ranks on one, over TCP") {
   check_same_steps(dir / "hosts", dir / "host", 4);
 }
 
-TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, and the run goes on from before") {
+TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, and the run resumes from before") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
   const test::TempDir dir;

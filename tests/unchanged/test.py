@@ -86,7 +86,7 @@ def check_unchanged(folder):
     repository.change('"model.safetensors").write', '"weights.safetensors").write')
     expect_difference(repository, one, "exit code 1")
 
-    # A resumed run goes on from what the base wrote.
+    # A resumed run begins with what the base wrote.
     repository.change("LOSS = 0.5", "LOSS = 0.25")
     expect_difference(repository, ("--only", "resume step_2"), "row 3 (step 3): actor/pg_loss")
 

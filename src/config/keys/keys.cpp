@@ -338,7 +338,7 @@ void add_trainer(List& list) {
       .only_with("eval.freq", "above 0");
   trainer.add(free, "save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
   trainer.add(free, "max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");
-  trainer.add(free, "resume_mode", &T::resume_from, resume_from(), "which checkpoint a run goes on from");
+  trainer.add(free, "resume_mode", &T::resume_from, resume_from(), "which checkpoint a run resumes from");
   trainer.add(free, "default_local_dir", &T::default_local_dir, "run folder", "runs/<recipe>-seed<trainer.seed>");
   trainer.add(free, "rollout_dump", &T::rollout_dump, "write rollouts/step_N.jsonl");
   trainer.add(free, "tensorboard", &T::tensorboard, "also write the metrics as TensorBoard's events files");

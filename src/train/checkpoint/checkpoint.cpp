@@ -157,7 +157,7 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
   const auto json = state::parse_json(state::read_text(where, kMaxCheckpointText_bytes), where);
   const auto at = [&](const char* key) -> const nlohmann::json& {
     QRL_REQUIRE(json.contains(key), where, std::string("the entry ") + key, "none",
-                "another version of qrl-train wrote it: go on with that one, or export it and start from the model");
+                "another version of qrl-train wrote it: continue with that one, or export it and start from the model");
     return json.at(key);
   };
   LoadedState loaded{{}, state::read_text(checkpoint / kRecipeFile, kMaxCheckpointText_bytes),
@@ -260,7 +260,7 @@ void Checkpointer::stop_here() const {
   if (nothing_yet) where += " before the first checkpoint";
   else if (run_.folder != nullptr) where += "; the checkpoint is in " + run_.folder->checkpoints().string();
   throw base::Error(base::ErrorKind::stopped, where, "", "",
-                    nothing_yet ? "the same command starts again" : "the same command goes on from there");
+                    nothing_yet ? "the same command starts again" : "the same command resumes from there");
 }
 
 }  // namespace qrl::train

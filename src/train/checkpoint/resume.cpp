@@ -36,12 +36,12 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
   if (lies_in(given, run)) {
     QRL_REQUIRE(newest && fs::equivalent(*newest, given), given.string(), "the newest checkpoint of its run folder",
                 "a newer one, " + found,
-                "--resume auto goes on from that; to branch off here, give another trainer.default_local_dir");
+                "--resume auto resumes from that; to branch off here, give another trainer.default_local_dir");
   } else {
     // Ignores a copy of the cold start by an interrupted first attempt.
     QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
-                "a run folder without checkpoints, to go on from one elsewhere", found,
-                "--resume auto goes on from that; else give another trainer.default_local_dir");
+                "a run folder without checkpoints, to resume from one elsewhere", found,
+                "--resume auto resumes from that; else give another trainer.default_local_dir");
   }
   return given;
 }
@@ -139,7 +139,7 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
              "number and warm-up begin anew)";
   }
   if (any_allowed && !allow_change) {
-    advice += (advice.empty() ? "" : "; ") + std::string("--allow-change goes on with the new values") +
+    advice += (advice.empty() ? "" : "; ") + std::string("--allow-change continues with the new values") +
               (fixed.empty() ? "" : " of the others");
   }
   QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
@@ -211,7 +211,7 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
 void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, int num_ranks) {
   if (saved.state.cold_start || saved.world_size == num_ranks) return;
   base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
-                    " ranks and goes on with " + std::to_string(num_ranks) +
+                    " ranks and continues with " + std::to_string(num_ranks) +
                     ": sums round differently from here on, so the bits are not those of a run never stopped");
 }
 
@@ -318,8 +318,8 @@ std::string describe_resume(const config::Recipe& recipe, const std::function<In
   const std::int64_t step = saved.state.step, last = recipe.trainer.total_training_steps;
   const std::string where = " of " + chosen->string();
   const std::string text =
-      step == 0     ? "goes on after update " + std::to_string(saved.state.sft_step) + " of the cold start" + where
-      : step < last ? "goes on after step " + std::to_string(step) + where
+      step == 0     ? "resumes after update " + std::to_string(saved.state.sft_step) + " of the cold start" + where
+      : step < last ? "resumes after step " + std::to_string(step) + where
                     : "nothing left to do: step " + std::to_string(step) + where +
                           " is done, trainer.total_training_steps is " + std::to_string(last);
   return text + (changes.empty() ? "" : "; changed: " + text_of(changes));

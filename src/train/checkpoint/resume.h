@@ -29,7 +29,7 @@ std::filesystem::path cold_start_checkpoint(const config::Recipe& recipe);
 ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs, const RunFolder* folder,
                               bool allow_change, dist::Collectives& world);
 
-/// Describes what a start would do about checkpoints, such as `goes on after step 30 of RUN/checkpoints/step_30`.
+/// Describes what a start would do about checkpoints, such as `resumes after step 30 of RUN/checkpoints/step_30`.
 /// Throws the start's input errors. Calls `inputs` only if a checkpoint exists, because it may read all weights.
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change);
 

@@ -106,7 +106,7 @@ void RunFolder::set_aside_earlier_rows() const {
     if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);
   }
   made(path_ / "rollouts");
-  base::log_warning("no checkpoint to go on from in " + path_.string() +
+  base::log_warning("no checkpoint to resume from in " + path_.string() +
                     ": metric rows and rollouts of the earlier run there are now in " + place().string());
 }
 

@@ -53,7 +53,7 @@ std::string Health::look_at_fall(const Metrics& row) const {
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
   const double cut = report::value_of(row, "response_length/clip_ratio");
   constexpr const char* kCause =
-      "most often too large an update has broken the policy; lower optim.lr (%g) and go on from a checkpoint before";
+      "most often too large an update has broken the policy; lower optim.lr (%g) and resume from a checkpoint before";
   if (std::pow(1 - usual_correct_, num_prompts) < kByChance) {
     return base::format("no response is right any more (%s 0, before it was %.3f): ", kCorrect, usual_correct_) +
            base::format(kCause, recipe_.optim.lr);
