@@ -1,3 +1,4 @@
+// Owns the options and counters of the decoder.
 #pragma once
 
 #include <cstdint>

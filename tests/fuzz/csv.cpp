@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
     data::read_csv(in, "x.csv", [&](const nlohmann::json& record, std::int64_t line) {
       if (num_columns == 0) num_columns = record.size();
       fuzz::require(record.size() == num_columns && num_columns > 0, "a record has all columns");
-      fuzz::require(line > last_line, "lines go on");
+      fuzz::require(line > last_line, "lines ascend");
       last_line = line;
     });
   });

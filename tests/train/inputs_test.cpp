@@ -50,7 +50,7 @@ TEST_CASE("training files that changed under the same names are refused on resum
   const test::Outcome other_train = train_recipe(dir / "recipe.yaml", dir / "run");
   CHECK(other_train.exit_code == 2);
   CHECK(test::says(other_train, "data.train_files [\"" + train_file.string() + "\"], contents "));
-  CHECK(test::says(other_train, "--allow-change goes on"));
+  CHECK(test::says(other_train, "--allow-change continues with the new values"));
   write_prompts(train_file, 8, "sums");
 
   write_prompts(val_file, 16, "others");
