@@ -27,7 +27,7 @@ DeviceIdentity identify_device(int device_number) {
 
 std::vector<base::LibraryReport> find_libraries() {
   int driver_version = 0;
-  (void)cudaDriverGetVersion(&driver_version);  // stays 0 if there is no driver
+  (void)cudaDriverGetVersion(&driver_version);  // stays 0 without a driver
   (void)cudaGetLastError();
   constexpr int kMajor = CUDART_VERSION / 1000;
   const auto places = device::cublaslt_places(base::loaded_library_path("libtorch_cpu.so"));

@@ -1,4 +1,4 @@
-// Implements the CUDA backend without CUDA: every entry throws an input error.
+// Implements the CUDA backend without CUDA: every use of a device throws an input error.
 #include "base/error.h"
 #include "cuda/engine/decode_engine.h"
 #include "cuda/train/training.h"

@@ -36,7 +36,6 @@ const CLI::Option* option_of(const CLI::App& command, const std::string& name) {
   return option != nullptr || name.starts_with('-') ? option : command.get_option_no_throw("--" + name);
 }
 
-/// Returns the type of an option: "FLOAT", "auto|never|PATH".
 std::string type_of(const CLI::App& command, const std::string& name) {
   const CLI::Option* option = option_of(command, name);
   return option == nullptr || option->get_type_name().empty() ? "a value" : option->get_type_name();
@@ -47,7 +46,6 @@ std::pair<std::string, std::string> sides_of(const std::string& text, std::strin
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + separator.size())};
 }
 
-/// Holds a parser error's parts: its code gives the kind; only its text names the option.
 struct Fault {
   std::string where, expected, got;
 };
@@ -75,15 +73,14 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
       const auto [name, value] = sides_of(what, " = ");  // "Could not convert: NAME = VALUE"
       return {name, type_of(command, name), base::quoted(value)};
     }
-    case CLI::ExitCodes::ArgumentMismatch:  // "NAME: 1 required TYPE missing"
+    case CLI::ExitCodes::ArgumentMismatch:  // text: "NAME: 1 required TYPE missing"
       return {option, type_of(command, option), "nothing behind it"};
-    default:  // for our own checks: "NAME: expected …, got …"
+    default:  // text of our own checks: "NAME: expected …, got …"
       return {option, "", what};
   }
 }
 
-/// Returns advice for a recipe key given as an option ("--optim.lr=1e-6"): --set, or this project's name for it; else
-/// "". `value`: the text after the name.
+/// Returns advice for a recipe key given as an option ("--optim.lr=1e-6"), else "".
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
   if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;

@@ -12,7 +12,7 @@ namespace qrl::app {
 /// Returns the command's words: "qrl-train check reward".
 std::string full_name(const CLI::App& command);
 
-/// Throws the input error for an unknown command; it lists `parent`'s commands.
+/// Throws an input error for an unknown command. It lists `parent`'s commands.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
 /// Calls refuse_command for the first unknown command, before the parser takes it for a recipe.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
@@ -23,15 +23,15 @@ std::vector<std::string> with_bare_options(std::vector<std::string> words);
 /// Replaces each recipes:NAME by that shipped recipe's file. Throws like shipped_recipe.
 std::vector<std::string> with_shipped_recipes(std::vector<std::string> words);
 
-/// Converts a parser error to base::Error, with a hint at a misspelled option, --set or --help.
+/// Converts a parser error to base::Error, with a hint.
 base::Error argument_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
 
-// Check an option's value for CLI::Option::check ("expected …, got …").
-CLI::Validator between(std::int64_t low, std::int64_t high);  ///< an integer; --help shows "INT:1..1024"
+// Return checks for CLI::Option::check, with messages "expected …, got …".
+CLI::Validator between(std::int64_t low, std::int64_t high);  ///< accepts integers; --help shows "INT:1..1024"
 CLI::Validator one_of(const std::vector<std::string>& words);
 CLI::Validator positive();
-CLI::Validator value_of(const std::string& key);  ///< checks for a value of that recipe key
+CLI::Validator value_of(const std::string& key);  ///< accepts the recipe key's values
 CLI::Validator not_empty();
-CLI::Validator whole_number();  ///< checks for digits that fit 64 bits, without sign or leading zero
+CLI::Validator whole_number();  ///< accepts unsigned 64-bit integers without leading zero
 
 }  // namespace qrl::app

@@ -17,7 +17,7 @@ namespace qrl::app {
 
 namespace {
 
-std::string memory_text;  // settings of the last recipe read
+std::string memory_text;  // text of memory_settings()
 int g_num_local_ranks = 1;
 
 std::string describe_memory(const config::Recipe& recipe) {
@@ -59,7 +59,7 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // text after the value is not a second value
+      ->allow_extra_args(false);  // the next word is not a second value
 }
 
 void add_ranks(CLI::App& command) {
@@ -112,12 +112,12 @@ std::istream& standard_input() {
 std::string program_name() { return "qrl-train " QRL_VERSION; }
 
 std::string version_text() {
-  const std::string mpi = dist::mpi_version();  // opens its library
+  const std::string mpi = dist::mpi_version();  // loads MPI's library
   const auto with_place = [](const std::string& version, const char* library) {
     const std::string path = base::loaded_library_path(library);
     return version + (path.empty() ? "" : " at " + path);
   };
-  const bool reads_parquet = data::can_read_parquet();  // opens Arrow's libraries
+  const bool reads_parquet = data::can_read_parquet();  // loads Arrow's libraries
   std::string libraries;
   for (const std::string& path : base::loaded_libraries()) {
     const std::string name = std::filesystem::path(path).filename();

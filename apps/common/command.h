@@ -25,27 +25,27 @@ void add_ranks(CLI::App& command);
 /// Returns the parsed --ranks; 1 without it.
 int num_local_ranks();
 
-/// Returns std::cin, which reads in blocks from now on: only for commands that write with stdio.
+/// Returns std::cin, unsynchronized with stdio. Callers must write with stdio only.
 std::istream& standard_input();
 
-/// Returns the settings that determine memory, for the out-of-memory message; "" before a recipe is read.
+/// Returns text for the out-of-memory message: the settings that determine memory. "" before a recipe is read.
 const std::string& memory_settings();
-/// Sets this text and makes later failed allocations input errors.
+/// Sets that text, and makes failed allocations input errors from now on.
 void set_memory_settings(const std::string& text);
 
-/// Throws an input error if a file of that name exists.
+/// Throws an input error if the file exists, or if its folder does not.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// Adds an option for a text that is not empty.
+/// Adds an option with a non-empty text.
 CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& type,
                       const std::string& meaning);
 CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
                       const std::vector<std::string>& words, const std::string& type, const std::string& meaning);
-/// Returns a key's option: "--max-number" for max_number or TASK.max_number.
+/// Returns the option for a key: "--max-number" for max_number or TASK.max_number.
 std::string option_of(std::string_view key);
 /// Adds --checkpoint, whose default is the recipe's model.
 void add_checkpoint(CLI::App& command, std::string& checkpoint, const std::string& before = "");
-/// Adds an option for an integer from `low` to `high`, or for several with commas.
+/// Adds an option with an integer from `low` to `high`. If Value is a vector, commas separate several.
 template <class Value>
 CLI::Option* add_integer(CLI::App& command, const std::string& name, Value& value, std::int64_t low, std::int64_t high,
                          const std::string& meaning) {

@@ -25,7 +25,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure, aborts a job of several ranks, and returns the exit code. With `stopped`, the message is no error.
+/// Logs the failure, aborts a job of several ranks, and returns the exit code. With `stopped`, does not log it
+/// as an error.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -45,8 +46,8 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Returns the error of a path that could not be accessed: an input error for missing permissions, loops of links and
-/// long names.
+/// Returns the error for an inaccessible path: an input error for missing permissions, link loops and long names, else
+/// an internal error.
 base::Error path_error(const std::filesystem::filesystem_error& error) {
   const std::error_code& code = error.code();
   const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||
@@ -63,14 +64,14 @@ int finish_output(const dist::Collectives* world) {
       1, world);
 }
 
-/// Opens closed standard streams, so that other files do not get their numbers.
+/// Opens /dev/null for closed standard streams, so that no other file gets their descriptors.
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // fails writes, as intended
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // read-only, so that writes fail
   }
 }
 
-/// Ends the process, without allocation, for an exception without a handler.
+/// Ends the process after an unhandled exception, without allocating.
 [[noreturn]] void end_unhandled() {
   static constexpr char kMemory[] =
       "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";
@@ -95,7 +96,7 @@ void before_initializers(int argc, char** argv, char** environment) {
   (void)std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails like on a full disk
 }
 
-/// Skips test programs, which do not execute themselves again.
+/// Runs before LibTorch's initializers (shorten_spins). Test programs do not link this file.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeInitializers)(int, char**,
                                                                                 char**) = before_initializers;
 
@@ -146,7 +147,7 @@ int run_program(const Program& program, int argc, char** argv) {
   } catch (const std::exception& error) {
     if (const auto of_gpu = learner::gpu_error(error.what()))
       return fail(of_gpu->what(), of_gpu->exit_code(), world.get());
-    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's message
+    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's text
     return no_memory ? fail_memory(world.get()) : fail(error.what(), 1, world.get());
   }
 }

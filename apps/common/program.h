@@ -5,7 +5,7 @@
 #include <type_traits>
 
 namespace CLI {
-class App;  // CLI11's header would add five seconds to compiling a main.cpp
+class App;  // CLI11's header is slow to compile
 }
 namespace qrl::dist {
 class Collectives;
@@ -13,13 +13,13 @@ class Collectives;
 
 namespace qrl::app {
 
-/// The chosen command's work. The command's callback sets it; run_program calls it after all ranks have connected.
+/// Holds the chosen command's work. The command's callback sets it; run_program calls it after all ranks connected.
 using Action = std::function<void(dist::Collectives& world)>;
 
-/// Makes `work` the command's action. Calls `prepare` before the ranks connect. Without --ranks, the work throws an
-/// input error in a job of several ranks.
+/// Makes `work` the command's action. Calls `prepare` before the ranks connect. If the command has no option --ranks,
+/// the action throws an input error in a job of several ranks.
 void set_work(CLI::App& command, Action& action, const Action& work, const std::function<void()>& prepare = {});
-/// Sets work that takes the parsed arguments and, optionally, the ranks.
+/// Does the same for work on the parsed arguments and, optionally, the ranks.
 template <class Arguments, class Work>
 void set_work(CLI::App& command, Action& action, const std::shared_ptr<Arguments>& arguments, Work work,
               const std::function<void()>& prepare = {}) {
@@ -36,7 +36,7 @@ struct Program {
   void (*add_commands)(CLI::App& program, Action& action);
 };
 
-/// Add all commands of qrl-train, or of qrl-bench, in the order of --help. A program links one.
+/// Add all commands of qrl-train, or of qrl-bench, in the order of --help. A program links only its own.
 void add_commands(CLI::App& app, Action& action);
 void add_benchmarks(CLI::App& program, Action& action);
 

@@ -29,7 +29,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantizer);
 
   double decode_rate = 0, prefill_rate = 0;
-  decoder::DecoderStats best;  // of the fastest round
+  decoder::DecoderStats best;  // stats of the fastest round
   state::Hash drawn;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     sampler.decoder.reset_stats();
@@ -51,7 +51,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["prompt_tokens"] = arguments.prompt_tokens;
   result["new_tokens"] = arguments.new_tokens;
   result["decode_tokens_per_s"] = decode_rate;
-  if (!bench.on_gpu()) {  // the ceilings are the processors'
+  if (!bench.on_gpu()) {  // the ceilings are those of CPUs
     const double limit = tick.batch / least_tick_s(sampler.snapshot, tick, bench.ceilings);
     result["limit_tokens_per_s"] = limit;
     result["share_of_limit"] = decode_rate / limit;
@@ -62,14 +62,14 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     result["host_share_of_tick"] = 1 - best.decode_waited_s / best.decode_s;
     result["graph_share_of_ticks"] = static_cast<double>(best.decode_graph_ticks) / ticks;
   }
-  result["tokens_xxh3"] = drawn.hex();  // of all rounds
+  result["tokens_xxh3"] = drawn.hex();  // hash of all rounds' tokens
   const AttentionWork attention = attention_of_tick(bench.config, tick);
   result["tick_ms"] = 1e3 * tick.batch / decode_rate;
   if (bench.config.has_experts()) result["tick_experts"] = tick.experts_read;
   result["tick_kv_bytes"] = attention.kv_bytes;
   result["tick_attention_flops"] = attention.operations;
   result["prefill_tokens_per_s"] = prefill_rate;
-  // Excludes attention.
+  // Excludes attention's operations.
   result["prefill_share_of_ceiling"] =
       2 * train::matmul_params(bench.config).layers * prefill_rate / ceiling_of(bench.quant_format(), bench.ceilings);
   result["weight_bytes"] = sampler.snapshot.num_bytes();
@@ -80,7 +80,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
 
 void add_bench_decode(CLI::App& program, Action& action) {
   const auto arguments = std::make_shared<BenchArguments>();
-  // The prefill samples the first new token.
+  // Decoding needs a second new token: the prefill samples the first.
   CLI::App* command =
       add_model_bench(program, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
   add_integer(*command, "--batch", arguments->batch, 1, kMaxBenchSequences, "sequences");

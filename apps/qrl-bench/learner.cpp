@@ -17,7 +17,7 @@ namespace qrl::app {
 
 namespace {
 
-/// Gives each token the largest set that a sampler with these keys keeps.
+/// Gives each token the largest set of kept tokens that rollout.top_k allows.
 void add_kept(const ModelBench& bench, types::Completion& completion) {
   const std::int64_t top_k = bench.loaded.recipe.rollout.top_k, vocab_size = bench.config.vocab_size;
   const std::int64_t most = std::min(top_k == -1 ? config::kMaxKeptTokens : top_k, vocab_size);
@@ -40,7 +40,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   const config::Recipe& recipe = bench.loaded.recipe;
-  // Exists for a quantized forward pass, which reads the sampler's weights; low_bit on a GPU also uses its matmuls.
+  // One of these has the weights of a quantized forward pass. low_bit on a GPU also uses the sampler's matmuls.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;
@@ -68,7 +68,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   nlohmann::ordered_json result = bench.facts();
   result["sequences"] = arguments.prompts * arguments.n;
   result["learner_s"] = best_s;
-  result["forward_s"] = best_forward_s;  // with log-probs, without saving activations
+  result["forward_s"] = best_forward_s;  // with log-probs, without saved activations
   add_learner_figures(result, bench, work, best_s);
   finish(result, arguments);
 }

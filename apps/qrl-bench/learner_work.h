@@ -10,8 +10,7 @@
 
 namespace qrl::app {
 
-/// Holds packed micro-batches of prompts·n sequences with random tokens and advantages, for the benchmarks `learner`
-/// and `step`.
+/// Holds packed micro-batches of prompts·n sequences, with random prompts and advantages of ±1.
 struct LearnerWork {
   LearnerWork(const ModelBench& bench, const std::vector<types::Completion>& completions);
 
@@ -20,8 +19,8 @@ struct LearnerWork {
   types::GlobalCounts counts;
 };
 
-/// Accumulates all micro-batches' gradients and updates the weights. `sampled`: the log-probs in `work` are the
-/// sampler's at the current weights; a bitwise learner throws unless its own are equal.
+/// Accumulates all micro-batches' gradients and updates the weights. `sampled`: the log-probs in `work` were sampled at
+/// the current weights; a bitwise learner throws unless its own are equal.
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled);
 

@@ -134,11 +134,10 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
   config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
                                                      checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;
-  // Takes lengths from the arguments, because the benchmark has only token ids.
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;
-  if (!r.actor.max_tokens_per_micro_batch.is_auto)  // with auto, plan_gpu chooses at least this
+  if (!r.actor.max_tokens_per_micro_batch.is_auto)  // with auto, plan_gpu chooses at least `longest`
     r.actor.max_tokens_per_micro_batch = std::max(r.actor.max_tokens_per_micro_batch.value, longest);
   return loaded;
 }

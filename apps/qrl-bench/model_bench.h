@@ -35,17 +35,17 @@ void add_sample_options(CLI::App& command, BenchArguments& arguments);
 using Measure = void (*)(const BenchArguments&, dist::Collectives&);
 void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure);
 
-/// Returns the recipe's defaults with --set's values and the arguments' lengths. Throws an input error for keys without
-/// effect.
+/// Returns the default recipe with --set's values and the arguments' lengths. Throws an input error for a key
+/// without effect.
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
-/// Sets the keys at `auto` as in a run of these sequences, for this machine's GPU or else one of 80 GiB.
+/// Sets keys with value `auto` as in a run of these sequences, for this machine's GPU, or without one for 80 GiB.
 void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 /// Returns the bytes of a second micro-batch's activations in that run.
 double ahead_bytes(const config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 
 model::ModelConfig config_of(const BenchArguments& arguments);
 
-/// A model, its settings, and the machine's ceilings, which the constructor measures.
+/// Holds a model, its settings, and the machine's ceilings, which the constructor measures.
 struct ModelBench {
   ModelBench(const std::string& what, const BenchArguments& arguments, const dist::Collectives& world);
 
@@ -53,7 +53,7 @@ struct ModelBench {
 
   bool on_gpu() const { return config::samples_on_gpu(loaded.recipe); }
   quant::Format quant_format() const;
-  /// Returns a decode tick of `batch` sequences at half of their new tokens.
+  /// Returns the tick of `batch` sequences that have half of their new tokens.
   DecodeTick tick_of(std::int64_t batch) const;
   std::vector<types::TokenId> random_tokens(std::uint64_t stream, std::int64_t count) const;
   types::SamplingParams sampling() const;  ///< no stop tokens: every completion has new_tokens tokens
@@ -66,12 +66,12 @@ struct ModelBench {
   model::ModelConfig config;
 };
 
-/// Adds the peak memory and prints.
+/// Adds the peak memory to `result` and prints it.
 void finish(nlohmann::ordered_json& result, const BenchArguments& arguments);
 
 void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments);
 
-/// Runs --dry-run.
+/// Prints what the benchmark would measure and allocate (--dry-run).
 void plan_bench(const std::string& name, const BenchArguments& arguments);
 
 }  // namespace qrl::app

@@ -9,9 +9,9 @@
 
 namespace qrl::app {
 
-/// Names the shapes of docs/performance.md and docs/gpu.md. A GPU has no mixture of experts (moe-1b).
+/// Returns the names of the shapes in docs/performance.md and docs/gpu.md. GPUs do not support experts (moe-1b).
 std::vector<std::string> shape_names(bool with_experts = true);
-/// Returns a built-in config, with up to 8192 positions.
+/// Returns a built-in shape's config, with 8192 positions.
 model::ModelConfig built_in_shape(const std::string& name);
 
 std::vector<std::string> gpu_format_names();

@@ -22,8 +22,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Adds loss_s, the seconds of a GRPO loss without correction, and each correction's additional time as a share of
-/// `step_s`. Each is the best of several rounds.
+/// Adds loss_s, the seconds of a GRPO loss without correction, and each correction's additional share of `step_s`.
+/// Times are the best of several rounds.
 void add_correction_costs(nlohmann::ordered_json& result, std::span<const types::MicroBatch> batches,
                           const types::GlobalCounts& counts, double step_s, dist::Collectives& world) {
   struct Way {
@@ -82,7 +82,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   load();
 
   nlohmann::ordered_json best;
-  std::optional<LearnerWork> work;  // the last round's
+  std::optional<LearnerWork> work;  // work of the last round
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     base::log_info("bench step: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));
     sampler.decoder.reset_stats();
@@ -114,7 +114,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
         static_cast<double>(arguments.prompts * arguments.n * arguments.new_tokens) / (drawn_s - start_s);
     add_learner_figures(best, bench, *work, learnt_s - drawn_s);
     best["k3_kl"] = report.metrics.at("mismatch/k3_kl");
-    if (bench.loaded.recipe.rollout.bitwise) {  // else learn() has thrown
+    if (bench.loaded.recipe.rollout.bitwise) {  // learn() throws if a token differs
       best["bitwise_tokens_compared"] = work->counts.response_tokens;
       best["bitwise_tokens_differing"] = 0;
     }

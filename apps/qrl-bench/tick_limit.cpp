@@ -11,7 +11,7 @@ namespace qrl::app {
 
 namespace {
 
-/// Query elements per row, over all layers.
+/// Returns the number of query elements per row, over all layers.
 double query_width(const model::ModelConfig& config) {
   return static_cast<double>(config.q_size() * config.num_hidden_layers);
 }
@@ -68,7 +68,7 @@ double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings) {
   const train::MatmulParams params = train::matmul_params(snapshot.config());
   const AttentionWork attention = attention_of_tick(snapshot.config(), tick);
-  // With int8 keys, each query is two int8 terms, which gives bf16's rate.
+  // With int8 keys, a query is two int8 terms, which halves int8's rate to bf16's.
   const double attention_rate =
       tick.kv_format == quant::KvFormat::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
   const double compute_s = 2 * tick.batch * params.layers / ceiling_of(snapshot.format(), ceilings) +

@@ -8,7 +8,7 @@
 
 namespace qrl::app {
 
-/// A decoding tick: `batch` sequences, one row each, at a mean of `context` positions.
+/// Describes a decode tick: `batch` sequences, one row each, at a mean of `context` positions.
 struct DecodeTick {
   double batch = 0, context = 0;
   quant::KvFormat kv_format = quant::KvFormat::bf16;
@@ -16,26 +16,26 @@ struct DecodeTick {
   double experts_read = 0;  ///< distinct experts that the rows' routes hit, summed over sparse layers
 };
 
-/// A tick's attention: operations of queries with keys and probabilities with values (2 per multiply-add), and bytes of
-/// KV pages, scales and padding included.
+/// Holds a tick's attention: operations of QKᵀ and PV (2 per multiply-add), and bytes of KV pages, including scales and
+/// padding.
 struct AttentionWork {
   double operations = 0, kv_bytes = 0;
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// The least work of a GPU tick. Bytes are weights, scales, keys and values, each read once. Other operations are
-/// attention's, at the bf16 rate, and lm_head's; an int8 one counts half, at twice the rate.
+/// Holds the least work of a GPU tick. Bytes are weights, scales, keys and values, each read once. Other operations are
+/// attention's and lm_head's, at the bf16 rate; an int8 lm_head counts half.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
 TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, quant::Format head_format,
                        const DecodeTick& tick);
 
-/// Returns the peak operations per second of a format's matmuls, by its activation format.
+/// Returns the peak operations per second of matmuls with the format's activations.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 
-/// Returns the tick's least seconds: compute or DRAM time. Weights except the embedding, keys and values are read once.
-/// `experts_read` replaces the number of a mixture's experts.
+/// Returns the tick's least seconds: the larger of compute and DRAM time. DRAM reads are keys, values and weights,
+/// without the embedding and with only `experts_read` experts.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
 /// Returns train::learner_operations of separate sequences of `length` tokens with all logits.

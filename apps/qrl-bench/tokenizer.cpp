@@ -21,7 +21,7 @@ struct BenchTokenizerArguments {
   data::TemplateOptions keys;
 };
 
-/// All strings of standard input's rows, or a row's `messages` as a conversation.
+/// Holds the strings of standard input's JSON rows. A row with `messages` is a conversation instead.
 struct Inputs {
   std::vector<std::string> texts;
   std::vector<data::Conversation> conversations;

@@ -36,7 +36,7 @@ Search search(const data::PromptRow& row, tasks::Numbers numbers) {
   return tasks::solve_countdown(truth->numbers, truth->target, numbers) ? Search::solvable : Search::unsolvable;
 }
 
-/// Returns e.g. "lines 4, 17, 90" of the rows with result `wanted`, at most eight.
+/// Returns e.g. "lines 4, 17, 90": at most eight rows with result `wanted`.
 std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector<Search>& results, Search wanted) {
   constexpr int kMaxNamed = 8;
   std::string lines;
@@ -49,7 +49,7 @@ std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector
   return (num_named == 1 ? "line " : "lines ") + lines;
 }
 
-/// Returns at most two lines: countdown rows without a solution, and rows with too many numbers to search.
+/// Returns at most two lines: countdown rows without a solution, and rows with too many numbers.
 std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers) {
   std::vector<Search> results(rows.size());
   base::parallel_for(static_cast<std::int64_t>(rows.size()), 16, [&](base::Range range) {
@@ -162,7 +162,7 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   set_work(*command, action, arguments, describe);
 }
 
-/// Prints the libraries that GPU learners and rollouts require and those found.
+/// Prints the libraries that a GPU needs, and those found. Throws an input error if one is missing.
 void describe_gpu() {
   std::string lacking;
   for (const base::LibraryReport& library : learner::gpu_libraries(true)) {

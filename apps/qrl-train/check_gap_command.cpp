@@ -28,7 +28,6 @@ namespace qrl::app {
 
 namespace {
 
-// These sizes separate gaps that differ by factors, in a minute for a 135M model.
 constexpr std::int32_t kGapSamples = 4;  // per prompt
 constexpr std::int32_t kGapTokens = 64;  // per sample
 constexpr const char* kGapPrompts[] = {
@@ -44,8 +43,8 @@ struct GapArguments {
 
 struct Setting {
   const char* name;
-  std::vector<std::string> keys;  ///< in quant.rollout unless they contain a dot
-  bool is_usual = true;           ///< false: only with --all
+  std::vector<std::string> keys;  ///< KEY=VALUE; a key without a dot is in quant.rollout
+  bool is_usual = true;           ///< false: measured only with --all
 };
 
 const std::vector<Setting>& gap_settings() {
@@ -95,7 +94,7 @@ struct Drawn {
   }
 };
 
-/// Samples with bf16 weights, free of any setting's rounding.
+/// Draws the samples for all settings with bf16 weights.
 Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
   config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
   Drawn drawn;
@@ -141,7 +140,7 @@ struct GapRow {
   std::size_t weight_bytes = 0;
 };
 
-/// Measures each setting with its own sampler and learner; bf16 learners score only once.
+/// Measures each setting with its own sampler and learner. All bf16 learners share one set of log-probs.
 class GapTable {
  public:
   GapTable(const train::Policy& policy, Drawn drawn, dist::Collectives& world)
@@ -187,7 +186,7 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Recommends the usual setting with the fewest bytes and a small gap with a bf16 learner.
+/// Recommends a usual setting with a bf16 learner and k3 below the bound: the fewest bytes (within 2 %), then least k3.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;

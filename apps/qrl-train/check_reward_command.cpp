@@ -47,7 +47,7 @@ std::string noise(std::size_t prompt) {
   return text;
 }
 
-/// Gives each training row three responses.
+/// Makes three rows of each training row, with responses of the three kinds.
 Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);

@@ -47,7 +47,7 @@ void require_ascending(const DataArguments& arguments) {
   }
 }
 
-/// Writes the first `size` of sft.demonstrations with the same seed and keys.
+/// Writes the first `size` demonstrations that sft.demonstrations generates with this seed and these keys.
 void write_demonstrations(const DataArguments& arguments) {
   QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
               "demonstrations are of training tasks");
@@ -63,7 +63,7 @@ void write_demonstrations(const DataArguments& arguments) {
 
 void write_tasks(const DataArguments& arguments) {
   require_ascending(arguments);
-  state::output_file(arguments.out);  // fails before the work
+  state::output_file(arguments.out);  // fails early if it cannot be written
   require_new_file(arguments.out, "--out");
   const tasks::Generator& generator = *arguments.generator;
   if (arguments.demonstrations) return write_demonstrations(arguments);
@@ -79,7 +79,6 @@ void write_tasks(const DataArguments& arguments) {
   std::printf("wrote %zu %s to %s\n", made.size(), made.size() == 1 ? "task" : "tasks", arguments.out.c_str());
 }
 
-/// Adds a generator param's option, an integer or words, with its default.
 void add_own_option(CLI::App& command, GeneratorOption& option) {
   const config::Param& param = *option.param;
   const std::string name = option_of(param.name);
@@ -109,7 +108,7 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
   command->add_flag("--demonstrations", arguments->demonstrations,
                     "write worked tasks, with `response`, as sft.train_files reads them");
   for (const config::Param& param : generator.params) arguments->own.push_back({&param, param.default_value});
-  for (GeneratorOption& option : arguments->own) add_own_option(*command, option);  // options refer to the elements
+  for (GeneratorOption& option : arguments->own) add_own_option(*command, option);  // options reference the elements
   set_work(*command, action, arguments, write_tasks);
 }
 

@@ -32,8 +32,8 @@ struct ExportArguments {
   bool merge = false, quantized = false;
 };
 
-/// Reads the folder back and writes fp32 logits of fixed random sequences, tokens_N (I32 [T]) and logits_N (F32 [T,
-/// V]), for scripts/golden/check_export.py.
+/// Reads the exported folder and writes fp32 logits of fixed random sequences, for scripts/golden/check_export.py:
+/// tokens_N (I32 [T]) and logits_N (F32 [T, V]).
 void write_logits(const std::string& folder, const std::string& file) {
   const model::HfModel hf = model::open_hf(folder);
   model::Snapshot snapshot(hf.config, quant::Format::f32);
@@ -68,13 +68,13 @@ void check_outputs(const ExportArguments& arguments) {
   QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a folder that is new or empty",
               "one with files in it", "choose another --out");
   if (arguments.logits.empty()) return;
-  // The folder may be created later.
+  // A file in --out may lack its folder, which is created later.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
   if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
   require_new_file(arguments.logits, "--logits");
 }
 
-/// Throws an input error for options of full models only, or of merges only.
+/// Throws an input error for an option that does not apply to the checkpoint's kind: adapters or all weights.
 void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
   const bool has_adapters = policy.adapter.has_value();
   QRL_REQUIRE(has_adapters || !arguments.merge, "--merge", "a checkpoint of adapters", "one of all weights",
@@ -91,8 +91,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// Returns and prints the base to merge onto: --onto's weights, else those that the learner multiplied by. Returns
-/// nothing for the original weights.
+/// Returns the base to merge onto, and prints its kind: --onto's, else the weights that the learner multiplied by.
+/// Returns nothing for the original weights.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -114,8 +114,8 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-/// Returns a run's weights in bf16. Records in `errors` how rounding changes the update from model.path, if that
-/// exists.
+/// Returns the policy's weights. If a run's are exported in bf16, records in `errors` how rounding changes the
+/// update from model.path, if that exists.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -124,7 +124,7 @@ model::WeightSource rounded_from_base(const ExportArguments& arguments, const tr
     const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
                                          &model::WeightSpec::shape, &model::WeightSpec::shape);
     if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);
-  } catch (const base::Error& error) {  // the base may have been deleted; an export does not need it
+  } catch (const base::Error& error) {  // the base may be missing
     if (error.kind() != base::ErrorKind::input) throw;
   }
   return policy.weights;
@@ -158,7 +158,7 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// Prints the error that the low-bit format adds to a merged model, which may lose the update.
+/// Prints the error of the merged updates if quantized to the run's low-bit format, and warns of a large error.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;
@@ -280,7 +280,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
-    require_new_file(arguments.logits, "--logits");  // checked again: the export may have written a file of that name
+    require_new_file(arguments.logits, "--logits");  // again, because the export may have made it
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());

@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The response limit without a recipe; transformers' 20 cuts most answers.
+/// Response limit without a recipe.
 constexpr int kFolderMaxTokens = 256;
 
 struct KeyOption {
@@ -53,8 +53,8 @@ struct GenerateArguments {
   std::string model;       ///< a recipe file, a checkpoint or a Hugging Face folder
   std::string checkpoint;  ///< only with a recipe
   PromptArguments prompts;
-  std::vector<std::string> overrides;  ///< --set
-  std::vector<std::string> settings;   ///< from kKeyOptions
+  std::vector<std::string> overrides;  ///< from --set
+  std::vector<std::string> settings;   ///< from kKeyOptions, as KEY=VALUE
   std::int32_t num_samples = 1;
   bool as_json = false;
 };
@@ -69,7 +69,7 @@ std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
                                         "rollout.kv_pages=null"};
-  // Replaces data.val_files, because keys of a row's fields apply to the recipe's data files.
+  // Sets data.val_files, because keys that name fields of rows apply only with data files.
   if (!arguments.prompts.file.empty()) {
     const auto files = nlohmann::json::array({arguments.prompts.file});
     overrides.push_back("data.val_files=" + files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -83,7 +83,7 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
   return std::ranges::any_of(arguments.overrides, [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// Returns a Hugging Face folder's recipe, in the weights' dtype, like transformers' dtype "auto".
+/// Returns a recipe for a Hugging Face folder. It samples in the weights' dtype, like transformers' dtype "auto".
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
@@ -108,7 +108,6 @@ Source open_source(const GenerateArguments& arguments) {
   }
   QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file before it", "a folder, " + from,
               "name one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
-  // Checks every byte of a checkpoint.
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
       train::is_checkpoint(from)
@@ -119,7 +118,7 @@ Source open_source(const GenerateArguments& arguments) {
   return {std::move(recipe), std::move(policy), from};
 }
 
-/// Throws an input error if training prompts, needed for fp8 scales and int8 profiles, are not on this machine.
+/// Throws an input error if calibration of fp8 KV scales or an int8 profile lacks training prompts on this machine.
 void require_calibration_data(const LoadedSampler& loaded, const config::Recipe& recipe) {
   const config::DataRecipe& data = recipe.data;
   const auto missing = std::ranges::find_if(data.train_files, [](const std::string& file) {
@@ -182,7 +181,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   config::AutoValue<std::int64_t>& max_num_seqs = source.recipe.rollout.max_num_seqs;
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
-  // A checkpoint has its own profile, and its recipe's file may be elsewhere.
+  // Uses the checkpoint's own profile: the file that its recipe names may be elsewhere.
   if (loaded.quantizer.profile != nullptr && fs::is_directory(base::local_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
@@ -240,7 +239,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->type_name("TEXT")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // words after a text are not a second text
+      ->allow_extra_args(false);  // the next word is not a second text
   add_text(*command, "--file", arguments->prompts.file, "FILE",
            "prompts of a data file, JSONL or CSV: field prompt or question, or --set data.prompt_key=NAME");
   add_checkpoint(*command, arguments->checkpoint, "beside a recipe file: ");

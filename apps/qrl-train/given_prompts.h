@@ -10,7 +10,7 @@
 
 namespace qrl::app {
 
-/// A source of prompts: exactly one member is set.
+/// Holds the source of prompts: exactly one member is set.
 struct PromptArguments {
   std::vector<std::string> texts;  ///< --prompt
   std::string file;                ///< --file
@@ -19,22 +19,22 @@ struct PromptArguments {
 
 struct GivenPrompt {
   std::string text, system;
-  std::string where;  ///< for messages
+  std::string where;  ///< source, for error messages
   std::vector<types::TokenId> tokens;
   std::shared_ptr<const data::Conversation> conversation = {};  ///< null unless there are several turns
 };
 
-/// Throws an input error, about `model`, unless exactly one source is given.
+/// Throws an input error unless exactly one source is given.
 void check_prompts(const PromptArguments& arguments, const std::string& model);
 
-/// Reads the texts; throws an input error with the place of an empty or non-UTF-8 one.
+/// Reads the prompts. Throws an input error with `where` of an empty or non-UTF-8 prompt.
 std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe);
 
-/// Tokenizes the texts, limited only by the model's positions.
+/// Tokenizes the prompts. Throws an input error if prompt and response exceed the model's positions.
 void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy);
-std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< in tokens
+std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< tokens of the longest prompt
 
-/// Warns once if a prompt lacks the newline that ended the recipe's training prompts.
+/// Logs a hint if a prompt lacks the final newline of the recipe's generated prompts.
 void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
 
 }  // namespace qrl::app

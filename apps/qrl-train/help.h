@@ -4,7 +4,7 @@
 
 namespace qrl::app {
 
-/// Groups that --help omits, or lists by name only.
+/// Groups of options that --help omits, and of commands that it lists by name only.
 inline constexpr const char* kRareOptions = "More options";
 inline constexpr const char* kRareCommands = "More commands";
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
 
-/// A verifier key's option, whose values are words; `word` starts as the default.
+/// Holds the option for a verifier's key. `word` is its value, at first the default.
 struct VerifierOption {
   const config::Option* verifier = nullptr;
   const config::Param* key = nullptr;
@@ -40,7 +40,7 @@ struct JudgeArguments {
   bool time = false;
 };
 
-/// Measures one thread, which excludes other work on the machine.
+/// Returns this thread's CPU time.
 double thread_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -94,7 +94,7 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
                                    {"reason", verdict.detail.empty() ? std::string(verdict.reason) : verdict.detail},
                                    {"extracted", verdict.extracted}};
     if (verdict.verifier_error) line["error"] = verdict.reason;
-    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // null: does not apply
+    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // null if a score does not apply
       const double score = verdict.scores[k];
       nlohmann::ordered_json& shown = line["scores"][verifier.score_names()[k]];
       if (!std::isnan(score)) shown = score;
@@ -135,14 +135,14 @@ void judge(const JudgeArguments& arguments) {
       if (rows.size() == kRowsAtOnce) print();
     }
   } catch (const base::Error&) {
-    print();  // the earlier rows' verdicts
+    print();  // prints the verdicts of rows before the error
     std::fflush(stdout);
     throw;
   }
   print();
 }
 
-/// Options of unused verifiers are rejected later.
+/// Adds the options of all verifiers. After parsing, those of unused verifiers are rejected.
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
     for (const config::Param& key : verifier->params) {
@@ -151,7 +151,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
       arguments.own.push_back(std::move(option));
     }
   }
-  for (VerifierOption& option : arguments.own) {  // options refer to the elements
+  for (VerifierOption& option : arguments.own) {  // options reference the elements
     command
         ->add_option(option.name, option.word,
                      std::string(option.verifier->word) + ": " + option.key->meaning + " (" + option.key->name + ")")
@@ -160,7 +160,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// Returns help text that lists each verifier's ground-truth fields, e.g. ", or for countdown numbers and target".
+/// Returns help text such as ", or for countdown numbers and target".
 std::string own_fields() {
   std::string text;
   for (const tasks::VerifierChoice* choice : train::keys().catalog().verifiers.typed()) {

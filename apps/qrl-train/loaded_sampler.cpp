@@ -44,7 +44,7 @@ LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe,
   QRL_REQUIRE(!policy.adapter || recipe.quant.profile.empty(), "quant.rollout.profile", "none for a policy of adapters",
               recipe.quant.profile, "add --set quant.rollout.profile=null");
   if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
-  // The run's profile applies to int8 only.
+  // A checkpoint's profile applies to int8 only.
   if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;
 }
 

@@ -19,12 +19,12 @@ struct LoadedSampler {
   LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from, dist::Collectives& world,
                 std::int64_t longest_prompt_tokens);
 
-  /// Return whether `publish` reads the recipe's training prompts to calibrate what the checkpoint lacks.
+  /// Return whether `publish` must calibrate an int8 profile, or KV scales, on the recipe's training prompts.
   bool calibrates_profile(const config::Recipe& recipe) const;
   bool calibrates_kv(const config::Recipe& recipe) const;
   /// Publishes and calibrates, like training with this recipe.
   void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
-  /// Logs the run and the formats of the sampled weights: a run's policy and its export score differently.
+  /// Logs which weights are sampled, and in which formats.
   void say_what_it_samples(const config::Recipe& recipe) const;
 
   train::Policy policy;

@@ -24,7 +24,6 @@ struct ReportArguments {
   std::string out, tensorboard, group;
 };
 
-/// Returns whether `file` is new or empty, or begins as a page does.
 bool is_page_or_new(const std::filesystem::path& file) {
   constexpr std::string_view kBegin = "<!doctype html>";
   std::ifstream in(file, std::ios::binary);
@@ -40,7 +39,7 @@ void write_page(const std::vector<report::RunFiles>& runs, const ReportArguments
               "name a file such as report.html");
   report::PageLimits limits;
   std::string page;
-  do {  // text sizes are unknown, so tries fewer files until the page fits
+  do {  // sizes in HTML are unknown, so limits samples until the page fits
     page = report::make_page(report::script_json(report::page_json(runs, arguments.group == "seed", limits)), false);
     limits.max_sample_bytes /= 2;
   } while (page.size() > kMaxPageBytes && limits.max_sample_bytes > (1 << 16));

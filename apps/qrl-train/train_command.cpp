@@ -51,13 +51,13 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
                 arguments.recipe.file, "sft.steps or sft.epochs of 1 or more for qrl-train sft", "0",
                 "set one, with sft.demonstrations or sft.train_files");
     train::run(loaded, world, {part, arguments.allow_change, command_line(), program_name()});
-    // A closed standard output is no error, because results are in the run folder.
+    // A closed standard output is no error: results are in the run folder.
     const bool gone = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
     if (gone && std::freopen("/dev/null", "w", stdout) == nullptr) std::clearerr(stdout);
   }
 }
 
-/// Installs signal handlers before ranks connect, so that a signal stops the run cleanly.
+/// Installs signal handlers before ranks connect.
 Action prepared(const std::shared_ptr<TrainArguments>& arguments, train::RunPart part) {
   if (!arguments->print_config && !arguments->dry_run) train::install_signal_handlers();
   return [arguments, part](dist::Collectives& world) { train(*arguments, world, part); };

@@ -12,11 +12,11 @@ struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Formats whose queries and weights are one 16-bit float term.
+/// Describes formats whose queries and weights are single 16-bit floats.
 struct FloatElements {
   using Sum = float;
   static constexpr bool kScaled = false;  // whether each slot has a scale
-  static constexpr int kTerms = 1;        // operand words per query word
+  static constexpr int kTerms = 1;        // terms per query or weight
   static constexpr int kWordNumbers = 2;
   static constexpr int kSteps = 1;  // steps of 16 positions in one mma with values
   QRL_DEVICE static float total(const float (&sums)[1]) { return sums[0]; }
@@ -48,7 +48,7 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
     mma(context, values, weights[0][0], weights[0][1]);
   }
 
-  /// Returns the index, among a lane's elements of a key vector, of number `j` of word `half` in mma step `i`.
+  /// Returns which element of a lane's key vector is number `j` of operand word `half` in mma step `i`.
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
   QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
     to[0] = vector[2 * i];
@@ -66,13 +66,14 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
 };
 
 /// Converts elements to fp16, exactly. Queries and weights are fp16. A query is first scaled by a power of two, so that
-/// its largest number is in [2^14, 2^15).
+/// its largest magnitude is in [2^14, 2^15).
 template <>
 struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Returns the query's scale, 0 if the largest is NaN or infinite: this number then becomes NaN, and all others 0.
+  /// Returns a query's factor. It is 0 for a NaN or infinite largest number, which then becomes NaN; all others become
+  /// 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }
@@ -109,15 +110,14 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 
  private:
-  /// Returns fp32's biased exponent, at least 41, so that the inverse is finite.
+  /// Returns the biased fp32 exponent, at least 41, so that query_inverse is finite.
   QRL_DEVICE static std::uint32_t exponent_of(float largest) {
     const std::uint32_t exponent = magnitude_of(largest) >> 23;
     return exponent < 41 ? 41 : exponent;
   }
 };
 
-/// Splits operands into two 8-bit terms, like the CPU kernels; attention_task.h describes them. All sums are exact in
-/// int32.
+/// Splits queries and weights into two 8-bit terms (attention_task.h), like the CPU kernels.
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;

@@ -1,5 +1,5 @@
-// Joins chunk results into a row's context: chunks of a segment in order, then segments in order, in fp32. One block or
-// a second kernel give the same bits.
+// Joins chunk results into a row's context: chunks of a segment in order, then segments in order, in fp32. Joins in the
+// tile's block and in a second kernel give the same bits.
 #pragma once
 
 #include "cuda/attention/attention_task.h"
@@ -28,8 +28,8 @@ struct ChunkOf {
   bool sees, is_last;  // sees: whether the query attends to the chunk; is_last: whether this is the row's last chunk
 };
 
-/// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins it with the earlier
-/// segments, whose sum is in the row's context memory. Runs in one warp; each lane has its own elements.
+/// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins the segment with the
+/// earlier ones, whose joined context is in the row's context memory. Runs in one warp; each lane has its own elements.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {

@@ -7,16 +7,16 @@ namespace qrl::cuda {
 
 namespace {
 
-// Blocks that keep an H100 busy: some four for each of 132 multiprocessors.
+// Blocks that keep an H100 busy: about four per multiprocessor.
 //
-// Splits rows of decoding sequences into nearly four waves, because the last wave is then a small part. One wave
-// suffices for a prompt's tiles.
+// Decoding rows are split unless they fill nearly four waves, after which a partly filled last wave matters little. One
+// wave suffices for a prompt's tiles.
 //
-// Does not split 256 rows with 8 kv heads: that would take 121 us instead of 114 (measured).
+// 256 rows with 8 kv heads are not split: that would take 121 us instead of 114 (measured).
 constexpr std::int64_t kWave = 4 * 132;
 constexpr std::int64_t kEnoughForRows = 256 * 8, kEnoughForPrompts = kWave;
 static_assert(kEnoughForRows > 3 * kWave);
-// Warps, each joining one head, that keep an H100 busy: 16 per multiprocessor.
+// Warps of the joining kernel that keep an H100 busy, one per row and head: 16 per multiprocessor.
 constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
 std::int64_t num_chunks(const AttentionRows& rows, std::int32_t row) {
@@ -33,15 +33,15 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
                                     std::int64_t num_positions) {
   constexpr std::int64_t kMostBytes = std::int64_t{64} << 20, kFloatBytes = 4;
   const std::int64_t num_chunks = ceil_div(num_positions, kAttentionChunk);
-  const std::int64_t partial_floats = num_heads * (head_dim + 2);  // the context, and two numbers of the softmax
+  const std::int64_t partial_floats = num_heads * (head_dim + 2);  // the context, and its Stats
   return num_chunks == 1 ? 0 : std::min(num_rows * num_chunks, kMostBytes / (partial_floats * kFloatBytes));
 }
 
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials) {
   const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
-  // Counts an unsplit row once. A split row is listed twice, for its shared chunks and for its others; each of its
-  // tiles has a partial result.
+  // An unsplit row has one tile. A split row has at most one tile per partial result, and is listed twice: for its
+  // shared chunks and for its others.
   AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
   const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
   room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));

@@ -9,8 +9,8 @@
 
 namespace qrl::cuda {
 
-/// Positions per chunk, counted from position 0. A chunk's scores share one maximum. Chunks of a segment are joined in
-/// order, then segments, so bits do not depend on the number of warps.
+/// Positions per chunk, and chunks per segment, counted from position 0. A chunk's scores share one maximum. Chunks of
+/// a segment are joined in order, then segments, so bits do not depend on the number of warps.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
@@ -30,7 +30,7 @@ constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvF
 struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   QRL_HD std::int64_t heads_of_kv() const { return num_heads / num_kv_heads; }
-  /// Return the query heads of a kv head that one block takes, and the blocks per kv head.
+  /// Return a block's query heads (of one kv head), the blocks per kv head, and a block's rows.
   std::int64_t tile_heads() const {
     return heads_of_kv() < max_tile_queries(head_dim) ? heads_of_kv() : max_tile_queries(head_dim);
   }
@@ -38,27 +38,26 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns how many chunk results get memory: those of num_rows rows, at most 64 MiB. Further rows are not split.
+/// Returns the number of chunk results with memory: those of num_rows rows, at most 64 MiB. Further rows are not split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
-/// A block's work, repeated for each kv head (× heads_tiles): rows[first_row …) of the plan over chunks [first_chunk,
-/// end_chunk). Their pages in that range are the same. page_ids[first_page] is the sequence's first page.
+/// Describes a block's work, repeated for each kv head (× heads_tiles): num_rows entries of AttentionPlan::rows, over
+/// chunks [first_chunk, end_chunk). The rows share these chunks' pages. page_ids[first_page] is the page of position 0.
 struct AttentionTile {
   std::int32_t first_row = 0, num_rows = 0, first_page = 0, first_chunk = 0, end_chunk = 0;
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// A tick's tiles. One tile joins all chunks of an unsplit row, whose partials_N is −1. A split row's chunk results go
-/// to partials partials_N[row] + chunk, which a second kernel joins. Neither splitting nor a tile's other rows change
-/// results.
+/// Holds a tick's tiles. One tile joins all chunks of an unsplit row, whose partials_N is −1. The result of a split
+/// row's chunk is partial result partials_N[row] + chunk; a second kernel joins them.
 struct AttentionPlan {
   std::vector<AttentionTile> tiles;  ///< small tiles (kSmallQueries) first, each kind longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// Whether one warp joins each segment of a split row's head, if such rows are few and long; otherwise one warp joins
+  /// If set, one warp joins each segment of a split row's head: such rows are few and long. Otherwise one warp joins
   /// all segments.
   bool joins_segments = false;
 };
@@ -73,8 +72,8 @@ inline AttentionCounts counts_of(const AttentionPlan& plan) {
           static_cast<std::int32_t>(plan.split_rows.size())};
 }
 
-/// The memory for any plan of num_rows rows. tile_blocks: the blocks that keep the device busy and loop over tiles, or
-/// one per tile if the rows are too many to split.
+/// Holds limits for any plan of num_rows rows. tile_blocks: the launch's blocks per kv head, which loop over tiles.
+/// They keep the device busy, or are one per tile if the rows are too many to split.
 struct AttentionRoom {
   std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
 };
@@ -96,7 +95,7 @@ class AttentionPlanner {
   /// max_partials: number of chunk results with memory. Further rows are neither split nor shared.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
-  /// Plans a tick. The result is valid until the next call. The caller checks that all positions have pages.
+  /// Returns a tick's plan, valid until the next call. The caller checks that all positions have pages.
   const AttentionPlan& plan(const AttentionRows& rows);
 
  private:
@@ -118,7 +117,7 @@ class AttentionPlanner {
   std::vector<RowRange> prompts_;      // ranges of several consecutive rows
   std::vector<std::int32_t> singles_;  // single rows, ordered so that samples of a group are adjacent
   struct Group {
-    std::int32_t first = 0, count = 0, num_shared = 0;  // ranges of singles_
+    std::int32_t first = 0, count = 0, num_shared = 0;  // range of singles_; shared chunks
   };
   std::vector<Group> groups_;
   std::vector<std::int32_t> range_rows_;

@@ -1,5 +1,5 @@
 // Owns a block's attention arithmetic: scores, weights and contexts of a tile of query vectors over a chunk of
-// positions. Leaves contexts in shared memory.
+// positions.
 #pragma once
 
 #include "cuda/attention/attention_formats.cuh"
@@ -18,28 +18,28 @@ constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
-/// How lanes divide a slot's values, for a head padded to kDim: g = lane / 4, t = lane % 4.
-/// - Keys: the lanes of one g read one position, 16-byte vectors t, 4 + t, …. A vector gives some mma steps, each of
-///   two words per lane.
-/// - Values: the lanes of one t read four positions, vectors g, 8 + g, …. Pairs of a vector's elements are rows g and g
-///   + 8 of the mma tile.
+/// Describes how lanes divide slots, for a head padded to kDim: g = lane / 4, t = lane % 4.
+/// - Keys: the lanes of one g read one position, lane t its 16-byte vectors t, 4 + t, …. A vector gives kKeySteps mma
+///   steps, each of two words per lane.
+/// - Values: the lanes of one t read four positions, lane g their vectors g, 8 + g, …. Pairs of a vector's elements are
+///   rows g and g + 8 of the mma tile.
 template <quant::KvFormat format, int kDim>
 struct Share {
   using Elements = KvElements<format>;
   static constexpr int kKeyElements = 16 / Elements::kBytes;
   static constexpr int kKeyVectors = kDim / (4 * kKeyElements);
-  static constexpr int kKeySteps = kKeyElements / (2 * Elements::kWordNumbers);  // per vector
+  static constexpr int kKeySteps = kKeyElements / (2 * Elements::kWordNumbers);  // mma steps per vector
   static constexpr int kQuerySteps = kKeyVectors * kKeySteps;
   static constexpr int kValueBytes = kDim * Elements::kBytes / 8 < 16 ? kDim * Elements::kBytes / 8 : 16;
   static constexpr int kValueElements = kValueBytes / Elements::kBytes;
   static constexpr int kValueVectors = kDim / (8 * kValueElements);
-  static constexpr int kValueTiles = kValueElements / 2;  // per vector
+  static constexpr int kValueTiles = kValueElements / 2;  // mma tiles per vector
 };
 
 struct Stats {
   float largest = -INFINITY, sum = 0;
 };
-/// Factors by which join() scales the two contexts that it combines: the earlier positions', then the added ones'.
+/// Holds the factors that join two contexts: `before` for earlier positions, `added` for added ones.
 struct Factors {
   float before, added;
 };
@@ -50,19 +50,19 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
   return by;
 }
 
-/// A block's shared memory. kTiles: tiles of eight query vectors; scores are computed for sixteen at a time.
+/// Lays out a block's shared memory. kTiles: tiles of eight query vectors. Scores are computed for two tiles at a time.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
   // The queries as mma fragments, one set per 8- or 16-bit term.
   std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
-  std::int64_t bytes_at[kAttentionChunk];                            // byte offset of each of a chunk's positions
+  std::int64_t bytes_at[kAttentionChunk];                            // byte offsets of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
   float context[2][kQueries][kDim + 2];                              // contexts of the chunk, per pair of warps
-  float joined[kQueries][kDim + 2];                                  // contexts of the segment's chunks so far
-  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats alternates between chunks
-  Stats total_stats[2][kQueries];        // statistics of earlier segments; alternates between chunks
-  float weight_units[kWarps][kQueries];  // int8 only
+  float joined[kQueries][kDim + 2];                                  // joined contexts of the segment's earlier chunks
+  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats[chunk % 2]
+  Stats total_stats[2][kQueries];                                    // earlier segments' statistics, [segment % 2]
+  float weight_units[kWarps][kQueries];                              // int8 only
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];
   std::int32_t last_position[kQueries];  // last position that the query attends to; −1: no query
@@ -75,7 +75,7 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Number of vectors of keys or values that a lane has in flight, in registers.
+  // Vectors of keys, or of values, that a lane has in flight, in registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
@@ -86,7 +86,7 @@ struct TileOfQueries {
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
-  /// Prefetches the warp's reads of a round to L2, keys before values.
+  /// Prefetches the warp's reads of a round to L2.
   QRL_DEVICE void prefetch_round(int round, int count) const {
     constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
@@ -197,7 +197,7 @@ struct TileOfQueries {
     for (int n = 0; n < kTiles; ++n) shared.stats[warp][8 * n + g].*which = values[n];
   }
 
-  /// Turns scores into weights as mma operands, and sums them within the warp. 16-bit weights are summed after
+  /// Converts scores to weights as mma operands, and sums weights within the warp. 16-bit weights are summed after
   /// rounding. int8 weights are multiplied by the values' scales and split in two terms.
   QRL_DEVICE void make_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                std::uint32_t (&weight)[kSteps][kTiles][2], float (&sum)[kTiles]) const {
@@ -229,7 +229,7 @@ struct TileOfQueries {
     return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
   }
 
-  /// Multiplies weights by the values' scales. Writes each query's int8 scale to shared memory.
+  /// Converts scores to weights, sums them, and multiplies them by the values' scales. Writes each query's weight unit.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
     std::uint32_t most[kTiles];  // float bits, which order NaN above all numbers
@@ -325,8 +325,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Calls body(place, value) for the warp's fp32 contexts in one half of a vector. `place` indexes the array of the
-  /// warp's pair.
+  /// Calls body(to, value) for the warp's fp32 contexts in one half of each vector. `to`: the element in the context of
+  /// the warp's pair.
   template <int kHalf, class Body>
   QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
     constexpr int kFirst = kHalf * S::kValueTiles / 2;
@@ -350,7 +350,7 @@ struct TileOfQueries {
   }
 
   /// Sums the warps' contexts of a chunk into shared memory in fp32: warps 0 and 1 into context[0], 2 and 3 into
-  /// context[1], which readers add. Each warp of a pair writes one half and adds to the other.
+  /// context[1], which readers add.
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

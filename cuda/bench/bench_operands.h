@@ -1,5 +1,5 @@
-// Makes the operands of benchmarks: quantized normal random values. Uniform random bits would look faster: infinities
-// and NaN take less power.
+// Owns the operands of benchmarks: quantized normal random values. Random bits would run faster: infinities and NaN
+// take less power.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Number of distinct values, a prime: a matrix's rows begin at different values.
+/// Number of random values that a fill repeats. It is a prime, so that a matrix's rows begin at different values.
 inline constexpr std::int64_t kNormalPeriod = 100'003;
 
-/// Returns the scale that gives quantized values deviation 1; 1 for elements without a scale. Values above 2.7 (e4m3:
-/// 5) are clamped.
+/// Returns the scale that quantizes values of standard deviation 1; 1 for elements without a scale. Values above 2.7
+/// (e4m3: 5) are clamped.
 float unit_scale(quant::Element element);
 
-/// Fills memory with normal random values of mean 0 and deviation `sigma` under unit_scale(element), generated from
-/// `seed`. Rounds to nearest even and clamps; int4 has two values per byte.
+/// Fills memory with normal random values of mean 0 and standard deviation `sigma` under unit_scale(element). Rounds to
+/// nearest even and clamps; int4 has two values per byte.
 void fill_normal(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes, void* to,
                  const Stream& stream);
 Memory normal_memory(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes,

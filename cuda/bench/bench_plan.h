@@ -1,4 +1,4 @@
-// Also builds without CUDA.
+// Owns the plans of benchmarked matmuls. Builds without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace qrl::cuda {
 /// Returns one layer's matrices, in the order of the forward pass.
 std::vector<model::BlockMatrix> layer_matrices(const model::ModelConfig& config);
 
-/// A matmul as planned for a Hopper GPU with 132 multiprocessors (H100, H200). Timing may pick another kernel with the
-/// same bits.
+/// Describes the plan of a matmul on a Hopper GPU with 132 multiprocessors (H100, H200). Timing at run time may pick
+/// another kernel with the same bits.
 struct MatmulPlan {
   GemmKernel kernel = GemmKernel::cublaslt;
   std::int64_t tile_rows = 0, tile_outputs = 0, num_blocks = 0;  ///< for `streamed` only

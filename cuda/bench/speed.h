@@ -1,5 +1,4 @@
-// GPU benchmarks of GEMMs, attention and ticks, and of memory and tensor-core limits. bench/no_cuda.cpp implements them
-// without CUDA.
+// Owns GPU benchmarks of GEMMs, attention and ticks, and of memory and tensor-core limits.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +11,35 @@
 
 namespace qrl::cuda {
 
-/// Bytes of device memory whose operands are read in sequence; more than all caches.
+/// Size of the memory pool whose operands successive calls read; larger than all caches.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
-/// A layer's matrix [out, in], and the batch sizes to multiply by it.
+/// Describes a layer's matrix [out, in], and the batch sizes to multiply with it.
 struct GemmSpeedTask {
   quant::Format format = quant::Format::bf16;  ///< all but f32
   std::int64_t out = 0, in = 0;
   std::vector<std::int64_t> num_rows;
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< filled with copies of the matrix
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< memory to fill with copies of the matrix
 };
 struct GemmSpeeds {
-  double read_bytes_per_s = 0;  ///< rate of a kernel that reads memory once: the limit
-  std::vector<double> gemm_s;   ///< one per entry of num_rows
+  double read_bytes_per_s = 0;  ///< rate of a kernel that only reads memory: the limit
+  std::vector<double> gemm_s;   ///< seconds per GEMM for each of num_rows
 };
 
-/// Attention of one layer's tick: one row per sequence over num_positions, in shuffled pages.
+/// Describes one layer's attention in a tick: one row per sequence over num_positions, in shuffled pages.
 struct AttentionSpeedTask {
   quant::KvFormat format = quant::KvFormat::bf16;  ///< all but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
   std::int64_t shared_positions = 0;          ///< leading positions that all sequences share, in whole pages
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< at least the sequences' pages
+  std::int64_t pool_bytes = kBenchPoolBytes;  ///< memory to fill with copies of the pages
 };
 struct AttentionSpeed {
   double read_bytes_per_s = 0;  ///< as in GemmSpeeds
   double attention_s = 0;
 };
 
-/// Decode ticks of a model with random weights.
+/// Describes decode ticks of a model with random weights.
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
   quant::Format format = quant::Format::bf16,
@@ -52,11 +51,11 @@ struct TickSpeedTask {
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
   double tick_s = 0;  ///< 0: the pages do not fit in memory
-  double host_s = 0;  ///< the part of tick_s without waits for the device
+  double host_s = 0;  ///< tick_s less the host's waits for the device
 };
 struct TickSpeeds {
   double read_bytes_per_s = 0;  ///< as in GemmSpeeds
-  double matmul_flops = 0;      ///< per second, bf16
+  double matmul_flops = 0;      ///< FLOP per second of a bf16 GEMM
   double rewrite_s = 0;         ///< time to rewrite all weights from fp32 masters on the device
   std::vector<TickSpeed> ticks;
 };
@@ -70,8 +69,8 @@ GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 /// Times attention with the engine's plan, like measure_gemms. Throws like make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
-/// Times the engine's ticks at fixed positions: one row per sequence, each with its own shuffled pages. Copies sampled
-/// tokens to the host. Returns the best of three rounds. Throws like make_engine and allocate_kv.
+/// Times the engine's ticks at fixed positions, with the copy of sampled tokens to the host: one row per sequence, each
+/// with its own shuffled pages. Returns the best of three rounds. Throws like make_engine and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

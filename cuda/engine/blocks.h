@@ -15,7 +15,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
-/// Memory for rows of one width and their scales, in any format.
+/// Owns memory for quantized rows of one width and their scales, in any format.
 struct QuantizedMemory {
   QuantizedMemory(std::int64_t rows, std::int64_t width_)
       : width(width_),
@@ -30,7 +30,7 @@ struct QuantizedMemory {
 
 inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
-/// Rows of the residual stream, fp32 [*, width], and the branch not yet added to them.
+/// Points to rows of the residual stream, fp32 [*, width], and to the last MLP's output, not yet added to them.
 struct ResidualRows {
   float* x = nullptr;
   GemmRows branch{};
@@ -44,13 +44,13 @@ class Blocks {
 
   // Begin a tick with embed or resume, then call store and attend for each block in order.
   void embed(const TickArrays& arrays, const std::int32_t* sampled,
-             const Stream& stream);  ///< sampled: the previous tick's tokens
-  /// Begins a tick from the residual stream after some block, fp32 [rows, width].
+             const Stream& stream);  ///< sampled: the previous tick's sampled tokens
+  /// Begins a tick with x, the residual stream after some block, fp32 [num_rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
 
-  /// Allocates the memory of A · x for adapters of this rank, unless it exists. Call before a tick.
+  /// Allocates memory for adapters' inputs and for A · x with this rank, unless it exists. Call it before a tick.
   void reserve_adapters(std::int64_t rank);
 
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
@@ -58,8 +58,8 @@ class Blocks {
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  /// Returns the memory for a bf16 copy of rows quantized for this matrix, the input of its adapter. Null without an
-  /// adapter, or if the rows are bf16.
+  /// Returns memory for a bf16 copy of x, the input of the adapter of `w`. Returns null without an adapter, or if x is
+  /// bf16.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
   /// Computes y = x · Wᵀ. An adapter adds B · (A · x), with A · x rounded to bf16 in `products`.
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
@@ -71,10 +71,10 @@ class Blocks {
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   QuantizedMemory normed_, attended_, gated_;
-  Memory partial_contexts_, partial_stats_;  // of attention
+  Memory partial_contexts_, partial_stats_;  // results of attention's chunks
   std::int64_t max_rows_;
-  Memory wide_rows_;                                       // rows in bf16 for a matrix's adapter
-  model::Block<std::monostate, Memory> adapter_products_;  // zero-padded, because GEMMs read the padding
+  Memory wide_rows_;                                       // bf16 copy of a matrix's input, for its adapter
+  model::Block<std::monostate, Memory> adapter_products_;  // A · x; zero-padded, as GEMMs read the padding
   GemmRows branch_{};
 };
 

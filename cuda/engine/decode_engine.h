@@ -1,5 +1,4 @@
-// The interface of a decoder on an NVIDIA GPU: plain structs in, sampled tokens out. cuda/no_cuda.cpp implements it
-// without CUDA.
+// The interface of a decoder on an NVIDIA GPU. cuda/no_cuda.cpp replaces it in builds without CUDA.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +20,14 @@ namespace qrl::cuda {
 class WeightStore;
 class SequenceScorer;
 
-/// Returns the kernels' targets, "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
+/// Returns CUDA's version and the kernels' targets, "13.0 sm_80 sm_90a compute_90"; "off" without CUDA.
 std::string version();
 
-/// Selects any layer; all have equal matrices.
+/// Layer index for matrix shapes, which all layers share.
 inline constexpr std::int64_t kAnyLayer = 0;
 
 /// Returns the bytes that GEMMs of at most num_rows rows keep for dequantized operands: the largest matrix and, for
-/// fp8_block128, rows of the widest matrix.
+/// fp8_block128, kDequantizedRowsAtOnce activation rows.
 inline std::int64_t dequantized_bytes(quant::Format format, const model::ModelConfig& config, std::int64_t num_rows,
                                       bool row_only_sums) {
   const std::int64_t least = dequantized_rows(format);
@@ -65,17 +64,17 @@ struct EngineOptions {
   std::int64_t max_sequences = 0;  ///< per tick
   std::int64_t max_positions = 0;  ///< per sequence
   std::int64_t num_pages = 0;
-  /// 0: allocates num_pages or fails. Otherwise allocates at most num_pages, so that all processes use at most this
-  /// share of device memory.
+  /// Share of device memory that all processes together may use. allocate_kv then allocates at most num_pages; with 0,
+  /// exactly num_pages.
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// Whether GEMM results stay fp32, as on the CPU (slower), instead of bf16.
+  /// If set, GEMM results stay fp32, as on the CPU; slower than bf16.
   bool f32_gemms = false;
-  /// Whether a row's results depend on no other row of the tick. No library then computes fp32 sums (gemm_plan.h,
-  /// choose_gemm), which is slower for many rows.
+  /// If set, a row's results depend on no other row of the tick. No library then computes fp32 sums (choose_gemm in
+  /// gemm_plan.h), so ticks of many rows are slower.
   bool row_only_sums = false;
-  /// Whether ticks that sample for every row become CUDA graphs, from a shape's second tick on. Results do not change.
+  /// If set, ticks that sample for every row run as CUDA graphs, except a shape's first tick. Results do not change.
   bool graphs = true;
 };
 
@@ -84,35 +83,35 @@ struct SlotCopy {
   std::int32_t from = 0, to = 0, num_slots = 0;
 };
 
-/// Returns the token value that refers to the output_idx-th sample of the previous tick, which may still be running.
+/// Returns the token value that refers to the output_idx-th sample of the previous tick.
 constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// A tick's rows, concatenated. A row attends to positions 0 … its own, in pages page_ids[first_page_N[row]] …. A token
-/// is an id or pending_token().
+/// Holds the concatenated rows of a tick's sequences. A row attends to positions 0 to its own. Its pages begin at
+/// page_ids[first_page_N[row]]. A token is an id or pending_token().
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
-  std::span<const SlotCopy> copies;  ///< made before all rows' forward pass, to distinct targets
+  std::span<const SlotCopy> copies;  ///< made before the forward pass, to distinct pages
 };
 
-/// Selects the rows to sample, by ops/sample.h's inverse CDF without top-k and top-p.
+/// Selects the rows that get a token, sampled by inverse CDF (ops/sample.h), without top-k and top-p.
 struct SampleRows {
   std::span<const std::int32_t> rows;   ///< rows of the tick, ascending
   std::span<const double> uniforms;     ///< one per row, in [0, 1)
   std::span<const float> temperatures;  ///< one per row; 0: greedy
 };
 struct SampledToken {
-  std::int32_t token = 0;  ///< −1: the row's logits cannot be sampled: not finite, or all −inf
+  std::int32_t token = 0;  ///< −1: no token, because a logit is NaN or +inf, or all are −inf
   float logprob = 0;
 };
 
 struct EngineStats {
-  std::int64_t num_graphs = 0, graph_ticks = 0;  ///< graphs recorded, and launched
+  std::int64_t num_graphs = 0, graph_ticks = 0;  ///< graphs recorded; ticks run as graphs
   double waited_s = 0;                           ///< time the caller waited for the device
 };
 
-/// Runs a decoder's ticks, called by one thread only. Checks inputs before any launch. A failed CUDA call is an
-/// internal error that names it.
+/// Runs a decoder's ticks. Only one thread may call it. Checks inputs before any launch. A failed CUDA call throws an
+/// internal error that names the call.
 class DecodeEngine {
  public:
   DecodeEngine() = default;
@@ -120,7 +119,7 @@ class DecodeEngine {
   DecodeEngine& operator=(const DecodeEngine&) = delete;
   virtual ~DecodeEngine() = default;
 
-  /// Names the device and the chosen GEMMs, for the log.
+  /// Names the device and GEMM kernels, for the log.
   virtual std::string describe() const = 0;
   /// Return parts that live as long as the engine.
   virtual WeightStore& weights() = 0;
@@ -128,15 +127,16 @@ class DecodeEngine {
 
   /// Sets the scales of fp8_e4m3 keys and values, fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
-  /// Allocates the pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input error
-  /// if memory is too small for num_pages, or, with memory_utilization, for one sequence of max_positions.
+  /// Allocates the KV pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input
+  /// error if memory is too small for num_pages, or, with memory_utilization, for one sequence of max_positions.
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
-  /// Starts a tick: runs all layers, stores keys and values, and samples. Arguments may be reused afterwards. At most
-  /// two ticks may be unfinished.
+  /// Starts a tick: runs all layers, stores keys and values, and samples. The arguments' memory may be reused
+  /// afterwards. At most two ticks may be unfinished.
   virtual void start(const Tick& tick, const SampleRows& samples) = 0;
-  /// Blocks until the oldest unfinished tick, if any, has sampled. `sampled` has one element per sample.
+  /// Finishes the oldest unfinished tick: waits for its samples, if any, and writes them to `sampled`, one element per
+  /// sample.
   virtual void finish(std::span<SampledToken> sampled) = 0;
   /// Starts and finishes a tick while no other runs; `logits` can then read its rows.
   void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {

@@ -1,4 +1,4 @@
-// Owns making a DecodeEngine, in the CUDA program and in the emulation (runtime.h).
+// Owns the factory of DecodeEngine, for CUDA and for the tests' emulation (runtime.h).
 #pragma once
 
 #include <memory>

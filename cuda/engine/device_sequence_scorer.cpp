@@ -22,7 +22,7 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
                 "KV percentiles", std::to_string(wanted) + " places of each and no copies",
                 std::to_string(keys_LK.size()) + " and " + std::to_string(tick.copies.size()));
   const KvLayout at = engine_.kv.layout(KvFormat::bf16);
-  PageMemory memory;  // zero in unused slots
+  PageMemory memory;  // zero in unused slots, as kv_percentiles requires
   Memory found;
   with_memory({kUtilization, "a layer's keys and values to calibrate on", kLowerIt}, [&] {
     memory = PageMemory(KvFormat::bf16, at, num_pages, 1);
@@ -47,7 +47,7 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// Loops over layers, then over ticks: only one layer's keys and values and one tick's activations exist at a time.
+/// Loops over layers, with ticks inside: only one layer's keys and values and one tick's activations exist at a time.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(
@@ -69,7 +69,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   for (std::size_t t = 0; t < ticks.size(); ++t) arrays.push_back(forward_ticks_[t].send(ticks[t], {}, engine_.stream));
   for (std::size_t i = 0; i < after_layer.size(); ++i) {
     const KvPages pages = engine_.kv.shared_pages(num_pages, i);
-    std::int64_t first = 0;  // index of the tick's first number
+    std::int64_t first = 0;  // offset of the tick in after_layer[i]
     for (std::size_t t = 0; t < ticks.size(); ++t) {
       const std::int64_t num_rows = arrays[t].shape.rows;
       if (i == 0) engine_.blocks.embed(arrays[t], engine_.head.sampled_tokens(), engine_.stream);

@@ -51,7 +51,7 @@ std::int64_t DeviceWeightStore::rewrite_adapters(std::span<const AdapterMaster> 
     const std::int64_t num_before = engine_.weights.num_adapted();
     const std::int64_t broken = engine_.weights.rewrite_adapters(masters, engine_.stream);
     engine_.blocks.reserve_adapters(engine_.weights.adapter_rank());
-    // Drops recorded graphs, which lack the new adapters' GEMMs.
+    // Recorded graphs lack the new adapters' GEMMs.
     if (engine_.weights.num_adapted() > num_before) engine_.forget_graphs();
     return broken;
   });

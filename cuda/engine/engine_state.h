@@ -22,15 +22,14 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
-  /// Checks that a tick's rows, positions, pages, copies and tokens fit this engine's limits. num_sampled_before: the
-  /// previous tick's samples, to which tokens may refer.
+  /// Checks a tick against this engine's limits. num_sampled_before: count of the previous tick's samples, to which
+  /// tokens may refer.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
   /// Throws an internal error that names `where` and the memory found, unless `at` points into the device's memory.
-  /// Call it before a kernel reads `at`. Makes one query, without synchronization.
   void require_on_device(const void* at, const char* where) const;
   void wait();
-  /// Calls work(stream) with the caller's stream, ordered after the engine's work and after other callers' streams,
-  /// because all share the GEMMs' workspaces.
+  /// Calls work(stream) with the caller's stream, after waiting for the engine's work and for other callers' streams.
+  /// All share the GEMMs' workspaces.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);
@@ -40,7 +39,7 @@ struct EngineState {
     work(Stream(callers.handle));
   }
   void synchronize_callers_stream();
-  /// Drops recorded ticks, whose addresses or kernels are out of date.
+  /// Waits for the engine's work, then drops all graphs.
   void forget_graphs();
   /// Waits for all work in flight. Afterwards `logits` cannot read the last tick's rows.
   void drain();
@@ -54,18 +53,18 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;  ///< an empty graph: launched once, not recorded yet
-  std::int64_t num_rows = 0;          ///< of the last tick
+  std::map<TickShape, Graph> graphs;  ///< empty: the shape's kernels ran once, and are not recorded yet
+  std::int64_t num_rows = 0;          ///< rows of the last tick
   bool in_flight = false;
-  std::optional<CallersStream> callers_stream;  ///< whose work may still be running
+  std::optional<CallersStream> callers_stream;  ///< stream whose work may still be running
   EngineStats stats;
 };
 
-/// The recipe key that limits memory outside ticks, and what to do if it is too small.
+/// Recipe key and advice in errors about too little memory outside ticks.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or end what else uses the device";
 
-/// Format "[0, count)", and rows as "3, 5, 4, …", for errors.
+/// Return "[0, count)", and rows as "3, 5, 4, …", for errors.
 std::string range_text(std::int64_t count);
 std::string rows_text(std::span<const std::int32_t> rows);
 
@@ -96,7 +95,7 @@ class DeviceSequenceScorer final : public SequenceScorer {
 
  private:
   EngineState& engine_;
-  std::deque<TickMemory> forward_ticks_;  // for `forward`, which uploads all its ticks first
+  std::deque<TickMemory> forward_ticks_;  // memory for `forward`, which uploads all its ticks first
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

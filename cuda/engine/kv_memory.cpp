@@ -74,7 +74,7 @@ std::int64_t KvMemory::allocate() {
           " has left",
       may_be_fewer ? "raise it, lower data.max_response_length, or end what else uses the device"
                    : "lower rollout.kv_pages or rollout.max_num_seqs");
-  // Throws if another process has taken the memory meanwhile.
+  // The allocation throws if another process has taken the memory meanwhile.
   const MemoryUse use{key, "KV pages", may_be_fewer ? "lower it" : "lower rollout.kv_pages or rollout.max_num_seqs"};
   layers_ =
       with_memory(use, [&] { return PageMemory(options_.kv_format, at, num_pages, options_.model.num_hidden_layers); });
@@ -109,7 +109,7 @@ KvPages KvMemory::view(const PageMemory& memory, std::size_t index_in_memory, st
 
 KvPages KvMemory::shared_pages(std::int64_t num_pages, std::size_t layer_idx) {
   if (num_shared_pages_ < num_pages) {
-    shared_ = PageMemory();  // first, so that both never exist at once
+    shared_ = PageMemory();  // frees the old memory before allocating
     num_shared_pages_ = 0;
     shared_ = PageMemory(options_.kv_format, layout(options_.kv_format), num_pages, 1);
     num_shared_pages_ = num_pages;

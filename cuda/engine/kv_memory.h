@@ -10,13 +10,13 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Holds keys and values of some layers, initialized to zero. Attention weighs slots past a sequence's end by 0, which
-/// NaN would survive; percentiles need empty slots to be smallest. One allocation per array serves all layers.
+/// Holds keys and values of some layers, initialized to zero. Attention multiplies the padding of heads by 0, which NaN
+/// would survive. Percentiles need zeros in unused slots.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
   static std::size_t page_bytes(quant::KvFormat format, const KvLayout& at);
-  /// Returns an upper bound of the bytes that the device adds to all arrays by rounding up.
+  /// Returns the most bytes that the device adds by rounding up the arrays' sizes.
   static std::size_t rounding_bytes(quant::KvFormat format);
   bool empty() const { return keys.empty(); }
   std::int64_t layer_slots = 0;
@@ -32,13 +32,13 @@ class KvMemory {
   std::int64_t allocate();
   void release() { layers_ = PageMemory(); }
 
-  /// has_scales: whether the format's scales are set, or it has none.
+  /// has_scales: whether fp8_e4m3's scales are set; true for other formats.
   bool has_pages() const { return !layers_.empty(); }
   bool has_scales() const { return options_.kv_format != quant::KvFormat::fp8_e4m3 || !head_scales_.empty(); }
   std::int64_t num_pages() const { return num_pages_; }
 
   KvPages pages(std::size_t layer_idx) const { return view(layers_, layer_idx, layer_idx); }
-  /// Returns a layer's view of separate pages [0, num_pages). All layers share this memory, which grows on demand.
+  /// Returns a layer's view of separate memory with pages [0, num_pages). All layers share it, and it grows on demand.
   KvPages shared_pages(std::int64_t num_pages, std::size_t layer_idx);
 
   KvLayout layout(quant::KvFormat format) const {
@@ -54,7 +54,7 @@ class KvMemory {
   std::string device_name_;
   PageMemory layers_;
   std::int64_t num_pages_ = 0;
-  PageMemory shared_;  // one layer
+  PageMemory shared_;  // memory of one layer
   std::int64_t num_shared_pages_ = 0;
   Memory head_scales_;  // keys [L, K], then values [L, K]
 };

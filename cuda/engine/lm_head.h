@@ -12,21 +12,22 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Limit on rows with whole logits, for top-k and top-p.
+/// Most rows per call of LmHead::logits, which top-k and top-p need.
 inline constexpr std::int64_t kWholeRows = 32;
 
-/// Computes samples, scores or whole logits from hidden states, in stream order, one vocabulary tile at a time.
+/// Samples tokens, scores tokens or computes logits, in stream order. Sampling and scoring take one vocabulary tile at
+/// a time.
 class LmHead {
  public:
   /// Allocates memory for up to max_rows samples at once. `weights` and `gemms` must outlive the object.
   LmHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Gemms& gemms);
 
-  /// Samples a token for each of the tick's arrays.shape.samples.
+  /// Samples a token for each of arrays.sample_rows.
   void sample(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
   const std::int32_t* sampled_tokens() const { return sampled_.as<std::int32_t>(); }
-  /// Copies the last `sample` call's tokens to pinned memory `turn`, 0 or 1.
+  /// Copies the last `sample` call's num_rows tokens and log-probs to pinned memory `turn`, 0 or 1.
   void send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream);
-  /// Reads num_rows tokens from pinned memory `turn`, after send_sampled's copy has ended.
+  /// Reads sampled.size() tokens from pinned memory `turn`, after send_sampled's copy of num_rows rows has ended.
   void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;
 
   /// Implements SequenceScorer::score for rows without a branch; waits for the stream.
@@ -44,7 +45,6 @@ class LmHead {
   SummarizedRows summarize(const ResidualRows& rows, const std::int32_t* row_ids, std::int64_t num_rows,
                            const SampleSettings* settings, float* block_weighted, const Stream& stream);
 
-  /// Memory for scoring, allocated at its first use.
   struct Scoring {
     Memory rows, targets, settings, block_weighted, logprobs, entropies;
   };

@@ -1,4 +1,4 @@
-// The entry to a decoder's passes over whole sequences, for a learner and for calibration.
+// The interface for a decoder's passes over whole sequences, for a learner and for calibration.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace qrl::cuda {
 
-/// Tokens to score, one per row of hidden states.
+/// Holds tokens to score: tokens[i] with row rows[i] of the hidden states.
 struct Targets {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;  ///< above 0
 };
-/// NaN if no token can be sampled.
+/// Both are NaN if no token can be sampled.
 struct TokenScore {
   float logprob = 0, entropy = 0;
 };
 
-/// Runs passes with a tick's kernels; with row_only_sums, results equal those of sampling ticks bitwise. Weights must
-/// be uploaded first. Each call begins after the work of a caller's stream, if given, and blocks until done. Any thread
-/// may call, one at a time.
+/// Runs passes with the kernels of ticks. With row_only_sums, results equal those of sampling ticks bitwise. Weights
+/// must be uploaded first. A call begins after the work of its stream, if given, and blocks until done. Any thread may
+/// call, one at a time.
 class SequenceScorer {
  public:
   SequenceScorer() = default;
@@ -34,18 +34,18 @@ class SequenceScorer {
   ///
   /// `ticks`: the sequences' rows in order, each tick within the limits. A tick's copies run after it has stored keys
   /// and values. Writes the residual stream after layer i to after_layer[i], fp32 [rows of all ticks, width] on the
-  /// engine's device. Entries may be the same memory.
+  /// engine's device. Entries of after_layer may be equal.
   virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
                        CallersStream stream) = 0;
   /// Computes log-probs and entropies of tokens from x, fp32 [*, width], the residual stream after the last layer.
-  /// Log-probs equal sampling's bitwise. Entropies are summed in fp64.
+  /// Log-probs equal those of sampling bitwise. Entropies are summed in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
-  /// Runs a tick with all positions of its sequences, without copies, and measures keys and values for fp8 scales. Uses
-  /// separate bf16 pages and frees them.
+  /// Runs a tick with all positions of its sequences, and measures keys and values for fp8 scales. The tick must have
+  /// no copies. Uses separate bf16 pages and frees them.
   ///
-  /// Returns for each layer and kv head, fp32 [layers, kv heads], the least number that at most num_above of |keys| (or
-  /// |values|), rounded to bf16, exceed; NaN if a value is not finite.
+  /// Writes per layer and kv head, fp32 [layers, kv heads], the least number that at most num_above of |keys| (or
+  /// |values|), rounded to bf16, exceed. Writes NaN if a key (or value) is not finite.
   virtual void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                               std::span<float> values_LK) = 0;
 };

@@ -11,7 +11,7 @@
 
 namespace qrl::cuda {
 
-/// The element counts of a tick's upload. tiles (five integers each), tile_rows and split_rows are attention_plan.h's.
+/// Counts a tick's uploaded elements. tiles (five int32 each), tile_rows and split_rows count AttentionPlan's arrays.
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
@@ -48,10 +48,10 @@ inline TickLayout tick_layout(const TickCounts& counts) {
 
 namespace QRL_CUDA_TARGET {
 
-/// A tick's launch arguments. Ticks of one shape differ only in the contents of memory, so one graph serves all.
+/// Describes a tick's launches. Ticks of one shape differ only in the contents of memory, so one graph serves all.
 struct TickShape {
   std::int64_t rows = 0, samples = 0;
-  std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< of attention
+  std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< blocks of attention's launches
   bool joins_segments = false;
   friend auto operator<=>(const TickShape&, const TickShape&) = default;
 };
@@ -71,11 +71,11 @@ class TickMemory {
  public:
   explicit TickMemory(const EngineOptions& options);
 
-  /// Return the most rows of a tick, padding included, and the attention partials of its plan.
+  /// Return limits of a tick: rows, padding included, and partial results of attention.
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a checked tick to the device, in stream order. The stream must have read the tick before the previous one.
+  /// Copies a checked tick to the device, in stream order. The copy before the previous one must have ended.
   ///
   /// A tick that samples for every row is padded to padded_rows, so that few shapes occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);
@@ -88,7 +88,7 @@ class TickMemory {
   AttentionShape attention_;
   std::int64_t max_positions_, page_size_, max_rows_, max_partials_;
   AttentionPlanner planner_;
-  Memory host_[2];  // two, because the device may still read the previous tick's
+  Memory host_[2];  // two: the device may still read the previous tick's memory
   std::size_t turn_ = 0;
   Memory device_;
 };

@@ -1,4 +1,5 @@
-// The entry to a decoder's weights on the GPU: uploaded, rewritten from a learner's masters, or read by a learner.
+// The interface to a decoder's weights on the GPU. A learner reads them, or rewrites them from its fp32 weights
+// (masters).
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,13 @@
 
 namespace qrl::cuda {
 
-/// A linear layer in CPU memory, packed by ops/linear.h: panels of 64 columns.
+/// Describes a linear layer in CPU memory, packed by ops/linear.h in panels of 64 columns.
 struct HostMatrix {
   quant::Format format = quant::Format::bf16;
   std::int64_t out = 0, in = 0;
-  const void* panels = nullptr;   ///< null: allocates only; WeightStore::rewrite fills
+  const void* panels = nullptr;   ///< null: upload only allocates; WeightStore::rewrite fills
   const void* scales = nullptr;   ///< fp32, or bf16 for int4; null: none
-  std::int64_t scale_stride = 0;  ///< between consecutive groups of 128 inputs
+  std::int64_t scale_stride = 0;  ///< numbers from one group of 128 inputs to the next
   const float* bias = nullptr;    ///< fp32 [out]; null: none
 };
 
@@ -38,41 +39,41 @@ inline constexpr std::string_view kEmbedding = "embed_tokens", kFinalNorm = "nor
 /// Names a matrix (fused as in model::Block), its bias, or a norm's gain.
 struct WeightId {
   std::string_view name;   ///< a constant above, or a literal of model/block.h such as "qkv" (not copied)
-  std::int64_t layer = 0;  ///< for a block's weight
-  bool is_bias = false;    ///< that matrix's bias
+  std::int64_t layer = 0;  ///< layer of a block's weight
+  bool is_bias = false;    ///< if set, names the matrix's bias
 };
 
-/// Describes a trained tensor: fp32, row-major, on the engine's device. It corresponds to some rows of an engine's
-/// matrix, or elements of a vector.
+/// Describes a trained tensor: fp32, row-major, on the engine's device. It contains some rows of an engine's matrix, or
+/// elements of a vector.
 struct Master {
   const float* values = nullptr;
   WeightId weight;
-  std::int64_t first = 0, count = 0;  ///< rows, or elements
-  // Calibrated values of a profile instead of computed ones (ops/linear.h, FixedScales); CPU memory, or null.
-  const float* factors = nullptr;     ///< a matrix's factors of its inputs; a norm's divisors
-  const float* row_scales = nullptr;  ///< [count], int8 matrices only
+  std::int64_t first = 0, count = 0;  ///< range of rows, or elements
+  // Calibrated values of a profile (FixedScales in ops/linear.h), in CPU memory; null: none.
+  const float* factors = nullptr;     ///< factors of a matrix's inputs, [in]; divisors of a norm's gain, [count]
+  const float* row_scales = nullptr;  ///< [count], int8 matrices only; null: computed
 };
 
-/// Describes A or B of a module's adapter in a block's matrix (model/adapter.h): fp32, row-major, [rank, in] or
-/// [module's outputs, rank]. The engine stores bf16.
+/// Describes A [rank, in] or B [module's outputs, rank] of the adapter of a block's module (model/adapter.h): fp32,
+/// row-major. The engine stores bf16.
 struct AdapterMaster {
   const float* values = nullptr;  ///< on the engine's device or the host
   bool on_host = false;
   WeightId matrix;
-  std::size_t module = 0;  ///< index in the matrix's list in model/block.h
+  std::size_t module = 0;  ///< index in BlockMatrix::modules
   bool is_b = false;
   std::int64_t rank = 0;  ///< the same for all adapters of an engine
   float scale = 1;        ///< multiplied into every value first
 };
 
-/// Names a matrix of the engine, or the embedding, to dequantize: dense, row-major, on the engine's device.
+/// Names a matrix of the engine, or the embedding, to dequantize into dense row-major memory on the engine's device.
 struct DequantizedMatrix {
   WeightId matrix;
   void* to = nullptr;   ///< memory for the whole matrix
   bool to_f32 = false;  ///< false: rounded to bf16
 };
 
-/// The bf16 embedding or lm_head [V, D] in device memory, with rows `stride` numbers apart. The address does not
+/// Points to the bf16 embedding or lm_head [V, D] on the device, with rows `stride` numbers apart. The address does not
 /// change.
 struct Table {
   const std::uint16_t* values = nullptr;
@@ -80,19 +81,19 @@ struct Table {
 };
 
 struct MatmulRoom {
-  std::int64_t quantized_bytes = 0;  ///< for quantized x and its scales, 256-byte aligned
+  std::int64_t quantized_bytes = 0;  ///< memory for quantized x and its scales, 256-byte aligned
   std::int64_t y_columns = 0;        ///< outputs, padded
   bool y_is_f32 = false;             ///< false: bf16
 };
 
-/// Rows of x for a block's matrix (not lm_head or the embedding).
+/// Describes rows of x for a block's matrix (not lm_head or the embedding).
 struct MatmulInput {
   WeightId matrix;
   std::int64_t num_rows = 0;
   void* quantized = nullptr;  ///< memory of matmul_room's size
 };
 
-/// Reads and writes an engine's weights. Only the engine's thread may call it, unless documented.
+/// Reads and writes an engine's weights. Only the engine's thread may call it, unless stated below.
 class WeightStore {
  public:
   WeightStore() = default;
@@ -102,25 +103,27 @@ class WeightStore {
 
   /// Replaces all weights, in place after the first time. Blocks until they are on the device. Formats must not change.
   virtual void upload(const HostWeights& weights) = 0;
-  /// Rewrites some weights in place from complete masters; the result equals a CPU publish and upload bitwise. Blocks
-  /// until done. Weights must be uploaded first. Returns the index of a master with NaN or infinity, or −1.
+  /// Rewrites some weights in place from masters of whole tensors. The result equals quantization on the CPU and upload
+  /// bitwise. Blocks until done. Weights must be uploaded first. Returns the index of the first master with NaN or
+  /// infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
-  /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. A matrix's first call allocates
-  /// memory and drops recorded ticks: call it before allocate_kv.
+  /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. The first call for a matrix allocates
+  /// memory and drops graphs: make it before allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
-  // The functions below serve a learner on the same device, after an upload. Each call returns at once. Its work is
-  // ordered after the caller's stream, and between the engine's earlier and later work. Any thread may call, one at a
-  // time.
+  // The functions below serve a learner on the same device, after an upload. A call waits for the engine's work in
+  // flight, then enqueues on the caller's stream and returns. The engine's later work waits for that stream. Any thread
+  // may call, one at a time.
 
   /// Dequantizes matrices: quantized value · scale in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
-  virtual Table table(std::string_view name) const = 0;  ///< kEmbedding, or a bf16 kLmHead
+  virtual Table table(std::string_view name) const = 0;  ///< name: kEmbedding, or kLmHead if bf16
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
-  /// Runs a tick's GEMM of num_rows rows on x, fp32 [num_rows, in] dense, with the same formats. Writes input.quantized
-  /// = quantize(x), and y = x̂ · Ŵᵀ without bias or adapter. With null y, only quantizes.
+  /// Runs the GEMM of a tick with num_rows rows on x, dense fp32 [num_rows, in]. Writes input.quantized = quantize(x),
+  /// and y = x̂ · Ŵᵀ without bias or adapter. With null y, only quantizes.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
-  /// Dequantizes rows that `matmul` quantized: value · scale in fp32, bf16 unless to_f32, dense [num_rows, in].
+  /// Dequantizes rows that `matmul` quantized: value · scale in fp32, rounded to bf16 unless to_f32. `to` is dense
+  /// [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;
 };
 

@@ -12,36 +12,35 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// The adapters of a matrix's modules as two bf16 matrices. A is [modules · rank, in], the modules' rows concatenated.
-/// B is [out, modules · rank], zero outside each module's own outputs.
+/// Holds the adapters of a matrix's modules as two bf16 matrices. A is [modules · rank, in], the modules' rows
+/// concatenated. B is [out, modules · rank], block-diagonal.
 struct AdapterMemory {
   Memory a_values, b_values;
   DeviceMatrix a, b;
   bool empty() const { return a_values.empty(); }
 };
 
-/// A matrix's quantized values, scales, fp32 bias (empty: none) and adapters.
+/// Holds a matrix's quantized values, scales, fp32 bias (empty: none) and adapters.
 struct MatrixMemory {
   Memory quantized, scales, bias;
   DeviceMatrix view;
   AdapterMemory adapter;
 };
 
-/// A block's matrices and fp32 gains; empty where the model lacks one.
+/// A block's matrices and fp32 gains. Gains that the model lacks are empty.
 using LayerMemory = model::Block<Memory, MatrixMemory>;
 
 class Weights {
  public:
   explicit Weights(const EngineOptions& options) : options_(options) {}
 
-  /// Checks shapes and formats, allocates the first time, and copies. Blocks until done.
   void upload(const HostWeights& host, const Stream& stream);
 
   std::int64_t rewrite(std::span<const Master> masters, const Stream& stream);
 
   std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
   std::int64_t adapter_rank() const { return adapter_rank_; }  ///< 0: no matrix has adapters
-  std::int64_t num_adapted() const { return num_adapted_; }    ///< matrices with adapters
+  std::int64_t num_adapted() const { return num_adapted_; }    ///< number of matrices with adapters
 
   void dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
   const DeviceMatrix& matrix(const WeightId& id) const;
@@ -62,8 +61,8 @@ class Weights {
   void require_layer(std::int64_t layer) const;
   const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: not a matrix
   void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
-  /// Clears `count` flags, one per master. A kernel sets a flag at a non-finite value; first_broken returns the first
-  /// flag set, or −1.
+  /// Clears `count` flags, one per master. A kernel sets a flag at a non-finite value. first_broken returns the first
+  /// set flag's index, or −1.
   std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
@@ -76,9 +75,9 @@ class Weights {
   MatrixMemory lm_head_;
   Memory staging_;                                         // panels of one matrix
   std::vector<std::vector<float>> wide_scales_;            // fp32 scales of an int4 upload, kept until copied
-  Memory factors_, row_scales_, magnitudes_, not_finite_;  // of masters
+  Memory factors_, row_scales_, magnitudes_, not_finite_;  // scratch for masters
   std::int64_t adapter_rank_ = 0, num_adapted_ = 0;
-  Memory from_host_;  // of adapters' masters
+  Memory from_host_;  // copy of an adapter's host values
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

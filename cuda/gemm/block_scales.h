@@ -7,16 +7,16 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// A GEMM of fp8_block128, with x.scales and w.scales copied in cuBLASLt's order.
+/// Describes an fp8_block128 GEMM with the scales of x and W in cuBLASLt's order.
 struct BlockScaledTask {
   GemmTask gemm;          ///< num_rows: a multiple of kBlockScaledMultiple
   const float* x_scales;  ///< [width / 128, num_rows]
   const float* w_scales;  ///< [rows / 128, width / 128 padded to 4]
 };
-/// Multiple to which cuBLASLt's scales are padded: it reads units of 16 bytes.
+/// Multiple to which scales are padded, because cuBLASLt reads units of 16 bytes.
 inline constexpr std::int64_t kBlockScaledMultiple = 4;
 
-/// Writes the scales of x and W in cuBLASLt's order, padded with 0.
+/// Writes the scales of x and W in cuBLASLt's order. Pads those of W with 0.
 struct ArrangeScalesTask {
   QuantizedRows x;
   std::int64_t num_rows;
@@ -33,7 +33,7 @@ class BlockScaledGemms {
 
   explicit BlockScaledGemms(std::int64_t rows_at_once = 4096) : rows_at_once_(rows_at_once) {}
 
-  /// Allocates the memory of a tick's GEMMs with `w`, unless it exists.
+  /// Allocates the memory that GEMMs with `w` need, unless it exists.
   void reserve(const DeviceMatrix& w);
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 

@@ -26,7 +26,7 @@ class CublasLt {
   /// Returns why the library refuses such a GEMM on this device; empty if it accepts.
   std::string refusal_of(const BlockScaledTask& task);
   /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. Scales: one per row of x, one per output of W.
-  /// Sums as in the block-scaled GEMM, added in fp32 at the library's intervals.
+  /// Sums are as in the block-scaled GEMM, but added in fp32 at intervals that the library chooses.
   void multiply_row_scaled(const GemmTask& task, const Stream& stream);
   std::string row_scaled_refusal(const GemmTask& task);
   std::string version() const;  ///< "13.1.0"

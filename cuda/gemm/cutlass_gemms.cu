@@ -1,5 +1,4 @@
-// CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel scale). One
-// source file for both, because CUTLASS's headers take 26 s to compile.
+// CUTLASS's warp-specialized GEMM of int8 or e4m3 matrices on sm_90a: y = sum · (token scale · channel scale).
 
 #include <cuda_runtime_api.h>
 #include <cutlass/cutlass.h>
@@ -26,7 +25,7 @@ struct CutlassGemm {
   static constexpr int kAlignment = 16 / sizeof(Element), kOutputAlignment = 16 / sizeof(Output);
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
 
-  // Names CUTLASS's broadcast of a vector along the rows, a column broadcast.
+  // One scale per row of y, which CUTLASS calls a column broadcast.
   using TokenScale = cutlass::epilogue::fusion::Sm90ColBroadcast<0, Tile, float>;
   using ChannelScale = cutlass::epilogue::fusion::Sm90RowBroadcast<0, Tile, float>;
   using Scale = cutlass::epilogue::fusion::Sm90EVT<
@@ -79,8 +78,8 @@ struct CutlassGemm {
   }
 };
 
-/// Runs a tile of cutlass_tile_rows: 64 rows by one warp group, or 128 by two. A cluster's blocks share a tile of
-/// outputs, whose weights are multicast.
+/// Runs the GEMM in tiles of cutlass_tile_rows rows: 64 by one warp group, or 128 by two. A cluster's blocks share a
+/// tile of outputs, whose weights are multicast.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_1, cute::_64, cute::_128;
@@ -94,7 +93,7 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
   else Wide::run(task, place, stream);
 }
 
-/// Runs the GEMM with a bf16 result. With several tiles of rows, pairs of blocks share their loads of weights.
+/// Runs the GEMM with a bf16 result. With several tiles of rows, clusters have two blocks.
 template <class Element, class Sum>
 void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);

@@ -1,4 +1,4 @@
-// Does not include CUTLASS's headers.
+// Owns CUTLASS's GEMMs, without including CUTLASS's headers.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct CutlassPlace {
   int num_multiprocessors = 0;
 };
 
-/// Computes an int8 GEMM with exact int32 sums; y is bf16 or fp32. Both functions require compute capability 9.0,
+/// Computes an int8 GEMM with exact int32 sums; y is bf16 or fp32. This and cutlass_fp8 require compute capability 9.0,
 /// y_stride a multiple of 8, and one scale per token and channel.
 void cutlass_int8(const GemmTask& task, const CutlassPlace& place, const Stream& stream);
 /// Computes an e4m3 GEMM to bf16. The tensor core's narrower sums are added in fp32 every 128 inputs.

@@ -9,19 +9,18 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Measures the device's seconds for the work of `launch`, with cold caches. May call `launch` repeatedly.
+/// Returns the device's seconds for the work of `launch`, with cold caches. May call `launch` several times.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
-/// Picks the fastest way once per format, matrix shape and padded number of rows, by timing the first such GEMM, which
-/// runs several times. All ways give the same bits (gemm_plan.h). A GEMM that adds to y is always streamed, because a
-/// library rounds the product to bf16 before adding.
+/// Picks the fastest of gemm_choices once per format, matrix shape and padded number of rows. A GEMM that adds to y is
+/// always streamed, because a library rounds the product to bf16 before adding.
 class GemmSweep {
  public:
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// Returns the fastest way to compute this GEMM. At the first call for a shape, times make(choice) in stream order,
-  /// which a graph capture forbids.
+  /// Returns the fastest choice for this GEMM. At the first call for a shape, times make(choice) for all choices in
+  /// stream order, which a graph capture forbids.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -23,8 +23,8 @@ int attribute(cudaDeviceAttr which, const DeviceFacts& device) {
   return value;
 }
 
-/// Measures the best of a few launches between two events. A write of twice L2's size before each evicts the weights
-/// from L2.
+/// Returns the shortest time of a few launches. Before each launch, a write of twice L2's size evicts the weights from
+/// L2.
 class ColdTimer {
  public:
   explicit ColdTimer(std::size_t l2_bytes) : swept_(2 * l2_bytes) {
@@ -39,7 +39,7 @@ class ColdTimer {
   ColdTimer& operator=(const ColdTimer&) = delete;
 
   double seconds(const std::function<void()>& launch, const Stream& stream) const {
-    constexpr int kLaunches = 4;  // the first launch loads the kernel
+    constexpr int kLaunches = 4;  // the first is not timed: it loads the kernel
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     float best_ms = 0;
     for (int i = 0; i < kLaunches; ++i) {

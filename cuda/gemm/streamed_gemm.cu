@@ -2,15 +2,14 @@
 // in registers, and every warp has its own outputs and inputs.
 //
 // Estimates for an H100 and a layer of 4096 x 14336 in int4 (29 MB, 9 us):
-// - In flight (Little's law at 0.7 us): 2.3 MB are needed, 18 KiB per multiprocessor. The kernel has 48 KiB (three
-//   stages of 8 KiB in each of two blocks, up to 16 rows) or 32 KiB (two stages of 16 KiB).
+// - In flight (Little's law at 0.7 us): a multiprocessor needs 18 KiB. It has 48 KiB up to 16 rows (three stages of 8
+//   KiB in each of two blocks), otherwise 32 KiB (two stages of 16 KiB).
 // - Instructions: 128 lanes issue per cycle, which allows 4.3 per weight. Up to 8 rows, the kernel takes some 3.9.
 // - Arithmetic: 1, 16 and 64 rows need 107, 214 and 857 TFLOP/s. mma.sync has 600, so tensor cores are the limit from
-//   some 45 rows on. At 64 rows a warp has 32 outputs, to reuse dequantized weights and x.
-// - L2: each tile of outputs reads x from it, which would be the limit beyond 64 rows.
+//   some 45 rows on.
 //
-// The inputs of a chunk of 128 may be multiplied in any order that x and W share. A lane takes those of its 16-byte
-// loads of the weights, which needs no shuffle or transposition.
+// The inputs of a chunk of 128 may be multiplied in any order that x and W share. A lane multiplies the inputs of its
+// own 16-byte loads of weights, without shuffles or transposition.
 #include <string>
 #include <type_traits>
 
@@ -25,7 +24,7 @@ namespace {
 
 using quant::Element;
 
-constexpr int kOutputWarps = 4;  // warps per half of a step, each with other outputs; a half is one chunk
+constexpr int kOutputWarps = 4;  // warps per chunk, each with other outputs; a step has two chunks
 constexpr int kThreads = 2 * kOutputWarps * 32;
 constexpr int kVector = 16;  // bytes per load
 constexpr int kInputs = static_cast<int>(kInputChunk);
@@ -51,21 +50,20 @@ template <Element x_element_, Element w_element_, bool chunk_scaled_>
 struct Operands {
   static constexpr Element x_element = x_element_, w_element = w_element_;
   static constexpr bool chunk_scaled = chunk_scaled_;
-  /// For block128, x also has one scale per chunk.
+  /// If set, x also has one scale per chunk (block128).
   static constexpr bool x_chunk_scaled = chunk_scaled && w_element == Element::fp8_e4m3;
   static constexpr bool output_scaled = !chunk_scaled && w_element != Element::bf16;
-  /// Whether operands are converted to fp16: e4m3, and int4 with e4m3 activations.
+  /// If set, operands are converted to fp16: e4m3, and int4 weights with e4m3 activations.
   static constexpr bool to_f16 = x_element == Element::fp8_e4m3;
   using Sum = std::conditional_t<x_element == Element::int8, std::int32_t, float>;
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
-  static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // of a chunk
+  static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // bytes per chunk
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
-  /// Number of 16-byte vectors of a chunk that each of a row's four lanes holds. x's vectors cover the same inputs as
-  /// W's.
+  /// 16-byte vectors per chunk, of x and of W, for each of a row's four lanes. Both cover the same inputs.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
-  /// Number of x's vectors that a lane multiplies at once, with kPartWords words per output. More would spill
-  /// registers.
+  /// Number of parts of a chunk. A part has two of a lane's vectors of x, and kPartWords words of W per output. Larger
+  /// parts would spill registers.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
 };
 
@@ -74,8 +72,8 @@ QRL_DEVICE bool adds(const GemmTask& task) {
   return C::w_element == Element::bf16 && task.adds_to_y;
 }
 
-// Returns where lane t of four reads a row's vector of x in iteration `turn`. The four lanes' vectors are adjacent;
-// those of two rows are in different banks.
+// Returns the index of the vector of x that lane t of a row's four reads in iteration `turn`. The four lanes' vectors
+// are adjacent, those of two rows in different banks.
 template <class C>
 QRL_DEVICE unsigned x_vector_at(unsigned row, unsigned turn, unsigned t) {
   return row * 4 * C::kXVectors + 4 * (turn ^ row % 2) + t;
@@ -110,8 +108,8 @@ QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t 
   }
 }
 
-/// Dequantizes one output's weights for vector `t` of x in the part; for int8 activations, int4 gives 16 times the
-/// weights.
+/// Dequantizes one output's weights for vector `t` of a part's two vectors of x. With int8 activations, int4 weights
+/// come out times 16.
 template <class C>
 QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
   if constexpr (C::w_element == Element::int8 || C::w_element == Element::bf16) {
@@ -138,18 +136,18 @@ struct Streamed {
   static constexpr StreamTile kTile = kStreamTiles[tile_idx];
   static constexpr int kRows = kTile.rows, kOutputs = kTile.outputs;
   static constexpr int kStages = num_stages(kTile, element_bits(C::w_element));
-  static constexpr int kRowTiles = kRows / 8;                          // of an instruction, 8 rows each
-  static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // of a warp, 16 outputs each
+  static constexpr int kRowTiles = kRows / 8;                          // tiles of 8 rows, one per mma
+  static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // a warp's tiles of 16 outputs
   static constexpr int kWarpOutputs = 16 * kOutputTiles, kLaneOutputs = 2 * kOutputTiles;
   static constexpr StreamBytes kBytes =
       stream_bytes(kTile, element_bits(C::w_element), element_bits(C::x_element), C::chunk_scaled, C::x_chunk_scaled);
   static_assert(kBytes.sums <= kStages * kBytes.stage() && kBytes.stage() % kVector == 0);
-  static constexpr int kTotals = kOutputTiles * kRowTiles * 4;  // per lane
+  static constexpr int kTotals = kOutputTiles * kRowTiles * 4;  // sums per lane
   using Sum = typename C::Sum;
   using Total = typename C::Total;
 
-  /// A lane's sums for its warp's tiles, [16 outputs][8 rows] each. The first two of four numbers belong to one output
-  /// and two rows.
+  /// Holds a lane's sums for its warp's tiles, [16 outputs][8 rows] each. Numbers 0 and 1 of four belong to one output
+  /// and two rows, numbers 2 and 3 to the next output.
   template <class T>
   struct Lane {
     T at[kOutputTiles][kRowTiles][4];
@@ -193,17 +191,15 @@ struct Streamed {
     at.has_outputs = at.warp_output < task.gemm.w.at.rows;
     return at;
   }
-  /// Returns the lane's output for row q of instruction m's tile, or row q + 8 if `upper`. A lane's outputs are
-  /// adjacent.
+  /// Returns the lane's output that is row q of mma tile m, or row q + 8 if `upper`. A lane's outputs are adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns the byte offset, within a stage, of an output's vector j, which only this lane accesses.
+  /// Returns the byte offset, within a stage, of vector j of an output's weights. Only this lane accesses it.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, at most to `end`. Addresses begin with
-  /// constants, because computing addresses takes a third of all instructions with few rows.
+  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, if below `end`.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -219,7 +215,7 @@ struct Streamed {
 #pragma unroll
           for (int j = 0; j < C::kWVectors; ++j)
             copy_async_16(stage + w_vector_at(m, upper, j), from + j * 4 * kVector, true);
-          from += w.row_bytes;  // the lane's outputs are adjacent (output_of)
+          from += w.row_bytes;
         }
       }
       if (C::chunk_scaled && lane_idx() < kWarpOutputs / 4) {
@@ -314,7 +310,7 @@ struct Streamed {
           if constexpr (C::x_chunk_scaled) factor = x_scales[8 * n + 2 * at.t + e % 2] * factor;
           const Sum sum = sums.at[m][n][e];
           float value;
-          if constexpr (C::x_element == Element::int8) value = static_cast<float>(sum >> 4);  // exact (dequantize_w)
+          if constexpr (C::x_element == Element::int8) value = static_cast<float>(sum >> 4);  // undoes 16x, exactly
           else value = sum;
           totals.at[m][n][e] = fmaf(value, factor, totals.at[m][n][e]);
         }
@@ -322,7 +318,7 @@ struct Streamed {
     }
   }
 
-  /// Sets `totals` to the sums of the warp's chunks of [begin, end).
+  /// Sets `totals` to the sums over the warp's chunks, every second one of [begin, end).
   QRL_DEVICE static void sum_split(const GemmTask& task, const Place& at, std::int64_t begin, std::int64_t end,
                                    Lane<Total>& totals) {
     unsigned char* stages = shared_memory();
@@ -363,7 +359,7 @@ struct Streamed {
       stage_idx = stage_idx + 1 == kStages ? 0 : stage_idx + 1;
     }
     wait_copies<0>();
-    sync_block();  // the stages' memory is free
+    sync_block();  // afterwards the stages' memory is free
   }
 
   QRL_DEVICE static void add_halves(const Place& at, Lane<Total>& totals) {
@@ -374,8 +370,8 @@ struct Streamed {
     if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
   }
 
-  /// Adds a tile's splits through device memory, in order. Returns true in the last block, whose `totals` then hold the
-  /// sum.
+  /// Adds a tile's splits through device memory, in order. Returns true in the last block to finish, whose `totals`
+  /// then hold the sum.
   QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
     const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
     constexpr std::int64_t kWords = kTotals * (kThreads / 2);

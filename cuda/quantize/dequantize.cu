@@ -1,4 +1,4 @@
-// Dequantizes. Memory is the limit: an int4 matrix reads half a byte per number and writes two.
+// Dequantizes int4 and e4m3 to bf16. Memory bandwidth is the limit.
 #include "base/error.h"
 #include "cuda/quantize/rows.h"
 #include "cuda/runtime/target.h"
@@ -12,14 +12,14 @@ using quant::Element;
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   ///< numbers per 16-byte store
-constexpr int kAtOnce = 4;  ///< a thread's loads before the first use
+constexpr int kAtOnce = 4;  ///< groups that a thread loads before it uses the first
 constexpr std::int64_t kBlockGroups = std::int64_t{kAtOnce} * kThreads;
 
 struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
-  std::int64_t num_rows, width;                     ///< a multiple of 128
-  std::int64_t scales_from_row, scales_from_chunk;  ///< distance between neighbors' scales
+  std::int64_t num_rows, width;                     ///< width: a multiple of 128
+  std::int64_t scales_from_row, scales_from_chunk;  ///< distance to the scale of the next row, and of the next chunk
   std::uint16_t* to;
 };
 
@@ -56,7 +56,7 @@ template <Element element>
 QRL_KERNEL_OF(kThreads, 2)
 void dequantize_kernel(DequantizeTask task) {
   wait_for_kernel_before();
-  // Uses 32 bits, because 64-bit division takes several times longer.
+  // Uses 32-bit indices, because 64-bit division takes several times longer.
   const auto row_groups = static_cast<unsigned>(task.width / kGroup);
   const unsigned num_groups = static_cast<unsigned>(task.num_rows) * row_groups,
                  first = static_cast<unsigned>(block_x() * kBlockGroups) + static_cast<unsigned>(thread_idx());

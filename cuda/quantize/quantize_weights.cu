@@ -1,5 +1,4 @@
-// Quantizes a row per block, after a first pass for the largest magnitude if rows share a scale. The second read of the
-// weights comes mostly from L2.
+// Quantizes one row per block. If rows share a scale, a first pass finds the largest magnitudes.
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
@@ -28,7 +27,7 @@ QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
 
 QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
   if (element == Element::bf16) return bf16_of(value);
-  // Returns 0 under a non-finite scale, whose weights are rejected.
+  // Returns 0 for scale 0, and for a non-finite scale, whose weights are rejected.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
   if (element == Element::fp8_e4m3) return fp8_of(value / scale);
   const bool is_int4 = element == Element::int4;
@@ -123,7 +122,7 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
   }
 }
 
-/// Number of elements per block, for tensors without rows.
+/// Elements per block, for tensors without rows.
 constexpr std::int64_t kSegment = 8 * kThreads;
 
 QRL_KERNEL void round_table_kernel(StoreTask task) {
@@ -168,7 +167,6 @@ QRL_DEVICE float number_of(Element element, std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
 }
 
-/// Dequantizes one word per thread; adjacent threads write adjacent inputs.
 QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;

@@ -1,5 +1,5 @@
-// Contracts of the kernels between fp32 weights on the device and quantized values, for publishing and the learner's
-// backward pass. Pointers are unowned device memory.
+// Owns the contracts of kernels that quantize and dequantize weights on the device, for publishing and the learner's
+// backward pass.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Quantizes rows of W, fp32 [num_rows, at.in], into rows first_row … of a device matrix; results equal pack_rows of
-/// ops/linear.h. Does not write the padding after at.in and at.num_words.
+/// Quantizes W, fp32 [num_rows, at.in], into rows first_row … of a device matrix. Results equal pack_rows of
+/// ops/linear.h. Words after at.num_words, a row's padding, are not written.
 struct QuantizeWeightsTask {
   const float* weights;
   std::int64_t num_rows;
@@ -23,13 +23,14 @@ struct QuantizeWeightsTask {
   std::int64_t first_row;
   std::uint8_t* quantized;
   float* scales;              ///< [num_scales, at.rows]; null: none
-  std::uint32_t* magnitudes;  ///< scratch: num_magnitudes() of them
-  std::uint32_t* not_finite;  ///< set to 1 if a weight is not finite, whose quantized value is undefined
+  std::uint32_t* magnitudes;  ///< scratch [num_magnitudes()]
+  std::uint32_t* not_finite;  ///< set to 1 if a weight is not finite; its quantized value is undefined
 };
 std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
 void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream);
 
-/// Store `count` values: round_table as bf16 (nearest even); store_vector as fp32, divided by `divisors` unless null.
+/// Describes `count` values to store. round_table stores bf16 (nearest even); store_vector stores fp32, divided by
+/// `divisors` unless null.
 struct StoreTask {
   const float* values;
   std::int64_t count;
@@ -40,7 +41,7 @@ struct StoreTask {
 void round_table(const StoreTask& task, const Stream& stream);
 void store_vector(const StoreTask& task, const Stream& stream);
 
-/// Multiplies fp32 [num_rows, width] by the factor in fp32, and rounds to bf16 (nearest even) into rows of `stride`
+/// Multiplies `values`, fp32 [num_rows, width], by `factor` in fp32 and stores bf16 (nearest even) in rows of `stride`
 /// numbers.
 struct PlaceTask {
   const float* values;
@@ -52,8 +53,8 @@ struct PlaceTask {
 };
 void place_rows(const PlaceTask& task, const Stream& stream);
 
-/// Dequantizes a matrix: value · scale in fp32 (ops/linear.h's unpack_rows), rounded to bf16 unless to_f32. Dense
-/// [w.at.out, w.at.in].
+/// Dequantizes a matrix to value · scale in fp32, like ops/linear.h's unpack_rows, rounded to bf16 unless to_f32. `to`
+/// is dense [w.at.out, w.at.in].
 struct DequantizeWeightsTask {
   DeviceMatrix w;
   quant::Element element;
@@ -64,7 +65,7 @@ struct DequantizeWeightsTask {
 };
 void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream);
 
-/// Dequantizes rows (ops/linear.h's dequantize_row), dense [*, x.width].
+/// Dequantizes rows like ops/linear.h's dequantize_row. `to` is dense [num_rows, x.width], bf16 or fp32.
 struct DequantizeRowsTask {
   QuantizedRows x;
   void* to;

@@ -15,7 +15,7 @@ struct alignas(8) TwoWords {
   std::uint32_t word[2];
 };
 
-/// Returns whether every quad is aligned for one access, in rows of `stride` numbers.
+/// Returns whether each quad is aligned for one access, in rows of `stride` numbers.
 template <class Number>
 bool are_whole(const Number* numbers, std::int64_t stride) {
   return stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(numbers) % (4 * sizeof(Number)) == 0;
@@ -24,14 +24,14 @@ inline bool are_whole(const GemmRows& rows) {
   return !rows.is_f32 && are_whole(static_cast<const std::uint16_t*>(rows.values), rows.stride);
 }
 
-/// Holds a quad as stored: fp32, or bf16 in the first two words. It is converted later, so that several loads are in
-/// flight.
+/// Holds a quad as stored: fp32, or bf16 in the first two words. `widen` converts it later, so that several loads are
+/// in flight.
 struct alignas(16) Raw {
   std::uint32_t word[4];
 };
 
-/// Loads numbers first … first + 3 of a row, zero beyond `width`; fp32 or bf16. kWhole requires are_whole rows and a
-/// width of whole quads; otherwise unaligned quads take four accesses.
+/// Loads numbers first … first + 3 of an fp32 or bf16 row, zero beyond `width`. kWhole requires are_whole rows and a
+/// width of whole quads.
 template <bool kWhole>
 QRL_DEVICE Raw load(const float* row, int first, int width) {
   if constexpr (kWhole) {
@@ -62,7 +62,7 @@ QRL_DEVICE Raw load(const std::uint16_t* row, int first, int width) {
   }
 }
 
-/// A row of a GEMM's result, starting at number `begin`. kWhole requires bf16 and are_whole.
+/// Refers to a row of a GEMM's result, from number `begin` on. kWhole requires bf16 and are_whole.
 struct GemmRow {
   const void* values;
   bool is_f32;
@@ -98,7 +98,7 @@ QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
   }
 }
 
-/// A thread's quads of a row in a block of kBlockThreads: kCount at once, kStride apart.
+/// Iterates over a thread's quads of a row in a block of kBlockThreads: kCount at once, kStride numbers apart.
 template <int kBlockThreads, int kCount_>
 struct Own {
   static constexpr int kCount = kCount_;

@@ -1,5 +1,5 @@
-// Kernels over rows, with one or several blocks per row. Few rows are limited by latency, many by instructions. So a
-// thread issues all loads first, indices in a row have 32 bits, and several rows share a multiprocessor.
+// Implements rows.h with one or several blocks per row. Few rows are bound by latency, many by instructions. A thread
+// therefore issues all loads first, indices in a row have 32 bits, and several rows share a multiprocessor.
 #include <type_traits>
 
 #include "cuda/quantize/row_quads.cuh"
@@ -11,8 +11,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// How a kernel rounds rows: the element, with one scale per row or per 128 numbers, for rows in whole quads
-/// (row_quads.cuh). `any` reads the format at run time and accepts every row.
+/// Selects a kernel's output format: the element, with one scale per row or (fp8_chunks) per 128 numbers. `any` reads
+/// the format at run time; the others require rows in whole quads (row_quads.cuh).
 enum class Rounding : std::uint8_t { any, bf16, int8, fp8, fp8_chunks };
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
@@ -35,8 +35,8 @@ QRL_DEVICE float scale_of(std::uint32_t magnitude, float max_magnitude) {
   return magnitude < kInfinityBits ? float_of(magnitude) / max_magnitude : float_of(kNanBits);
 }
 
-/// Quantizes a value under an unusual scale (Divisor). Scale 0 gives zeros; a NaN scale gives NaN in e4m3, zeros in
-/// int8.
+/// Quantizes a value by a scale for which Divisor::is_usual is false. Scale 0 gives zeros; a NaN scale gives NaN in
+/// e4m3, zeros in int8.
 QRL_DEVICE std::uint32_t quantized_bits(quant::Element element, float value, float scale) {
   if (element == quant::Element::fp8_e4m3) return scale == 0 ? 0U : fp8_of(value / scale);
   return scale > 0 ? static_cast<std::uint8_t>(quantize_to_int(value, scale, 127.0F)) : 0U;
@@ -80,7 +80,7 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
   return largest;
 }
 
-/// A block's elements of a row: all, or chunks of 128 if no scale covers more.
+/// Describes the elements of a row that a block processes: all, or chunks of 128 if no scale covers more.
 struct Segment {
   int begin, end;  ///< multiples of 128; `end` includes the zeros up to the row's stride
 };
@@ -96,7 +96,7 @@ QRL_DEVICE Segment own_segment(const QuantizedRows& out) {
 }
 std::int64_t num_segments(const QuantizedRows& out) { return has_row_scale(out) ? 1 : ceil_div(out.stride, kSegment); }
 
-/// Shared memory: one float per warp for exchange, then values.
+/// Layout of shared memory: one float per warp for exchange, then values.
 constexpr int kExchange = kWideRowThreads / 32;
 QRL_DEVICE float* exchange_memory() { return reinterpret_cast<float*>(shared_memory()); }
 QRL_DEVICE float* value_memory() { return reinterpret_cast<float*>(shared_memory()) + kExchange; }
@@ -104,8 +104,8 @@ std::size_t shared_bytes_of(std::int64_t num_values) {
   return static_cast<std::size_t>(num_values + kExchange) * sizeof(float);
 }
 
-/// Quantizes a segment of a row with one block. Threads have their own quads, warps cover chunks of 128. With one scale
-/// per row, the quads wait in value_memory until the scale is known.
+/// Quantizes a segment of a row with one block. Each thread processes its own quads; a warp's quads are a chunk of 128
+/// numbers. With one scale per row, quads are kept in value_memory until the scale is known.
 template <int kBlockThreads, Rounding kRounding>
 class RowQuantizer {
  public:
@@ -177,7 +177,8 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-/// Applies RMSNorm to a row. Sums squares in the order of kSumThreads threads; one thread may sum for several of these.
+/// Applies RMSNorm to a row. Sums squares in the order of a block of kSumThreads threads; a thread sums for kSums of
+/// them.
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
 void norm_quantize_kernel(NormTask task) {
@@ -216,7 +217,6 @@ void norm_quantize_kernel(NormTask task) {
   }
   const float mean = block_sum<kThreads / 32>(squares, exchange_memory()) / static_cast<float>(width);
   const float inverse = 1.0F / sqrtf(mean + task.eps);
-  // Writes by one block, because the norm reads the whole row.
   RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw gains[Own::kCount];
@@ -265,8 +265,8 @@ void quantize_kernel(QuantizeTask task) {
   to.finish();
 }
 
-/// Computes SwiGLU of a row or a segment and quantizes it, kOwn quads per thread at once. Wide rows have 512 threads,
-/// so that two rows share a multiprocessor.
+/// Computes SwiGLU of a row or a segment and quantizes it, kOwn quads per thread at once. Wide rows use 512 threads, so
+/// that two blocks share a multiprocessor.
 template <int kBlockThreads, int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {

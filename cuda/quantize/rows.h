@@ -1,5 +1,5 @@
-// Contracts of the kernels from one row to another: embedding, norms, SwiGLU, quantization. Pointers are unowned device
-// memory. Sums are fp32 in a fixed order that depends on the row alone.
+// Owns the contracts of kernels over rows: embedding, norms, SwiGLU, quantization. Sums are fp32 in a fixed order that
+// does not depend on other rows.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i refers to sampled[i]; a negative sampled token
-/// (none could be sampled) counts as token 0.
+/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i is sampled[i]. A negative sampled[i] (no token
+/// could be sampled) counts as token 0.
 struct EmbedTask {
   const std::uint16_t* table_VD;
   const std::int32_t* tokens;
@@ -20,20 +20,20 @@ struct EmbedTask {
 void embed(const EmbedTask& task, std::int64_t num_rows, const Stream& stream);
 
 /// Computes x[row] += added[row] + added_bias (unless null), then out = quantize(x · gain / sqrt(mean(x²) + eps)). With
-/// row_ids, reads those rows, writes out's rows 0, 1, …, and leaves x unchanged.
+/// row_ids, row i of `out` comes from row row_ids[i], and x does not change.
 struct NormTask {
-  float* x;  ///< fp32 [*, width]
+  float* x;  ///< fp32 [rows, out.width]
   GemmRows added;
   const float* added_bias;  ///< [width]; null: none
   const float* gain;
   const std::int32_t* row_ids;  ///< null: all rows
   float eps;
-  QuantizedRows out;              ///< out.width elements per row
+  QuantizedRows out;
   std::uint16_t* wide = nullptr;  ///< as in QuantizeTask
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes sums[row] = x[row] + added[row], fp32 [*, width]; the bits equal norm_quantize's.
+/// Computes sums[row] = x[row] + added[row], fp32 [num_rows, width], with norm_quantize's bits.
 struct AddTask {
   const float* x;
   GemmRows added;
@@ -42,15 +42,15 @@ struct AddTask {
 };
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes out = quantize(x), with x fp32 [*, out.width].
+/// Computes out = quantize(x), with x fp32 [num_rows, out.width].
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< also receives the values in bf16, rows of out.stride; null: none
+  std::uint16_t* wide = nullptr;  ///< also receives the values in bf16, out.stride per row; null: none
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes out = quantize(silu(gate) · up). A row has gate first, then up from element out.width on.
+/// Computes out = quantize(silu(gate) · up). A row of `halves` is out.width numbers of gate, then of up.
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;
@@ -58,7 +58,8 @@ struct SwigluTask {
 };
 void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Converts the host's panels to rows of quantized values (layout.h, device_word). Reads no host row past `at.out`.
+/// Converts the host's panels (ops/linear.h) to rows of device words (layout.h, device_word). Reads the first at.out
+/// outputs only.
 struct RepackTask {
   const std::uint32_t* panels;
   WordOrder order;

@@ -2,8 +2,8 @@
 
 namespace qrl::cuda {
 
-/// A caller's stream on the engine's device: a cudaStream_t, or null for CUDA's default stream. Must outlive the
-/// engine.
+/// Holds a caller's stream on the engine's device: a cudaStream_t, or null for CUDA's default stream. The stream must
+/// outlive the engine.
 struct CallersStream {
   void* handle = nullptr;
 };

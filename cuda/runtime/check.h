@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/// Throws an internal error that names the call if it fails.
+/// Throws an internal error that names `call` if the call fails.
 #define QRL_CUDA_CHECK(call)                                                                                   \
   do {                                                                                                         \
     const cudaError_t result_ = (call);                                                                        \

@@ -4,7 +4,7 @@
 
 namespace qrl::cuda {
 
-/// Bytes that KV pages leave free: cuBLASLt's kernels alone take 100 to 300 MiB.
+/// Device memory that KV pages leave free for libraries: cuBLASLt's kernels alone take 100 to 300 MiB.
 inline constexpr std::size_t kKeptBackBytes = std::size_t{512} << 20;
 
 }  // namespace qrl::cuda

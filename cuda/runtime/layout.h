@@ -18,23 +18,23 @@ QRL_HD constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple
   return ceil_div(count, multiple) * multiple;
 }
 
-/// Multiple to which a matrix's inputs are zero-padded. It gives 16-byte alignment in every format, as TMA and cuBLASLt
-/// require, and whole kernel steps.
+/// Multiple to which a matrix's inputs are zero-padded. Rows are then 16-byte aligned in every format, as TMA and
+/// cuBLASLt require, and hold whole kernel steps.
 inline constexpr std::int64_t kInputChunk = 128;
-/// Multiple to which outputs, the columns of a GEMM's result, are padded.
+/// Multiple to which a matrix's outputs, the columns of a GEMM's result, are padded.
 inline constexpr std::int64_t kOutputTile = 64;
 
-/// Columns per panel in ops/linear.h.
+/// Outputs per panel of the host's weights (ops/linear.h).
 inline constexpr std::int64_t kPanelColumns = 64;
 
 struct MatrixLayout {
-  std::int64_t out = 0, in = 0;      ///< without padding
-  std::int64_t rows = 0, width = 0;  ///< with padding
-  std::int64_t row_bytes = 0;        ///< of quantized values
-  std::int64_t num_scales = 0;       ///< per row; 0: none
-  std::int64_t word_inputs = 0;      ///< inputs per 32-bit word of the host
-  std::int64_t num_words = 0;        ///< per host row
-  bool has_whole_blocks = true;      ///< whether every 128 outputs belong to one tensor; not so in some fused matrices
+  std::int64_t out = 0, in = 0;      ///< sizes without padding
+  std::int64_t rows = 0, width = 0;  ///< sizes with padding
+  std::int64_t row_bytes = 0;        ///< bytes of a row's quantized values
+  std::int64_t num_scales = 0;       ///< scales per row; 0: none
+  std::int64_t word_inputs = 0;      ///< inputs per 32-bit word
+  std::int64_t num_words = 0;        ///< words per row on the host
+  bool has_whole_blocks = true;      ///< each 128 outputs belong to one tensor; false in some fused matrices
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -51,7 +51,7 @@ inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::i
   return at;
 }
 
-/// The order of quantized values in the host's words (ops/linear.h, kPanelColumns).
+/// Names the order of quantized values within a word of the host's panels (ops/linear.h, kPanelColumns).
 enum class WordOrder : std::uint8_t { plain, fp8, int4_for_bf16, int4_for_int8 };
 inline WordOrder word_order(quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
@@ -60,12 +60,12 @@ inline WordOrder word_order(quant::Format format) {
   return what.activations == quant::Element::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
 /// Converts a host word to the device's order, with the first input lowest. int4 words do not change: a mask and a
-/// shift give the tensor cores' operands.
+/// shift yield tensor-core operands.
 QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
 }
-/// Returns the lowest bit of input `i` (0 … 7) in a word of int4 values.
+/// Returns the position of input `i`'s lowest bit (i = 0 … 7) in a word of int4 values.
 QRL_HD inline int int4_bit(WordOrder order, int i) {
   return order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
 }
@@ -78,8 +78,8 @@ QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::i
   return (row / kPanelColumns * num_words + w) * kPanelColumns + row % kPanelColumns;
 }
 
-/// One layer's keys, or values: quantized [pages, kv heads, slots, E padded to 16], so that a slot is whole 16-byte
-/// loads. int8's fp32 scales [pages, kv heads, slots] are separate.
+/// Describes one layer's keys (or values): quantized [pages, kv heads, slots, head_dim padded to 16]. The padding makes
+/// a slot whole 16-byte loads. int8's fp32 scales [pages, kv heads, slots] are separate.
 struct KvLayout {
   std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, value_bytes = 0;
   QRL_HD std::int64_t slot(std::int64_t page, std::int64_t kv_head, std::int64_t slot_idx) const {
@@ -94,7 +94,8 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// Threads of a block that processes one row. They set a norm's summation order, so they depend on the width alone.
+/// Threads of a block that processes one row. The count sets a norm's summation order, so it depends on the width
+/// alone.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 

@@ -30,7 +30,7 @@ base::LibraryReport driver_report(int driver_version, int runtime_version) {
   const auto text = [](int version) {
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   };
-  constexpr int kMajor = 1000;  // a driver runs programs of its CUDA major version
+  constexpr int kMajor = 1000;  // a driver runs programs of its CUDA major version or an older one
   base::LibraryReport report;
   report.name = "NVIDIA's driver for CUDA";
   report.wanted = std::to_string(runtime_version / kMajor) + ".0 (driver 580) or newer";
@@ -44,7 +44,7 @@ std::vector<std::string> cublaslt_places(const std::string& libtorch_cpu) {
   std::vector<std::string> places;
   if (const std::string loaded = base::loaded_library_path(kCublasLt); !loaded.empty()) places.push_back(loaded);
   if (!libtorch_cpu.empty()) {
-    const fs::path site = fs::path(libtorch_cpu).parent_path().parent_path().parent_path();  // of SITE/torch/lib
+    const fs::path site = fs::path(libtorch_cpu).parent_path().parent_path().parent_path();  // of SITE/torch/lib/FILE
     for (const fs::path& folder : {site, site.parent_path() / "libtorch_cuda"}) {
       const fs::path path = folder / "nvidia/cu13/lib" / kCublasLt;
       if (fs::exists(path)) places.push_back(path.string());

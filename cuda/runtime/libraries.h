@@ -11,16 +11,15 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Reports the driver; versions are CUDA's (13010 is 13.1). driver_version 0: no driver.
+/// Reports whether the driver is new enough. Versions are CUDA's (13010 is 13.1); driver_version 0 means no driver.
 base::LibraryReport driver_report(int driver_version, int runtime_version);
 
-/// Returns the places to search for cuBLASLt, in order: the process's loaded library, LibTorch's copy, the loader's
-/// search, the toolkit's folders. libtorch_cpu: path of libtorch_cpu.so, or empty. LibTorch's copy is early, because
-/// libtorch_cuda.so needs it.
+/// Returns the paths to try for cuBLASLt, in order: the process's loaded library, LibTorch's copy (libtorch_cuda.so
+/// needs it), the loader's search, the toolkit's folders. libtorch_cpu: path of libtorch_cpu.so, or empty.
 std::vector<std::string> cublaslt_places(const std::string& libtorch_cpu);
 
 struct CublasLtLibrary {
-  void* handle = nullptr;  ///< null: none accepted; see the report
+  void* handle = nullptr;  ///< null: no library accepted; see `report`
   base::LibraryReport report;
 };
 /// Opens the first library that loads; accepts it if its major version is `major`.

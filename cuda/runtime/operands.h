@@ -1,4 +1,5 @@
-// Owns the kernels' common operands: activation rows, GEMM results, matrices. Pointers are unowned device memory.
+// Owns the kernels' common operands: activation rows, GEMM results, matrices. All tasks' pointers are unowned device
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +10,19 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Activations as a GEMM's input: values [rows, stride], zero past the width, and scales [rows, num_scales], rounded as
-/// in quant/format.h.
+/// Describes a GEMM's activations: values [rows, stride], zero past the width, and scales [rows, num_scales].
+/// quant/format.h defines the rounding.
 struct QuantizedRows {
   quant::Element element = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
   void* quantized = nullptr;
   float* scales = nullptr;
-  std::int64_t stride = 0;       ///< elements
-  std::int64_t width = 0;        ///< elements with values
+  std::int64_t stride = 0;       ///< distance of rows, in elements
+  std::int64_t width = 0;        ///< elements of a row with values
   std::int64_t scale_group = 0;  ///< number of elements that share a scale: width or 128
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };
 
-/// The result of a GEMM: [*, stride], bf16 or fp32.
+/// Describes the result of a GEMM: [rows, stride], bf16 or fp32.
 struct GemmRows {
   const void* values;  ///< null: no result
   std::int64_t stride;
@@ -37,12 +38,12 @@ struct DeviceMatrix {
   quant::Format format = quant::Format::bf16;
   MatrixLayout at;
   const std::uint8_t* quantized = nullptr;
-  const float* scales = nullptr;  ///< [num_scales, rows padded]; null: none
+  const float* scales = nullptr;  ///< [at.num_scales, at.rows]; null: none
 };
 
-/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for num_rows rows; bf16, or fp32 if y_is_f32. Products of
-/// dequantized values are exact, sums fp32 (int8: exact int32). Scales of 128 inputs apply chunk by chunk in fp32. With
-/// adds_to_y (bf16 weights only), adds the fp32 sum to y before rounding.
+/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for num_rows rows. y is bf16, or fp32 if y_is_f32. Products of
+/// dequantized values are exact, sums fp32 (int8: exact int32). With scales per 128 inputs, each chunk's sum is scaled
+/// and added in fp32. With adds_to_y (bf16 weights only), y's old value is added to the fp32 sum before rounding.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;

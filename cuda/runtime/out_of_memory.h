@@ -12,10 +12,10 @@ inline std::string mib_text(std::size_t bytes) {
   return std::to_string((bytes + kMib - 1) / kMib) + " MiB";
 }
 
-/// A failed allocation. Callers that know its purpose rethrow it with `explain`.
+/// A failed allocation. Callers that know the memory's purpose rethrow it with `explain`.
 class OutOfMemory final : public base::Error {
  public:
-  /// `place`: "NVIDIA H200, device 0", or the host's pinned memory. `free`: bytes left there.
+  /// `place` names the memory: "NVIDIA H200, device 0", or the host's pinned memory. `free`: bytes left there.
   OutOfMemory(std::size_t wanted, const std::string& place, std::size_t free)
       : OutOfMemory(wanted, place, mib_text(free) + " free") {}
   OutOfMemory(std::size_t wanted, const std::string& place, const std::string& free)
@@ -32,14 +32,14 @@ class OutOfMemory final : public base::Error {
   std::string wanted_, free_;
 };
 
-/// Names the purpose of memory, and what to lower or free.
+/// Holds the arguments of OutOfMemory::explain.
 struct MemoryUse {
   const char* key;
   const char* what;
   const char* what_to_do;
 };
 
-/// Returns work(); rethrows OutOfMemory as an input error that names `use`.
+/// Returns work(). Rethrows OutOfMemory as the input error that explain(`use`) throws.
 template <class Work>
 decltype(auto) with_memory(const MemoryUse& use, const Work& work) {
   try {

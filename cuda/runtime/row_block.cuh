@@ -21,8 +21,8 @@ QRL_DEVICE float sum_of_warps(const float* exchange) {
   return total;
 }
 
-/// Returns to every thread the sum, or the largest, over kBlockWarps warps, through `exchange` [kBlockWarps]. Sums are
-/// fp32 in a fixed order.
+/// block_sum and block_max return to every thread the sum or the largest value over kBlockWarps warps, through
+/// `exchange` [kBlockWarps]. Sums are fp32 in a fixed order.
 template <int kBlockWarps = kWarps>
 QRL_DEVICE float block_sum(float value, float* exchange) {
   value = warp_sum(value);
@@ -30,8 +30,8 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   sync_block();
   return sum_of_warps<kBlockWarps>(exchange);
 }
-/// Returns the sum over kCount blocks of kBlockWarps warps (values[i] belong to block i). The result equals that of a
-/// single block of all their threads bitwise.
+/// Returns, bitwise, the sum that a block of kCount · kBlockWarps warps would return. values[i] belong to its i-th
+/// group of kBlockWarps warps. `exchange` is [kCount · kBlockWarps].
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
   float sums[kCount];

@@ -1,4 +1,4 @@
-// Implements runtime.h with the CUDA runtime, linked statically, which finds the driver at run time.
+// Implements runtime.h with the statically linked CUDA runtime, which finds the driver at run time.
 #include "cuda/runtime/runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ namespace {
 
 cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
-/// Frees memory and ignores errors, which the next call reports.
+/// Frees memory and ignores errors; the next CUDA call reports them.
 void free_quietly(void* data, Memory::Place place) {
   if (data == nullptr) return;
   (void)(place == Memory::Place::device ? cudaFree(data) : cudaFreeHost(data));
@@ -36,7 +36,7 @@ void free_quietly(void* data, Memory::Place place) {
 
 DeviceFacts use_device(int number) {
   int driver_version = 0, count = 0;
-  (void)cudaDriverGetVersion(&driver_version);  // stays 0 if there is no driver
+  (void)cudaDriverGetVersion(&driver_version);  // stays 0 without a driver
   base::require(driver_report(driver_version, CUDART_VERSION), "rollout.device: cuda");
   const cudaError_t result = cudaGetDeviceCount(&count);
   (void)cudaGetLastError();
@@ -101,7 +101,7 @@ void Event::wait() const { QRL_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaE
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   cudaGraph_t graph = nullptr;
-  // Captures in this thread only, so that other threads' calls (a library's own) do not disturb it.
+  // Captures only this thread's calls: other threads' CUDA calls (a library's) must not disturb the capture.
   QRL_CUDA_CHECK(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
   try {
     record();
@@ -134,7 +134,7 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   }
   QRL_CUDA_CHECK(result);
   try {
-    // Waits, because memory is filled on the default stream, for which other streams do not wait.
+    // Waits for the fill, which runs on the default stream: other streams do not wait for that stream.
     if (place == Place::device) {
       QRL_CUDA_CHECK(cudaMemset(data_, byte, num_bytes));
       QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));

@@ -1,5 +1,4 @@
-// Owns device memory, streams, copies and graphs. Implementations: CUDA's (runtime.cpp), and the tests' emulation on
-// the host (tests/cuda/emulation).
+// Owns device memory, streams, copies and graphs. tests/cuda/emulation emulates them on the host.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@
 namespace qrl::cuda {
 
 /// Returns the byte that fills new memory: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. 0xff bytes are NaN in
-/// every format, and expose reads before the first write.
+/// every format, which exposes reads before the first write.
 inline int new_memory_byte() {
   static const bool poisons = [] {
     const char* value = std::getenv("QRL_CUDA_POISON");
@@ -33,40 +32,39 @@ namespace QRL_CUDA_TARGET {
 struct DeviceFacts {
   std::string name;
   int major = 0, minor = 0;      ///< compute capability
-  std::size_t shared_bytes = 0;  ///< the most per block
+  std::size_t shared_bytes = 0;  ///< most shared memory per block
   std::size_t total_bytes = 0;
   /// Memory that KV pages leave free for libraries.
   std::size_t kept_back_bytes = 0;
-  int number = 0, count = 1;  ///< index and number of visible devices
-  std::string uuid;           ///< 16 bytes, unique to the device
+  int number = 0, count = 1;  ///< index, and number of visible devices
+  std::string uuid;           ///< 16 bytes
 };
 
-/// Returns a process's device among `count`, round-robin.
+/// Returns the index of process `number`'s device among `count`, round-robin.
 inline int take_device(int number, int count) { return number % count; }
 
-/// Returns whether this program has kernels for a device: sm_80's for 8.x, sm_90a's for 9.0, compute_90's PTX (compiled
-/// when loaded) for newer ones.
+/// Returns whether this program has kernels for compute capability `major`.x: sm_80's for 8.x, sm_90a's for 9.0,
+/// compute_90's PTX for newer devices.
 inline bool has_kernels_for(int major) { return major >= 8; }
 /// Returns whether sm_90a code (CUTLASS) runs on the device.
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
-/// Selects the current thread's device with take_device. Throws an input error without a device, a sufficient driver,
-/// or kernels for the device.
+/// Makes device `number`, modulo the number of visible devices, the current thread's device. Throws an input error
+/// without a device, a sufficient driver, or kernels for the device.
 DeviceFacts use_device(int number);
 void enter_device(const DeviceFacts& device);
 
 std::size_t free_bytes();
 
 inline std::string memory_name(int device_number) { return "memory of device " + std::to_string(device_number); }
-/// Returns a name for the memory that `at` points to: a device's, or "host memory".
+/// Returns the name of the memory that `at` points to: memory_name(), or "host memory".
 std::string name_of_memory(const void* at);
 
-/// A CUDA stream. If owned, the destructor waits for its work.
+/// Owns or wraps a CUDA stream. The destructor waits for an owned stream's work.
 class Stream {
  public:
   Stream();
-  /// Wraps a caller's stream (null: CUDA's default), which must outlive this object. The destructor does not wait for
-  /// it.
+  /// Wraps a caller's stream (null: CUDA's default stream), which must outlive this object.
   explicit Stream(void* handle) : handle_(handle), is_owned_(false) {}
   ~Stream();
   Stream(const Stream&) = delete;
@@ -86,22 +84,22 @@ class Event {
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  /// Moves the event after all work of the stream. Not allowed during a graph capture.
+  /// Records the event after all work enqueued on the stream. Not allowed during a graph capture.
   void record(const Stream& stream);
-  /// Blocks until the stream has reached the event, if recorded; throws errors of earlier work.
+  /// Blocks until the stream has reached the event, if recorded. Throws errors of earlier work.
   void wait() const;
 
  private:
   void* handle_ = nullptr;
 };
 
-/// A CUDA graph of the kernel launches and of copies between device and pinned memory that `record` enqueues. A launch
-/// reuses the arguments but reads memory anew. `record` may neither allocate nor wait. Run it once before, to load
-/// kernels and plan libraries' GEMMs.
+/// Owns a CUDA graph of what `record` enqueues: kernel launches, and copies between device and pinned memory. A launch
+/// reuses the arguments but reads memory anew. `record` may neither allocate nor wait. Run `record` once before, to
+/// load kernels and plan libraries' GEMMs.
 class Graph {
  public:
   Graph() = default;
-  /// Records without running. If `record` throws, restores the stream and rethrows.
+  /// Records without running. If `record` throws, ends the capture and rethrows.
   Graph(const Stream& stream, const std::function<void()>& record);
   ~Graph();
   Graph(Graph&& other) noexcept { std::swap(handle_, other.handle_); }
@@ -116,13 +114,13 @@ class Graph {
   void* handle_ = nullptr;
 };
 
-/// Owns 256-byte aligned memory on the device, or pinned memory on the host. Unless `zeroed`, it may be full of NaN
-/// (new_memory_byte).
+/// Owns 256-byte aligned memory on the device, or pinned memory on the host. Unless made by `zeroed`, it may be full of
+/// NaN (new_memory_byte).
 class Memory {
  public:
   enum class Place : std::uint8_t { device, host };
   Memory() = default;
-  /// Allocates. Throws OutOfMemory if too little is free.
+  /// Throws OutOfMemory if too little is free.
   explicit Memory(std::size_t num_bytes, Place place = Place::device) : Memory(num_bytes, place, new_memory_byte()) {}
   static Memory zeroed(std::size_t num_bytes) { return Memory(num_bytes, Place::device, 0); }
   ~Memory();
@@ -159,20 +157,20 @@ void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Strea
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream);
 
-/// States whether growing memory may move. Graphs contain addresses of reserved memory only.
+/// Decides whether memory may move when it grows: not if it is reserved and recorded graphs contain its address.
 struct MayMove {
   bool is_reserved = false, is_recorded = false;
   explicit operator bool() const { return !is_reserved || !is_recorded; }
 };
 
-/// Grows `memory` to at least num_bytes; its contents are lost then. Throws an internal error that names `what` if it
-/// must not move.
+/// Grows `memory` to at least num_bytes, which loses its contents. Throws an internal error that names `what` if the
+/// memory must not move.
 inline void grow(Memory& memory, std::int64_t num_bytes, const MayMove& may_move, const char* what) {
   const auto has_bytes = static_cast<std::int64_t>(memory.num_bytes());
   if (has_bytes >= num_bytes) return;
   QRL_INVARIANT(may_move || memory.empty(), std::string(what) + ", which recorded ticks name",
                 "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
-  memory = Memory();  // first, so that both never exist at once
+  memory = Memory();  // first, so that old and new memory never coexist
   memory = Memory(static_cast<std::size_t>(num_bytes));
 }
 

@@ -10,11 +10,10 @@ namespace qrl::cuda {
 /// under a limit lowered after its capture.
 class SharedMemoryLimits {
  public:
-  /// Every kernel's default limit.
   static constexpr std::size_t kDefaultBytes = std::size_t{48} << 10;
 
-  /// Calls prepare() at the kernel's first launch, and raise(num_bytes) if it needs more than before. Any thread may
-  /// call it. If a callback throws, rethrows and keeps the old limit.
+  /// Calls prepare() at the kernel's first launch, and raise(num_bytes) if num_bytes exceeds the kernel's limit. Any
+  /// thread may call it. If a callback throws, rethrows and keeps the old limit.
   template <class Prepare, class Raise>
   void require(const void* kernel, std::size_t num_bytes, const Prepare& prepare, const Raise& raise) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,5 +1,5 @@
-// Owns the primitives of kernels: CUDA's with nvcc; with QRL_CUDA_EMULATED, those of tests/cuda/emulation/emulation.h
-// on the host.
+// Owns the primitives that kernels are written in: CUDA's, or with QRL_CUDA_EMULATED the host emulation in
+// tests/cuda/emulation/emulation.h.
 #pragma once
 
 #if defined(QRL_CUDA_EMULATED)
@@ -19,8 +19,6 @@
 #include "cuda/runtime/shared_memory_limit.h"
 
 #define QRL_KERNEL __global__
-/// Declares a kernel of `threads` threads per block. The compiler limits registers so that `blocks` blocks fit on a
-/// multiprocessor.
 #define QRL_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define QRL_DEVICE __device__ __forceinline__
 
@@ -37,17 +35,16 @@ QRL_DEVICE std::int64_t block_y() { return blockIdx.y; }
 QRL_DEVICE std::int64_t num_blocks_x() { return gridDim.x; }
 QRL_DEVICE void sync_block() { __syncthreads(); }
 QRL_DEVICE void sync_warp() { __syncwarp(); }
-/// Returns the value of the lane whose index differs in the bits of `mask`. All lanes must call it.
+/// All lanes must call it.
 template <class T>
 QRL_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
-/// Adds 1 atomically over all blocks; returns the previous value.
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
-/// Waits for the previous kernel; all threads of every kernel must call it first.
+/// Waits for the previous kernel; its results are then visible. All threads of every kernel must call it.
 ///
-/// Before this call, only memory that the previous kernel does not write may be read. Afterwards its results are
-/// visible, and the next kernel may begin, which hides the launch time on Hopper and newer.
+/// Code before the call may read only memory that the previous kernel does not write. After it, the next kernel may
+/// begin, which hides launch time on Hopper and newer.
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -55,13 +52,12 @@ QRL_DEVICE void wait_for_kernel_before() {
 #endif
 }
 QRL_DEVICE void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
-/// Orders this thread's earlier writes before its later writes and atomic counts, as seen by every block.
 QRL_DEVICE void fence_device() { __threadfence(); }
-/// Loads a word that another block wrote.
+/// Loads a word that another block wrote, bypassing L1.
 QRL_DEVICE std::uint32_t load_shared_word(const std::uint32_t* from) { return __ldcg(from); }
 
-// Copy asynchronously from device to shared memory. The bytes at `to` are undefined until the thread has waited for the
-// group. Addresses must be aligned to the size. If not `valid`, writes zeros and does not read `from`.
+// Copy asynchronously from device to shared memory. Both addresses must be aligned to the size. If not `valid`, write
+// zeros and do not read `from`. The bytes at `to` are undefined before wait_copies.
 QRL_DEVICE void copy_async_16(void* to, const void* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0));
@@ -70,9 +66,8 @@ QRL_DEVICE void copy_async_4(void* to, const void* from, bool valid) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(valid ? 4 : 0));
 }
-/// Commits the thread's copies since the last call as one group.
 QRL_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all but the last `pending` of this thread's groups. Other threads see the copies after a barrier.
+/// Waits for all but the last `pending` copy groups of this thread. Other threads see the copies after a barrier.
 template <int pending>
 QRL_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
@@ -81,9 +76,9 @@ QRL_DEVICE void wait_copies() {
 // Computes c [16, 8] += a [16, K] · b [K, 8] with one warp: PTX's mma.sync m16n8k16 for bf16, m16n8k32 for int8.
 // Products are exact. Sums are fp32 within the tensor core's own precision, or int32.
 //
-// Fragments, with q = lane / 4 and t = lane % 4. A lane's word holds inputs 2t and 2t + 1 (bf16) or 4t … 4t + 3 (int8).
-// a[0] is row q and a[1] row q + 8, in the first half of K; a[2] and a[3] are the same rows in the second half. b0 and
-// b1 are the halves of column q. c is (q, 2t), (q, 2t + 1), (q + 8, 2t), (q + 8, 2t + 1).
+// Fragments, with q = lane / 4 and t = lane % 4: a word holds inputs 2t and 2t + 1 (bf16) or 4t … 4t + 3 (int8). a[0]
+// is row q and a[1] row q + 8, in the first half of K; a[2] and a[3] are the same rows in the second half. b0 and b1
+// are column q in the first and second half of K. c is (q, 2t), (q, 2t + 1), (q + 8, 2t), (q + 8, 2t + 1).
 QRL_DEVICE void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -98,7 +93,6 @@ QRL_DEVICE void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// Computes the int8 mma with b of uint8.
 QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -106,7 +100,6 @@ QRL_DEVICE void mma_unsigned_b(std::int32_t (&c)[4], const std::uint32_t (&a)[4]
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// Computes the bf16 mma with fp16 operands.
 QRL_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -114,7 +107,7 @@ QRL_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// Compute a · b + c of two numbers each, bf16 or fp16, rounded once to nearest even. Subnormal numbers are kept.
+/// Compute a · b + c for two packed bf16 or fp16 numbers each, rounded once to nearest even. Subnormals are kept.
 QRL_DEVICE std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -125,18 +118,17 @@ QRL_DEVICE std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-/// Picks four of the eight bytes of `low` (0 … 3) and `high` (4 … 7), by four bits each of `selector`, lowest byte
-/// first.
+/// Returns four bytes of `low` (0 … 3) and `high` (4 … 7), chosen by the nibbles of `selector`.
 QRL_DEVICE std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   return __byte_perm(low, high, selector);
 }
-/// Computes (value & mask) ^ flip in one instruction; the compiler would use two.
+/// Computes (value & mask) ^ flip in one instruction.
 QRL_DEVICE std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std::uint32_t flip) {
   std::uint32_t result;
   asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
   return result;
 }
-/// Returns sum + the products of the four int8 values of a and of b.
+/// Returns sum + the dot product of the four int8 values of `a` with those of `b`.
 QRL_DEVICE std::int32_t add_int8_products(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
 }
@@ -147,7 +139,7 @@ QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
   return result;
 }
 
-/// Convert between two floats and packed fp16, to nearest even or infinity; `low` is in the low half.
+/// Convert two floats to packed fp16 and back, to nearest even (overflow: infinity); `low` is in the low half.
 QRL_DEVICE std::uint32_t f16x2_of(float low, float high) {
   std::uint32_t result;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
@@ -159,7 +151,7 @@ QRL_DEVICE void floats_of_f16x2(std::uint32_t pair, float& low, float& high) {
       : "r"(pair));
 }
 
-/// Rounds four floats to e4m3, the first in the lowest byte, with the bits of fp8_of, except for NaN's sign.
+/// Rounds four floats to e4m3, the first in the lowest byte. The bits equal fp8_of's, except for NaN's sign.
 QRL_DEVICE std::uint32_t fp8x4_of(const float (&values)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   std::uint32_t result;
@@ -200,8 +192,7 @@ struct Grid {
   std::int64_t x = 1, y = 1;
 };
 
-/// Launches a kernel; no-op for an empty grid. `threads` is a multiple of 32. The kernel may begin before the previous
-/// one has ended (wait_for_kernel_before).
+/// Launches a kernel; no-op for an empty grid. `threads` is a multiple of 32.
 template <class Task>
 void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_bytes, const Stream& stream, Task task) {
   static SharedMemoryLimits limits;
@@ -212,8 +203,8 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   limits.require(
       function, shared_bytes,
       [&] {
-        // Splits a multiprocessor's memory alike for all kernels: a kernel with another split must wait until earlier
-        // ones end.
+        // Divides L1 and shared memory alike for all kernels: a kernel with another division waits until earlier
+        // kernels end.
         QRL_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                             cudaSharedmemCarveoutMaxShared));
       },
@@ -250,7 +241,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 QRL_DEVICE int lane_idx() { return thread_idx() % 32; }
 QRL_DEVICE int warp_idx() { return thread_idx() / 32; }
 
-// Return, in every lane, the warp's sum in a fixed butterfly order, or its largest value.
+// Return in every lane the warp's sum, added in a fixed butterfly order, or the warp's largest value.
 template <class T>
 QRL_DEVICE T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Returns the warp's sums of parts: lane l has that of part l / 4. Each lane passes one number of every part.
+/// Returns to lane l the warp's sum of part l / 4. Each lane passes one number of every part.
 QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
@@ -47,9 +47,9 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) {
     const float z = (logit[p] - largest) * inverse_temperature;
-    // Keeps NaN (fmaxf ignores it) and gives −inf weight 0, also without a largest logit.
+    // Keeps NaN, which fmaxf ignores. Gives −inf weight 0, even if all logits are −inf.
     weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
-    if (weight[p] > 0) weighted += weight[p] * z;  // excluded tokens have z = −inf
+    if (weight[p] > 0) weighted += weight[p] * z;  // tokens of weight 0 have z = −inf
   }
   const float of_part = sum_parts(weight);
   float sum = of_part;
@@ -77,14 +77,14 @@ struct Choice {
   double sums[32];  // sums of 32 groups of blocks
   double total;
   Largest largest[kWarps];
-  std::int32_t block[kWarps];  // per warp, the first block with the largest logit
+  std::int32_t block[kWarps];  // per warp, the first block that find_block found
 };
 
 struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Adds products of 16 bytes each: bf16 in fp32, int8 exactly.
+/// Adds the dot product of 16 bytes of x and 16 of w: bf16 in fp32, int8 exactly.
 QRL_DEVICE void add_products(const Words& x, const Words& w, float& sum) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
@@ -97,7 +97,7 @@ QRL_DEVICE void add_products(const Words& x, const Words& w, std::int32_t& sum) 
   for (int j = 0; j < 4; ++j) sum = add_int8_products(x.word[j], w.word[j], sum);
 }
 
-/// Recomputes logits of the block's tokens, one per warp; int8 logits have the GEMM's bits.
+/// Recomputes the logits of tokens begin … begin + count − 1, one per warp.
 template <class Sum>
 QRL_DEVICE void recompute_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                                  float* logits) {
@@ -123,8 +123,8 @@ QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::i
   }
 }
 
-/// Shared memory: the choice, each block's share of the total and the cumulative shares (fp64), the chosen block's
-/// logits and weights.
+/// Lays out shared memory: the choice, each block's share of the total, the cumulative shares (both fp64), and the
+/// chosen block's logits and weights.
 struct SamplePlace {
   Choice& choice;
   double *shares, *ends;
@@ -140,7 +140,7 @@ struct SamplePlace {
   }
 };
 
-/// Returns to every thread the row's largest logit and its block; block 0 if all are −inf or NaN.
+/// Returns to every thread the row's largest logit and the first block with it; block 0 if all are −inf or NaN.
 QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Choice& choice) {
   Largest largest{-INFINITY, 0};
   for (std::int64_t b = thread_idx(); b < num_blocks; b += kThreads)
@@ -218,7 +218,7 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
   const SampleSettings settings = rows.settings[row];
 
   const Largest largest = sum_blocks(rows, row, place);
-  float maximum = largest.value;  // of the block
+  float maximum = largest.value;  // largest logit of the selected block
   if (!(is_finite(largest.value) && is_finite(place.choice.total))) {
     if (thread_idx() == 0) {
       task.tokens[row] = -1;
@@ -226,8 +226,8 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     }
     return;
   }
-  // Greedy considers the whole block of the largest logit. Otherwise the uniform number selects a part; past all
-  // weights, it selects the last token with a weight above zero.
+  // Greedy searches the whole block of the largest logit. Otherwise the uniform number selects a block, a part and a
+  // token. Past all weights, it selects the last part and token of weight above 0.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {
@@ -289,7 +289,7 @@ QRL_KERNEL void score_kernel(ScoreTask task) {
   }
   const std::int64_t target = task.targets[row];
   find_logits(rows, row, target, 1, place.logits);
-  // Adds each block's Σ weight·log(weight), with weights relative to the largest logit.
+  // Computes each block's Σ weight · log(weight), with weights relative to the row's largest logit.
   for (std::int64_t b = thread_idx(); b < rows.num_blocks; b += kThreads) {
     const double sum = rows.block_sum[first_block + b], weighted = task.block_weighted[first_block + b];
     const double away = static_cast<double>(rows.block_max[first_block + b]) - static_cast<double>(largest.value);

@@ -1,4 +1,4 @@
-// Contracts of the kernels from logits to tokens and log-probs. Pointers are unowned device memory.
+// Owns the contracts of kernels that compute tokens and log-probs from logits.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +15,36 @@ inline SampleSettings settings_of(float temperature) {
   return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
 }
 
-/// Summarizes a vocabulary segment's logits. Each block of kSampleBlock tokens gets its largest logit, and Σ exp(z)
-/// with z = (logit − largest) / temperature (RowSummary of ops/sample.h). Each kSamplePart tokens get Σ exp(z), and
-/// optionally Σ exp(z)·z.
+/// Summarizes the logits of a vocabulary segment, like RowSummary of ops/sample.h. A block of kSampleBlock tokens gets
+/// its largest logit, Σ exp(z) with z = (logit − largest) / temperature, and optionally Σ exp(z)·z. A part of
+/// kSamplePart tokens gets Σ exp(z).
 inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
 struct SummarizeTask {
   const float* logits;
   std::int64_t stride, first_token, num_tokens;  ///< first_token: a multiple of kSampleBlock
   const SampleSettings* settings;                ///< [rows]
-  std::int64_t num_blocks;                       ///< of the whole vocabulary
+  std::int64_t num_blocks;                       ///< blocks of the whole vocabulary
   float *block_max, *block_sum;                  ///< [rows, num_blocks]
   float* part_sum;                               ///< [rows, num_blocks, kSampleParts]
   float* block_weighted;                         ///< [rows, num_blocks], Σ exp(z)·z; null: not computed
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Describes rows with a summarized vocabulary. Kernels read their logits, or recompute them from the row and its
-/// weights, in another order of sums than the GEMM's, except for int8's exact sums.
+/// Describes rows with a summarized vocabulary. Kernels read the logits, or recompute them from `hidden` and `head`.
+/// Recomputed int8 logits equal the GEMM's; bf16's order of sums differs.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;
   const SampleSettings* settings;  ///< [rows]
   const float* logits;             ///< [rows, stride] of the whole vocabulary; null: recomputed
   std::int64_t stride;
-  // For recomputed logits: bf16, or int8 with one scale per row and token.
-  QuantizedRows hidden;  ///< one per row
+  // Operands of recomputed logits: bf16, or int8 with one scale per row and token.
+  QuantizedRows hidden;  ///< final hidden states
   DeviceMatrix head;     ///< lm_head, one row per token
 };
 
-/// Samples one token per row. The blocks' sums (fp64, in order, in 32 groups) select a block, its parts' sums (fp64, in
-/// order) a part, and the part's logits the token.
+/// Samples one token per row by inverse CDF. The blocks' sums (fp64, in order, in 32 groups) select a block. Its parts'
+/// sums (fp64, in order) select a part, and the part's logits select the token.
 struct SampleTask {
   SummarizedRows rows;
   const double* uniforms;
@@ -53,8 +53,8 @@ struct SampleTask {
 };
 void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes each target's log-prob, equal to sample_tokens' bitwise above temperature 0, and the row's entropy, summed
-/// over blocks in fp64. Both are NaN if no token can be sampled.
+/// Computes each target's log-prob, and the row's entropy, summed over blocks in fp64. Above temperature 0, the
+/// log-prob equals sample_tokens' bitwise. Both are NaN if no token can be sampled.
 struct ScoreTask {
   SummarizedRows rows;
   const float* block_weighted;

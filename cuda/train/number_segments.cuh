@@ -6,7 +6,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Returns to every thread the sum of the warps' sums, added in order, through `exchange` [kWarps].
+/// Returns to every thread the block's sum in a fixed order, through `exchange` [kWarps] in shared memory.
 template <int kWarps>
 QRL_DEVICE double block_sum_f64(double value, double* exchange) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
@@ -22,13 +22,13 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Holds numbers as stored. They are converted later, so that several loads are in flight.
+/// Holds kSize numbers as stored. `widen` converts them later, so that several loads are in flight.
 template <int kSize>
 struct Vector;
 
 template <>
 struct Vector<8> {
-  Words low, high;  ///< high: fp32 only
+  Words low, high;  ///< high: used for fp32 only
   QRL_DEVICE static Vector load(const ReadRows& rows, std::int64_t at) {
     Vector vector{};
     if (rows.is_f32) {
@@ -85,7 +85,7 @@ struct Vector<1> {
   }
 };
 
-/// Returns whether vectors of eight at multiples of 8 in a row are 16-byte aligned.
+/// Returns whether each eight numbers from a multiple of 8 in a row are 16-byte aligned.
 inline bool has_words(const void* values, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(values) % 16 == 0 && stride % 8 == 0;
 }

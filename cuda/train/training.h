@@ -1,4 +1,4 @@
-// Training's operations between GEMMs on an NVIDIA GPU. runtime/no_cuda.cpp implements them without CUDA.
+// Owns training's operations between GEMMs on an NVIDIA GPU.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace qrl::cuda {
 
-/// Rows of bf16 or fp32 numbers in device memory, `stride` numbers apart.
+/// Describes rows of bf16 or fp32 numbers in device memory, `stride` numbers apart.
 struct ReadRows {
   const void* values = nullptr;
   std::int64_t stride = 0;
@@ -23,13 +23,13 @@ struct WrittenRows {
   bool is_f32 = false;
 };
 
-/// Computes out = silu(gate) · up in fp32. A row of `halves` has gate first, then up from number `width` on.
+/// Computes out = silu(gate) · up in fp32. A row of `halves` is `width` numbers of gate, then `width` of up.
 struct SwigluTask {
   ReadRows halves;
   WrittenRows out;
-  std::int64_t num_rows = 0, width = 0;  ///< of out
+  std::int64_t num_rows = 0, width = 0;  ///< rows and columns of `out`
 };
-/// Computes d_halves, laid out as halves.
+/// Computes d_halves, the gradient of `halves`, in the same layout.
 struct SwigluGradientTask {
   ReadRows halves, d_out;
   WrittenRows d_halves;
@@ -43,17 +43,17 @@ struct AddNormTask {
   const float* bias = nullptr;  ///< one per column; null: none
   const float* gain = nullptr;  ///< one per column
   float eps = 0;
-  WrittenRows sum, out;          ///< sum is not written without a branch
-  float* inverse_rms = nullptr;  ///< written, one per row
+  WrittenRows sum, out;          ///< sum: written only with a branch
+  float* inverse_rms = nullptr;  ///< output, one per row
   std::int64_t num_rows = 0, width = 0;
 };
-/// Computes d_x = d_branch from d_out and d_sum, and adds to the gradients of gain and bias. Sums over rows are fp32:
-/// 32 rows in order, then these sums in a fixed order.
+/// Computes d_x from d_out and d_sum, and writes it to d_branch also. Adds to the gradients of gain and bias. Their
+/// sums over rows are fp32: 32 rows in order, then these sums in a fixed order.
 struct AddNormGradientTask {
-  ReadRows sum;  ///< sum of add_norm, or x without a branch
+  ReadRows sum;  ///< AddNormTask's sum, or x without a branch
   const float *gain = nullptr, *inverse_rms = nullptr;
-  ReadRows d_out, d_sum;                       ///< d_sum.values null: all 0
-  WrittenRows d_x, d_branch;                   ///< d_branch.values null: not computed
+  ReadRows d_out, d_sum;                       ///< d_sum.values null: zeros
+  WrittenRows d_x, d_branch;                   ///< d_branch.values null: not written
   float *d_gain = nullptr, *d_bias = nullptr;  ///< null: not computed
   float* scratch = nullptr;                    ///< [add_norm_scratch_floats]
   std::int64_t num_rows = 0, width = 0;
@@ -62,41 +62,41 @@ struct AddNormGradientTask {
 struct HeadTransform {
   std::int64_t num_rows = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< head_dim: even, at most kMostHeadDim
   const float* bias = nullptr;                                               ///< one per column; null: none
-  const float *q_gain = nullptr, *k_gain = nullptr;  ///< one per number of a head; null: no norms
+  const float *q_gain = nullptr, *k_gain = nullptr;  ///< one per element of a head; null: no norms
   float norm_eps = 0;
-  const float* angles = nullptr;  ///< [rows, head_dim], of each row's position: cosines, then sines
+  const float* angles = nullptr;  ///< [rows, head_dim]: the cosines, then the sines, of a row's position
   constexpr std::int64_t num_columns() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
 inline constexpr std::int64_t kMostHeadDim = 512;
 
-/// Computes attention's q, k and v in fp32: adds the bias, applies RMSNorm over each q and k head if there are gains,
-/// and rotates by halves, like transformers.
+/// Computes attention's q, k and v in fp32. Adds the bias, applies RMSNorm to each q and k head if gains are set, and
+/// applies RoPE by halves, like transformers.
 struct HeadsTask {
   HeadTransform transform;
   ReadRows heads;
   WrittenRows q, k, v;
 };
 /// Computes d_heads from the gradients of q, k and v. Adds to the gradients of bias and gains unless null. Sums over
-/// rows as in AddNormGradientTask. Reads `heads` only with gains.
+/// rows like AddNormGradientTask. Reads `heads` only if gains are set.
 struct HeadsGradientTask {
   HeadTransform transform;
   ReadRows heads, d_q, d_k, d_v;
   WrittenRows d_heads;
-  float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< null: not computed; both gains or none
+  float *d_bias = nullptr, *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< null: not computed; set both gains or none
   float* scratch = nullptr;                                           ///< [heads_scratch_floats]
 };
 
-/// Holds the softmax statistics of a row of logits; sum is Σ exp((logit − largest) / temperature).
+/// Holds a row's softmax statistics: the largest logit, and sum = Σ exp((logit − largest) / temperature).
 struct RowSums {
   float largest = 0, sum = 0;
 };
 
-/// Computes targets' log-probs under softmax(logits / temperature), and entropies. Logits: fp32 [rows, vocab_size]
-/// dense, read once.
+/// Computes the targets' log-probs under softmax(logits / temperature), and the rows' entropies. Logits: fp32 [rows,
+/// vocab_size] dense, read once.
 ///
-/// Sums are fp32 in a thread, fp64 over the threads of a part of 16,384 logits, rounded to fp32, then fp64 over parts.
-/// The order depends on the vocabulary alone. A logit of −inf cannot be sampled. A row with NaN or +inf, or only −inf,
-/// gives NaN for both results.
+/// Sums are fp32 in a thread and fp64 over the threads of a part of 16,384 logits. They are rounded to fp32 and added
+/// in fp64 over parts. The order depends on the vocabulary alone. A logit of −inf cannot be sampled. A row with NaN or
+/// +inf, or only −inf, gives NaN for both results.
 struct ScoreTask {
   const float* logits = nullptr;
   std::int64_t num_rows = 0, vocab_size = 0;
@@ -109,37 +109,37 @@ struct ScoreTask {
 /// Computes d_logits (dense) = d_log_prob · ∂ log p_target / ∂ logits + d_entropy · ∂ entropy / ∂ logits, in one pass.
 /// fp32 d_logits may overwrite the logits.
 struct ScoreGradientTask {
-  ScoreTask scored;  ///< results of `score`; its log_probs and scratch are not read
+  ScoreTask scored;  ///< task that `score` has run; log_probs and scratch are not read
   const float* d_log_probs = nullptr;
-  const float* d_entropies = nullptr;  ///< null: all 0
+  const float* d_entropies = nullptr;  ///< null: zeros
   void* d_logits = nullptr;
-  bool is_f32 = false;  ///< false: bf16
+  bool is_f32 = false;  ///< type of d_logits; false: bf16
 };
 
-/// Sums rows: row i of `to` is the sum of the rows of `from` in list i, in fp32 in order, rounded once. To gather, use
-/// lists of one row. One launch can process a second pair of `from` and `to`.
+/// Sums rows by lists. Row i of `to` is the sum of list i's rows of `from`, in fp32 in order, rounded once. Lists of
+/// one row gather. One launch can process a second pair of `from` and `to`.
 struct RowListsTask {
   ReadRows from[2];  ///< the second pair is optional
   WrittenRows to[2];
   const std::int32_t* starts = nullptr;   ///< num_lists + 1 offsets in `rows`; null: list i is rows[i]
-  const std::int32_t* rows = nullptr;     ///< null: 0, 1, 2, …
-  const std::int32_t* to_rows = nullptr;  ///< distinct rows of `to`, one per list; null: row i
-  bool adds = false;                      ///< whether sums start with the value in `to`
+  const std::int32_t* rows = nullptr;     ///< rows of `from`; null: 0, 1, 2, …
+  const std::int32_t* to_rows = nullptr;  ///< list i's row of `to`, all distinct; null: i
+  bool adds = false;                      ///< if set, sums start with the value in `to`
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// Describes a tensor, whose sum of squares is that of its parts from first_part on.
+/// Describes a tensor: elements [begin, begin + count) of SquaresTask::values. Its parts begin at part first_part.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
-/// Number of a tensor's elements that one block squares; a tensor's last part may have fewer.
+/// Elements per part, which one block squares. A tensor's last part may have fewer.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
 /// Computes Σ x² of each part (kSquaresPart elements) of fp32 tensors, in fp64 in a fixed order.
 struct SquaresTask {
   const float* values = nullptr;
-  const TensorSpan* tensors = nullptr;  ///< on the device, by first_part, without gaps
+  const TensorSpan* tensors = nullptr;  ///< in device memory, ordered by first_part, without gaps
   std::int64_t num_tensors = 0, num_parts = 0;
-  double* squares = nullptr;  ///< written, one per part
+  double* squares = nullptr;  ///< output, one per part
 };
 
 /// Updates `count` weights by ops::AdamW's formula in fp32, in one pass over memory. Scales gradients first, zeroes
@@ -153,8 +153,8 @@ struct AdamwTask {
   float first_correction = 1, second_correction = 1;  ///< 1 / (1 − β^t)
 };
 
-/// Runs the kernels on one device. Each call returns at once, with its work at the end of the caller's stream. Results
-/// are reproducible. Any thread may call. A failed launch is an internal error.
+/// Runs the kernels on one device. A call enqueues its work on the caller's stream and returns at once. Results are
+/// reproducible. Any thread may call. A failed launch throws an internal error.
 class TrainingKernels {
  public:
   TrainingKernels() = default;
@@ -178,16 +178,16 @@ class TrainingKernels {
   virtual void adamw(const AdamwTask& task, CallersStream stream) const = 0;
 };
 
-/// Makes a device's kernels; device numbers and errors as in make_engine.
+/// Makes a device's kernels. Device numbers and errors are those of make_engine.
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 
 struct DeviceIdentity {
-  std::string uuid;  ///< of the driver, the same in every process
+  std::string uuid;  ///< the driver's UUID, the same in every process
   std::size_t total_bytes = 0;
 };
 DeviceIdentity identify_device(int device_number);
 
-/// Returns the libraries that a GPU needs (driver, cuBLASLt), required and found; empty without CUDA.
+/// Returns the required and found versions of the libraries that a GPU needs (driver, cuBLASLt). Empty without CUDA.
 std::vector<base::LibraryReport> find_libraries();
 
 }  // namespace qrl::cuda

@@ -10,7 +10,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 std::unique_ptr<TrainingKernels> make_device_training(int device_number);
 
-// Kernels of training.h. They use 16-byte accesses if pointers, strides and widths allow it.
+// Implement training.h, with 16-byte accesses if pointers, strides and widths allow it.
 void swiglu(const SwigluTask& task, const Stream& stream);
 void swiglu_gradient(const SwigluGradientTask& task, const Stream& stream);
 void add_norm(const AddNormTask& task, const Stream& stream);

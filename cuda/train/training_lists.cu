@@ -1,4 +1,4 @@
-// Gathers and sums rows by lists. LibTorch's deterministic index operations would sort.
+// Gathers and sums rows by lists, without the sort of LibTorch's deterministic index operations.
 #include "cuda/train/number_segments.cuh"
 #include "cuda/train/training_kernels.h"
 
@@ -15,7 +15,7 @@ QRL_KERNEL void sum_rows_kernel(RowListsTask task) {
   const std::int64_t begin = task.starts != nullptr ? task.starts[list] : list;
   const std::int64_t end = task.starts != nullptr ? task.starts[list + 1] : list + 1;
   const std::int64_t to_row = task.to_rows != nullptr ? task.to_rows[list] : list;
-  const ReadRows from = pair == 0 ? task.from[0] : task.from[1];  // constant indices keep these in registers
+  const ReadRows from = pair == 0 ? task.from[0] : task.from[1];  // constant indices keep `from` and `to` in registers
   const WrittenRows to = pair == 0 ? task.to[0] : task.to[1];
   for (std::int64_t i = kSize * thread_idx(); i < task.width; i += kSize * kThreads) {
     float sum[kSize] = {};

@@ -59,7 +59,7 @@ struct AddNormGradientWork {
   float *gain_sums, *bias_sums;
 };
 
-/// Takes kSegment rows per block in order, the same columns per thread. With x̂ = sum / rms, the gradient of sum is
+/// Processes kSegment rows per block in order; a thread keeps its columns. With x̂ = sum / rms, the gradient of sum is
 /// (dx̂ − x̂ · mean(dx̂ · x̂)) / rms + d_sum.
 template <int kSize>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {

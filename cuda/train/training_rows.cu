@@ -1,4 +1,3 @@
-// Each kernel reads its inputs once and writes its result once.
 #include <algorithm>
 #include <bit>
 
@@ -54,15 +53,15 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
   }
 }
 
-// Limit on pairs per lane. A pair is a head's numbers i and i + E/2, rotated together. A power of two of a warp's lanes
-// share a head, for all rows of the block.
+// Limit on pairs per lane. A pair is elements i and i + head_dim / 2 of a head, which RoPE rotates together. A
+// power-of-two number of a warp's lanes share a head.
 constexpr int kPairs = 8;
 constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
 
 /// Assigns heads to lanes. With vector loads, a lane's pairs are adjacent; otherwise they are 32 apart.
 struct HeadLanes {
-  int lanes = 0;  ///< per head
+  int lanes = 0;  ///< lanes per head
   std::int64_t heads_per_block = 0, num_groups = 0;
   int threads() const { return static_cast<int>(round_up(heads_per_block * lanes, 32)); }
 };
@@ -81,7 +80,7 @@ template <bool kWords>
 struct Place {
   std::int64_t slot, head, half;  ///< slot: the head's index in the block
   Part part;
-  std::int64_t of_part;  ///< within its part
+  std::int64_t of_part;  ///< the head's index within its part (q, k or v)
   int lane;
   QRL_DEVICE Place(const HeadTransform& t, int lanes, std::int64_t heads_per_block)
       : slot(thread_idx() / lanes),
@@ -95,7 +94,7 @@ struct Place {
     of_part = part == Part::q ? head : (head - t.num_heads) % t.num_kv_heads;
   }
   QRL_DEVICE std::int64_t pair(int j) const { return kWords ? kPairs * lane + j : lane + 32 * j; }
-  /// Loads the lane's numbers of a head and their partners; zeros past the head's end.
+  /// Loads the first (a) and second (b) elements of the lane's pairs; zeros past the head's end.
   QRL_DEVICE void load(const ReadRows& rows, std::int64_t at, float (&a)[kPairs], float (&b)[kPairs]) const {
     if constexpr (kWords) {
       Vector<kPairs> first{}, second{};
@@ -148,7 +147,7 @@ struct Place {
   }
 };
 
-/// Returns the sum of `value` over a head's lanes, in each of them. All lanes of the warp must call it.
+/// Returns the sum of `value` over a head's lanes to each of them. All lanes of the warp must call it.
 QRL_DEVICE float head_sum(float value, int lanes) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
@@ -215,7 +214,8 @@ QRL_KERNEL void heads_kernel(OfHeads<HeadsTask> work) {
   }
 }
 
-/// Sums over a block's rows: [segments, columns] of the bias, [segments · groups, q and k, E] of the gains.
+/// Holds the gradients' sums over a block's rows: [segments, columns] for the bias, [segments · groups, q and k,
+/// head_dim] for the gains.
 struct Scratch {
   float *bias, *gains;
 };
@@ -255,7 +255,7 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
       }
     }
     if constexpr (kNorms) {
-      // With y = x̂ · gain and x̂ = x / √(mean x² + eps): dx = (dx̂ − x̂ · mean(dx̂ · x̂)) / √(…).
+      // RMSNorm's gradient, as in training_norms.cu.
       float x[kPairs], z[kPairs];
       at.load(task.heads, row * task.heads.stride + column, x, z);
 #pragma unroll
@@ -293,7 +293,7 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   }
   if (t.bias != nullptr) at.store_one_by_one(work.sums.bias + block_x() * t.num_columns() + column, d_bias_a, d_bias_b);
   if constexpr (kNorms) {
-    // Sums over the block's heads in order, q's first.
+    // Sums gain gradients over the block's q heads, and over its k heads, in order.
     auto* of_heads = reinterpret_cast<float*>(shared_memory());
     at.store_one_by_one(of_heads + at.slot * t.head_dim, d_gain_a, d_gain_b);
     sync_block();

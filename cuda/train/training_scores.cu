@@ -9,8 +9,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRead = 16;
-/// Logits per block. Small, so that few rows also occupy all multiprocessors; constant, because it determines a row's
-/// order of sums.
+/// Logits per block. Small, so that few rows occupy all multiprocessors; constant, to fix the order of a row's sums.
 constexpr std::int64_t kPart = 2 * kRead * kThreads;
 constexpr int kJoinThreads = 128;
 constexpr std::int64_t num_parts(std::int64_t vocab_size) { return (vocab_size + kPart - 1) / kPart; }
@@ -28,9 +27,9 @@ QRL_DEVICE float block_max(float value, double* exchange) {
 }
 
 /// Holds softmax statistics of the logits that a thread or block has read. `largest` starts at the lowest finite
-/// number, so that differences are numbers. NaN reaches the sum.
+/// number, so that differences are not NaN. A NaN logit makes `sum` NaN.
 struct Seen {
-  float largest = kLowest, sum = 0, weighted = 0;  ///< Σ e^z, Σ e^z · z; z = (logit − largest) / temperature, fp32
+  float largest = kLowest, sum = 0, weighted = 0;  ///< Σ e^z, Σ e^z · z; z = (logit − largest) / temperature
   QRL_DEVICE void add(const float (&logits)[kRead], float inverse_temperature) {
     float most = largest;
 #pragma unroll
@@ -45,18 +44,18 @@ struct Seen {
     for (int i = 0; i < kRead; ++i) {
       const float z = (logits[i] - largest) * inverse_temperature, weight = expf(z);
       sum += weight;
-      if (weight > 0) weighted = fmaf(weight, z, weighted);  // tokens that cannot be sampled have z = −inf
+      if (weight > 0) weighted = fmaf(weight, z, weighted);  // tokens of probability 0 have z = −inf
     }
   }
 };
 
-/// Statistics joined under a common largest logit, with Σ in fp64.
+/// Adds up statistics relative to a common largest logit, in fp64.
 struct Joined {
   double sum = 0, weighted = 0;
   QRL_DEVICE void add(const Seen& seen, float largest, float inverse_temperature) {
     const double shift =
         (static_cast<double>(seen.largest) - static_cast<double>(largest)) * static_cast<double>(inverse_temperature);
-    // Statistics of −inf alone get factor 0, far below all others.
+    // If all logits of `seen` are −inf, its `largest` is kLowest and the factor 0.
     const double factor = exp(shift), of_seen = static_cast<double>(seen.sum);
     sum += factor * of_seen;
     weighted += factor * (static_cast<double>(seen.weighted) + of_seen * shift);
@@ -117,7 +116,7 @@ QRL_KERNEL void score_join_kernel(ScoreTask task) {
   task.sums[row] = {largest, static_cast<float>(joined.sum)};
 }
 
-/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), z = logit / temperature. A block computes one
+/// Uses ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), with z = logit / temperature. A block computes one
 /// part of a row.
 template <int kSize>
 QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {

@@ -9,15 +9,14 @@ namespace qrl::base {
 
 inline constexpr std::size_t kHugePage_bytes = std::size_t{2} << 20;
 
-/// Advises huge pages for the 2 MiB-aligned inside of a block, for fewer page faults and TLB misses. Call it before
-/// memory is touched.
+/// Advises huge pages for the 2 MiB-aligned part of a block. Call it before the memory is touched.
 void advise_huge_pages(void* block, std::size_t num_bytes);
 
 /// Maps zeroed memory, aligned to huge pages; the last holder unmaps it. Throws std::bad_alloc.
 std::shared_ptr<std::byte> map_zeros(std::size_t num_bytes);
 
-/// Allocates buffers from blocks of whole huge pages, for fewer TLB misses. Unwritten pages take address space only. A
-/// block lives as long as its last buffer.
+/// Allocates buffers from blocks of whole huge pages. Unwritten pages take address space only. A block lives as long as
+/// its last buffer.
 class Arena {
  public:
   /// Returns untouched, zeroed, 64-byte aligned memory; throws std::bad_alloc.
@@ -28,8 +27,8 @@ class Arena {
   std::size_t used_bytes_ = 0, block_bytes_ = 0;
 };
 
-/// Owns a zero-initialized, 64-byte aligned CPU tensor; movable. Bytes are padded to a multiple of 64: a kernel may
-/// read (never write) up to the next cache line.
+/// Owns a zero-initialized, 64-byte aligned CPU tensor; movable. Its memory extends to a multiple of 64 bytes, so that
+/// a kernel may read (never write) up to the next cache line.
 class Buffer {
  public:
   static constexpr std::size_t kAlignment_bytes = 64;
@@ -49,7 +48,7 @@ class Buffer {
 
  private:
   struct Free {
-    std::shared_ptr<void> piece;  ///< the arena's; null: from std::aligned_alloc
+    std::shared_ptr<void> piece;  ///< an arena's memory; null: memory of std::aligned_alloc
     void operator()(void* bytes) const;
   };
   std::unique_ptr<void, Free> bytes_;

@@ -5,7 +5,7 @@
 
 namespace qrl::base {
 
-/// Errors by their effect on the process; `exit_code` returns the code (recipes.md).
+/// Classifies errors by their effect on the process and its exit code (docs/reference/commands.md).
 enum class ErrorKind {
   input,     ///< a wrong recipe, argument, file or data: exit 2
   guard,     ///< a training guard stopped the run: exit 3
@@ -13,8 +13,8 @@ enum class ErrorKind {
   internal,  ///< a bug in this program, or a failing machine: exit 1
 };
 
-/// One error: where (file:line, path, tensor, op), expected, found, what to do. Only `where` is never empty. `what()`
-/// joins them.
+/// Describes an error: where (file:line, path, tensor, op), expected, found, what to do. All but `where` may be empty.
+/// what() joins them.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
@@ -35,21 +35,21 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Marks the phase that builds a run from its recipe. A failed allocation is an input error in this phase, later an
-/// internal one.
+/// Marks the phase that builds a run from its recipe. A failed allocation is then an input error, later an internal
+/// error.
 void set_making_parts(bool making);
 bool making_parts();
 
 }  // namespace qrl::base
 
-/// Checks input, also in release builds. Makes the texts only on failure.
+/// Throws an input error unless the condition holds, also in release builds. Evaluates the texts only on failure.
 #define QRL_REQUIRE(condition, ...)         \
   do {                                      \
     if (!(condition)) [[unlikely]]          \
       ::qrl::base::fail_input(__VA_ARGS__); \
   } while (false)
 
-/// Checks an invariant likewise.
+/// Throws an internal error likewise.
 #define QRL_INVARIANT(condition, ...)          \
   do {                                         \
     if (!(condition)) [[unlikely]]             \

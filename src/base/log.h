@@ -7,8 +7,7 @@
 
 namespace qrl::base {
 
-/// Writes a line to stderr and the run's log file, thread-safe. Ranks other than the first write nothing
-/// (set_log_quiet).
+/// Writes a line to stderr and the run's log file, unless quiet (set_log_quiet). Thread-safe.
 void log_info(std::string_view line);
 /// Logs like log_info, with the prefix "warning: ".
 void log_warning(std::string_view line);
@@ -16,15 +15,15 @@ void log_warning(std::string_view line);
 void log_once(std::string_view key, std::string_view line);
 
 void log_to_file(std::string_view line);
-/// Writes a process's last message to stderr, on every rank, and to the log file.
+/// Writes a process's last message to stderr, even if quiet, and to the log file unless quiet.
 void log_error(std::string_view line);
 
-/// Appends all lines since the process began, with local times, to `path`; "" closes the file. Throws an input error if
-/// it cannot be opened.
+/// Opens `path` and appends all lines since the process began, with local times; "" closes the file. Throws an input
+/// error if the file cannot be opened.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
-/// Sets a function that ends an unfinished progress line before each line to stderr, without logging; an empty one
-/// removes it.
+/// Sets a function to call before each line to stderr, which ends an unfinished progress line and must not log. An
+/// empty function removes it.
 void set_before_log(std::function<void()> end_open_line);
 
 }  // namespace qrl::base

@@ -21,7 +21,7 @@ void shorten_spins(int, char** argv, char** environment) {
   extended[count] = spins;
   extended[count + 1] = nullptr;
   execve("/proc/self/exe", argv, extended);
-  // The program works without /proc, slower on a busy machine.
+  // Without /proc, the program continues, slower on a busy machine.
 }
 
 void restore_library_path() {
@@ -35,7 +35,7 @@ void restore_library_path() {
 
 void skip_library_destructors() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  // Exit handlers run in reverse order of registration, libraries' last.
+  // Exit handlers run in reverse order of registration, so those of libraries run last.
   on_exit(
       [](int exit_code, void*) {
         std::cout.flush();

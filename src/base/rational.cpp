@@ -6,7 +6,8 @@ namespace qrl::base {
 
 namespace {
 
-/// Reduces a fraction with |numerator| < 2^127 and 0 < denominator < 2^127, if the result fits 64 bits.
+/// Reduces a fraction with |numerator| < 2^127 and 0 < denominator < 2^127. Returns nothing if the result exceeds 64
+/// bits.
 std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcept {
   __int128 a = numerator < 0 ? -numerator : numerator;
   __int128 b = denominator;
@@ -58,7 +59,7 @@ std::optional<Rational> power(Rational a, std::int64_t n) noexcept {
   }
   if (a.denominator == 1 && (a.numerator == 0 || a.numerator == 1)) return n == 0 ? Rational{1, 1} : a;
   if (a.denominator == 1 && a.numerator == -1) return Rational{n % 2 == 0 ? 1 : -1, 1};
-  if (n > 63) return std::nullopt;  // |a| or 1/|a| is at least 2
+  if (n > 63) return std::nullopt;  // |numerator| or denominator is at least 2
   Rational result{1, 1};
   for (std::int64_t i = 0; i < n; ++i) {
     const auto next = product(result, a);

@@ -5,7 +5,8 @@
 
 namespace qrl::base {
 
-/// numerator / denominator in lowest terms, denominator > 0, |numerator| and denominator at most 2^63 − 1.
+/// Holds numerator / denominator in lowest terms. The denominator is above 0; |numerator| and denominator are at most
+/// 2^63 − 1.
 struct Rational {
   std::int64_t numerator = 0;
   std::int64_t denominator = 1;
@@ -14,12 +15,12 @@ struct Rational {
   friend bool operator==(const Rational&, const Rational&) = default;
 };
 
-/// Operations return nothing if the reduced result exceeds 64 bits, or for a division by zero.
+/// Compute exactly. Return nothing if the reduced result exceeds Rational's limits, or for a division by zero.
 std::optional<Rational> sum(Rational a, Rational b) noexcept;
 std::optional<Rational> difference(Rational a, Rational b) noexcept;
 std::optional<Rational> product(Rational a, Rational b) noexcept;
 std::optional<Rational> quotient(Rational a, Rational b) noexcept;
-/// Returns a^n, with at most 64 products.
+/// Returns a^n likewise.
 std::optional<Rational> power(Rational a, std::int64_t n) noexcept;
 
 }  // namespace qrl::base

@@ -18,7 +18,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c, std::array<s
 
 namespace {
 
-/// SplitMix64's finalizer.
+/// Applies SplitMix64's finalizer.
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;

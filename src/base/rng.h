@@ -7,7 +7,7 @@
 
 namespace qrl::base {
 
-/// The uses of random streams, which are independent.
+/// Names the uses of random numbers. Streams of different uses are independent.
 enum class RandomPurpose : std::uint32_t {
   sampling = 1,
   model_init,
@@ -22,8 +22,7 @@ enum class RandomPurpose : std::uint32_t {
   gain_noise
 };
 
-/// Computes Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"). The words depend on
-/// counter and key only.
+/// Computes Philox4x32-10 (Salmon et al., SC'11).
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
 /// Returns a uniform number in [0, 1), with 53 bits from two words.
@@ -34,14 +33,13 @@ class RandomField {
  public:
   RandomField(std::uint64_t seed, RandomPurpose purpose);
   std::array<std::uint32_t, 4> words(std::array<std::uint32_t, 4> counter) const { return philox(counter, key_); }
-  /// Returns a uniform number in [0, 1) with 53 bits.
-  double uniform(std::array<std::uint32_t, 4> counter) const;
+  double uniform(std::array<std::uint32_t, 4> counter) const;  ///< in [0, 1), 53 bits
 
  private:
   std::array<std::uint32_t, 2> key_;
 };
 
-/// Reads a RandomField's stream `index` sequentially. Item i does not depend on how many draws item i−1 made.
+/// Reads a RandomField's stream `index` sequentially. Streams do not depend on the number of draws from other streams.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}

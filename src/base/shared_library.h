@@ -6,32 +6,32 @@
 
 namespace qrl::base {
 
-/// A library that stays open until the process ends. Without a handle, `why` has the loader's messages.
+/// Holds a library that stays open until the process ends. If `handle` is null, `why` has the loader's messages.
 struct SharedLibrary {
   void* handle = nullptr;
   std::string path;
   std::string why;
 };
-/// global: libraries opened later can use this one's symbols.
+/// With `global`, libraries opened later can use this library's symbols.
 enum class LibraryScope { own, global };
 /// Opens the first of `names` (paths, or loader names) that can be opened.
 SharedLibrary open_shared_library(std::span<const std::string> names, LibraryScope scope = LibraryScope::own);
 
-/// Returns the file of a library that comes with the program: beside it, above a test's folder, or in lib/qrl-train;
-/// else "".
+/// Returns the path of a library that comes with the program, or "". Searches the program's folder, its parent (for
+/// tests), and ../lib/qrl-train.
 std::string own_library(const std::string& name);
 
 std::string loaded_library_path(const std::string& name);
 
-/// Returns the files of all libraries that the process has loaded, in the loader's order.
+/// Returns the files of all libraries that the process has loaded.
 std::vector<std::string> loaded_libraries();
 
-/// A library's (or driver's) required version, and the one found.
+/// Describes a library or driver: the version required, and the version found.
 struct LibraryReport {
   std::string name;    ///< "cuBLASLt"
   std::string wanted;  ///< "13"
-  std::string found;   ///< version, or empty
-  std::string path;    ///< of the file found; empty: none, or unknown
+  std::string found;   ///< version found, or empty
+  std::string path;    ///< path of the file found; empty: none, or unknown
   std::string why;     ///< the loader's message
   std::string what_to_do;
   bool fits = false;

@@ -1,4 +1,4 @@
-// Owns the places of files that come with the program, in the source tree or an install, and its recipes' names
+// Owns the paths of files that come with the program, in the source tree or an install, and its recipes' names
 // ("recipes:NAME").
 #pragma once
 
@@ -11,7 +11,7 @@ namespace qrl::base {
 /// Empty if neither holds `file`.
 std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file);
 
-/// Returns whether the program is a wheel's: PACKAGE/bin/qrl-train, beside PACKAGE/launch.py.
+/// Returns whether the program comes from a wheel: it is PACKAGE/bin/qrl-train, and PACKAGE/launch.py exists.
 bool is_in_wheel();
 
 /// Returns whether a word has the form recipes:NAME.
@@ -21,7 +21,7 @@ bool is_shipped_recipe(std::string_view word);
 /// input error that names the most similar recipe.
 std::string shipped_recipe(std::string_view word);
 
-/// Returns the path that recipes:PATH means, whether or not a file is there; other texts unchanged.
+/// Returns the path of recipes:PATH, even if no file exists; returns other texts unchanged.
 std::string shipped_path(const std::string& path);
 
 }  // namespace qrl::base

@@ -9,12 +9,12 @@
 
 namespace qrl::base {
 
-/// Returns whether the text is strict UTF-8: no overlong forms or surrogates, nothing above U+10FFFF.
+/// Returns whether the text is strict UTF-8.
 bool is_utf8(std::string_view text);
-/// Returns the bytes of the text's first character; 0 if it is not UTF-8.
+/// Returns the number of bytes of the text's first character; 0 if it is not UTF-8.
 std::size_t character_bytes(std::string_view text);
 
-/// Returns the number that is the whole text; nothing for other texts and numbers beyond the type.
+/// Parses the whole text as a number. Returns nothing for other texts and for numbers beyond the type.
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
   Number number{};
@@ -22,8 +22,8 @@ std::optional<Number> number_in(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" if that
-/// exceeds a third of the word's length (one edit for two letters).
+/// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" if the
+/// distance exceeds a third of the word's length (at least one edit).
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
 /// Quotes at most `max_chars` bytes of untrusted text, with \xNN outside printable ASCII.
@@ -47,18 +47,18 @@ std::string joined(const Words& words, std::string_view separator) {
 /// Quotes the text as one shell word if needed.
 std::string shell_word(std::string_view text);
 
-/// Quotes at most `max_bytes` of a text, in whole characters, so that YAML and JSON read it back. \", \\, \n and \t are
-/// escaped. Control characters, those that reorder or hide text, and non-UTF-8 bytes become \xNN or \uNNNN.
+/// Quotes at most `max_bytes` of a text, in whole characters, as a YAML string. \", \\, \n and \t are escaped. Control
+/// characters, characters that reorder or hide text, and non-UTF-8 bytes become \xNN or \uNNNN.
 std::string readable(std::string_view text, std::size_t max_bytes = 60);
 
 /// Escapes text for a terminal: control characters except newline and tab, characters that reorder or hide text, and
 /// non-UTF-8 bytes.
 std::string printable(std::string_view text);
 
-/// Prints like printf, through `printable`.
+/// Prints to stdout like printf, through `printable`.
 [[gnu::format(printf, 1, 2)]] void print(const char* pattern, ...);
 
-/// Names such a file in an error, with what to do.
+/// Describes a Git LFS pointer file in an error, with what to do.
 inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";
 
 constexpr bool is_lfs_pointer(std::string_view text) { return text.starts_with("version https://git-lfs"); }

@@ -43,7 +43,7 @@ void Team::barrier() {
     meeting_->phase.store(phase + 1, std::memory_order_release);
     return;
   }
-  // Spins, because others normally arrive within microseconds; then yields, for a busy machine.
+  // Spins, because other threads normally arrive within microseconds; then yields, for a busy machine.
   for (int spins = 0; meeting_->phase.load(std::memory_order_acquire) == phase; ++spins) {
     if (spins < 4096) __builtin_ia32_pause();
     else sched_yield();
@@ -94,7 +94,7 @@ void parallel(int count, const std::function<void(Team&)>& body) {
 #pragma omp parallel num_threads(count)
   {
     QRL_TSAN(__tsan_acquire(&g_fork_tag));
-    // The team may be smaller: OpenMP may start fewer threads than requested.
+    // OpenMP may start fewer threads than requested.
     Team team(omp_get_thread_num(), omp_get_num_threads(), &meeting);
     try {
       body(team);

@@ -1,5 +1,4 @@
-// Owns the process's one pool of worker threads, OpenMP's (libgomp.so.1), which LibTorch shares, and the division of
-// work.
+// Owns the division of work among OpenMP's threads (libgomp.so.1), the process's one pool, which LibTorch shares.
 #pragma once
 
 #include <atomic>
@@ -15,7 +14,7 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-/// One thread of a team that runs a function together (SPMD).
+/// Represents one thread of a team that runs a function together (SPMD).
 class Team {
  public:
   static Team solo() { return Team(0, 1, nullptr); }
@@ -41,19 +40,20 @@ class Team {
   Meeting* meeting_;
 };
 
-/// Returns the default number of threads, also LibTorch's: OMP_NUM_THREADS, else usable processors.
+/// Returns the number of threads of a parallel region: that of ThreadsInScope or set_num_threads, else OMP_NUM_THREADS,
+/// else usable processors.
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
 /// Runs `body` on `num_threads` threads (0: num_threads()); nested calls run on the calling thread alone. Rethrows the
-/// lowest rank's exception. A body that throws while others wait at a barrier would hang: check inputs before.
+/// lowest rank's exception. Hangs if a body throws while others wait at a barrier: check inputs before.
 void parallel(int num_threads, const std::function<void(Team&)>& body);
 
-/// Calls body(range) on each thread, for shares of [0, count) of at least `grain`.
+/// Calls body(range) on each thread for its share of [0, count). Shares have at least `grain` items.
 void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(Range)>& body);
 
 /// Sets, for its lifetime, the number of threads of the calling thread's parallel regions, including LibTorch's (0:
-/// unchanged). Scopes nest. libgomp keeps a pool for each such thread.
+/// unchanged). Scopes nest.
 class ThreadsInScope {
  public:
   explicit ThreadsInScope(int count);
@@ -62,7 +62,7 @@ class ThreadsInScope {
   ThreadsInScope& operator=(const ThreadsInScope&) = delete;
 
  private:
-  int before_ = 0, omp_before_ = 0;  // omp_before_: 0 if there is nothing to restore
+  int before_ = 0, omp_before_ = 0;  // omp_before_ 0: nothing to restore
 };
 
 }  // namespace qrl::base

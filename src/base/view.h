@@ -22,14 +22,14 @@ std::string_view name(DType dtype);
 
 enum class Device : std::uint8_t { cpu, cuda };
 
-/// A shape of up to eight dimensions (row-major, contiguous).
+/// Holds at most eight dimensions of a row-major, contiguous array.
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
-  /// Makes a shape. Throws an internal error beyond kMaxRank, for negative dimensions, or an overflowing product.
+  /// Throws an internal error beyond kMaxRank, for negative dimensions, or for an overflowing product.
   explicit Shape(std::span<const std::int64_t> dims);
 
   int rank() const { return rank_; }
@@ -58,8 +58,7 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Refers to memory by pointer, dtype, shape and device, without ownership. The bytes must outlive it. `data` may be
-/// null only if the view is empty.
+/// Refers to memory, without ownership. The bytes must outlive the view. A view with null `data` is empty.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -70,7 +69,7 @@ struct View {
   std::size_t num_bytes() const { return static_cast<std::size_t>(numel()) * size_bytes(dtype); }
   bool empty() const { return data == nullptr; }
 
-  /// Returns typed elements. Throws an internal error unless T is the dtype and the bytes are in CPU memory.
+  /// Returns `data`. Throws an internal error unless T is the dtype and the bytes are in CPU memory.
   template <class T>
   T* as() const {
     QRL_INVARIANT(dtype == dtype_of<T>() && device == Device::cpu, "view", std::string(name(dtype_of<T>())) + " on cpu",

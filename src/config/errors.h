@@ -1,4 +1,4 @@
-// Owns a recipe's errors, all reported by one run.
+// Owns a recipe's errors. One run reports all.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,17 @@
 
 namespace qrl::config {
 
-/// Collects errors in order. Beyond a limit it counts them only, because a hostile file may have 10⁵.
+/// Collects errors in order. Beyond a limit, errors are only counted: a hostile file may have 10⁵.
 class Errors {
  public:
   /// Adds a line "where: expected …, got …; advice". All parts but `where` may be empty.
   void add(const std::string& where, const std::string& expected, const std::string& got,
            const std::string& advice = {});
-  /// Adds an unknown key. Several of them share a sentence.
+  /// Adds an unknown key. `text` lists several unknown keys under one sentence.
   void add_unknown_key(const std::string& where, const std::string& advice);
   bool empty() const { return lines_.empty() && unknown_keys_.empty(); }
-  /// Returns whether further errors are only counted.
   bool full() const { return lines_.size() + unknown_keys_.size() >= kMaxLines; }
   void take(Errors&& other);
-  /// Returns all lines, or "".
   std::string text() const;
   /// Throws one input error with all lines, if any.
   void raise() const;

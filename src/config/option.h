@@ -1,5 +1,4 @@
-// Owns a recipe's options. An option describes one word of a key such as algorithm.name. A catalog lists all options.
-// An option's functions belong to its folder.
+// Owns a recipe's options. An option describes one word of a key such as algorithm.name.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +45,7 @@ inline constexpr Range kFrom0ToBelow1{" in [0, 1)", [](double x) { return x >= 0
 
 using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< a text: one of the param's words
 
-/// Describes a key that options declare, as one of the types below. Its value is read by that type (ParamValues).
+/// Describes a key that options declare, as one of the derived types below.
 struct Param {
   /// Has the full name "algorithm.WORD.KEY", or for a task generator the name in its section ("max_number").
   std::string name;
@@ -58,8 +57,8 @@ struct Param {
   std::variant<Range, Flag, Words, Integers> type;
   ParamValue default_value;
   std::string meaning;
-  bool of_negatives = false;  ///< of a loss: acts only on negative advantages
-  std::string at_most = {};   ///< of a task generator: the param that this one must not exceed; "": none
+  bool of_negatives = false;  ///< a loss's param that acts only on negative advantages
+  std::string at_most = {};   ///< for task generators: the param that this param must not exceed; "": none
 };
 
 struct NumberParam : Param {
@@ -106,15 +105,15 @@ class ParamValues {
   std::map<std::string, ParamValue> values_;
 };
 
-/// Gives the value that null has in a key with an option. A mode's gives that of a key that is not set.
+/// Gives the value that null means in a key while an option is selected. A mode's default applies to a key that is not
+/// set.
 struct KeyDefault {
   std::string key, value;  ///< `value` is YAML
-  /// If set, the default applies only while this key has the option's own value. Overriding a mode's format or method
-  /// then drops the settings that belong to it.
+  /// If set, the default applies only while this key has the option's own value.
   std::string with = {};
 };
 
-/// Lists a key's values that are allowed with an option. null, its default, is always allowed.
+/// Lists a key's values that are allowed with an option. null is always allowed.
 struct Constraint {
   std::string key;
   std::vector<std::string> values;  ///< as recipes print them; {"null"}: the key must not be set
@@ -129,20 +128,20 @@ struct Alias {
   std::string note;  ///< units or alternative; may be empty
 };
 
-/// Describes one word of a recipe. The types of options add functions.
+/// Describes one word of a recipe. Derived types add functions.
 struct Option {
   std::string word;
   std::string what;        ///< one line
-  std::string paper = {};  ///< "" if none exists
+  std::string paper = {};  ///< reference; "" if none exists
   std::vector<KeyDefault> defaults = {};
   std::vector<Constraint> constraints = {};
   std::vector<Param> params = {};
   /// Lists shared keys that have an effect only with options that list them.
   std::vector<std::string> uses = {};
   std::vector<Alias> aliases = {};
-  bool needs_updates = false;  ///< of a loss: with one update a step its gradient is the default loss's
+  bool needs_updates = false;  ///< a loss that, with one update a step, has the default loss's gradient
 
-  /// Returns the value of null in `key` as YAML, or "null".
+  /// Returns the option's default for `key` as YAML, or "null".
   std::string default_of(std::string_view key) const;
 };
 
@@ -158,12 +157,12 @@ class AnyChoices {
 template <class T>
 class Selected;
 
-/// Lists options of one type, which config itself does not define.
+/// Lists options of one type.
 template <class T>
 class Choices : public AnyChoices {
  public:
   Choices() = default;
-  /// Selects `default_word` by default. Empty if the key may be null.
+  /// `default_word` is the default option's word; empty if the key may be null.
   Choices(std::initializer_list<const T*> options, std::string default_word) : default_word_(std::move(default_word)) {
     for (const T* one : options) add(*one);
   }
@@ -181,7 +180,7 @@ class Choices : public AnyChoices {
   Selected<T> default_option() const { return select(default_word_); }
 
  private:
-  std::vector<const T*> typed_;  ///< as all_
+  std::vector<const T*> typed_;  ///< the options of all_ as T
   std::string default_word_;
 };
 
@@ -205,7 +204,7 @@ class Selected {
   const T* typed_ = nullptr;
 };
 
-/// Holds all that a recipe can name.
+/// Holds all options, by the key that selects one.
 struct Catalog {
   Choices<learner::PolicyLoss> losses;              ///< algorithm.name
   Choices<learner::Correction> corrections;         ///< rollout_correction.method

@@ -1,4 +1,4 @@
-// Owns the printed form of a whole recipe, the differences between two recipes, and the texts about all keys.
+// Owns the printed form of a recipe, differences between recipes, and texts about keys.
 #pragma once
 
 #include <map>
@@ -23,13 +23,13 @@ struct KeyChange {
   std::string key, before, after;
   bool may_be_allowed = false;  ///< OnResume::allow_change; else fixed
 };
-/// Lists changed keys in declaration order, without OnResume::free ones.
+/// Lists changed keys in declaration order, without OnResume::free keys.
 std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after);
 /// Lists changed keys among `names` (full keys, or sections that end with a point).
 std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after);
 
-/// Return a key's default, and its meaning with its condition.
+/// Return a key's default, or its meaning with its condition.
 std::string default_text(const Keys& keys, const Key& key);
 std::string meaning_text(const Key& key);
 /// Returns --help-all, a line per key: "optim.lr  float > 0, default 1e-6  peak learning rate".

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxIncludes = 16;
 constexpr std::string_view kInclude = "include";
 
-/// Reads a regular file, up to one byte above the limit, which parse_yaml refuses. Returns false on a read error.
+/// Reads a regular file, at most one byte beyond the size that parse_yaml accepts. Returns false on a read error.
 bool read_bytes(const fs::path& file, std::string& bytes) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return false;
@@ -99,7 +99,6 @@ class Loader {
     else refuse_unknown(*node, name, source);
   }
 
-  /// Returns whether quotes would make the value valid.
   bool quoting_helps(const std::string& name, const std::string& value) const {
     const Key* key = keys_.find(name);
     return key != nullptr && key->type.starts_with("text") && !value.starts_with('"') && !value.starts_with('\'');
@@ -114,7 +113,7 @@ class Loader {
     const Recipe said = recipe_;
     for (const Key& key : keys_.all()) {
       if (key.fill) key.fill(recipe_);
-      if (!key.equal(said, recipe_)) origins_.places.erase(key.name);  // it is null's default
+      if (!key.equal(said, recipe_)) origins_.places.erase(key.name);  // the value is null's default
     }
     LoadedRecipe loaded{recipe_, file, {}, {}, {}, mode_overrides_};
     for (const Key& key : keys_.all())
@@ -132,8 +131,8 @@ class Loader {
     return place.ends_with(end) ? place.substr(0, place.size() - end.size()) : place;
   }
 
-  /// Drops keys of an included recipe that lost their effect by a choice of the including one or of --set. Example: a
-  /// verifier's command, after `verifier: math`. A key set at the same level as that choice stays and is an error.
+  /// Drops keys of an included recipe that a choice of the including recipe or of --set left without effect. Example: a
+  /// verifier's command, after `verifier: math`. A key at the level of that choice stays, and is an error.
   void drop_replaced() {
     for (bool found = true; found;) {
       found = false;
@@ -150,11 +149,11 @@ class Loader {
       if (!is_set(key) && !key.acts(recipe_)) key.reset(recipe_);
   }
 
-  /// Applies the mode's defaults to keys without a source. A mode lists a key before those that depend on it.
+  /// Applies the mode's defaults to keys without a source. A mode lists a key before keys that depend on it.
   void add_mode() {
     if (recipe_.mode.empty()) return;
     const YamlSource source{"mode " + recipe_.mode.word(), false};
-    Recipe of_mode;  // the mode's own values
+    Recipe of_mode;
     for (const KeyDefault& one : recipe_.mode->defaults) {
       const Key& key = *keys_.find(one.key);
       const YamlPtr value = parse_own_yaml(one.value, one.key);
@@ -167,7 +166,7 @@ class Loader {
     }
   }
 
-  /// Sets keys that an earlier version's record lacks to the value that they had.
+  /// Sets keys that an earlier version's record lacks to their absent_in_record.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
@@ -226,7 +225,7 @@ class Loader {
     else refuse_unknown(*member.value, name, source, member.line);
   }
 
-  /// Sets an existing key, or section. An empty section is allowed in a file only.
+  /// Sets an existing key, or the keys of a section. An empty section is allowed in a file only.
   void set(const YamlNode& node, const std::string& name, const YamlSource& source) {
     if (const Key* key = keys_.find(name)) {
       set_key(node, *key, source);
@@ -254,7 +253,7 @@ class Loader {
       errors_.add(where, key.type, error.got, error.advice);
     }
     if (is_valid && key.anchor) {
-      for (const Key& one : keys_.all())  // what another value of this key brought
+      for (const Key& one : keys_.all())  // resets what another value of this key implied
         if (one.condition.key == key.name && !is_set(one)) one.reset(recipe_);
       key.anchor(recipe_, source.directory);
     }
@@ -272,7 +271,7 @@ class Loader {
     }
     const std::string advice = errors_.full() ? "" : advice_for_unknown_key(keys_, name);
     errors_.add_unknown_key(place(source, line, name), advice);
-    // The intended keys are not missing: skips rules about them.
+    // Skips rules about keys that the advice names.
     for (const std::string& key : keys_.names()) {
       if (advice.find(key) != std::string::npos) origins_.invalid.insert(key);
     }
@@ -292,10 +291,9 @@ class Loader {
   std::vector<ModeOverride> mode_overrides_;
   Errors errors_;
   std::vector<fs::path> chain_;  ///< files being read, outermost first
-  bool is_whole_ = true;         ///< false: an unreadable text may set any key
+  bool is_whole_ = true;         ///< false: a text that was not read may set any key
 };
 
-/// Returns the default run folder. It has the name of the recipe's file, if that is printable UTF-8.
 std::string run_folder(const std::string& name, std::uint64_t seed) {
   std::string stem = fs::path(name).stem().string();
   const bool printable =

@@ -25,11 +25,11 @@ struct LoadedRecipe {
   std::filesystem::path file;
   /// Has all keys as canonical YAML, in declaration order. Checkpoints store it.
   std::string resolved_yaml;
-  /// Has the same with origins in comments (default, mode, file:line, --set). Runs print and save it.
+  /// Has resolved_yaml with origins in comments (default, mode, file:line, --set).
   std::string annotated_yaml;
   /// Maps keys not at their defaults to origins ("file:line", "--set key", "mode NAME").
   std::map<std::string, std::string> origins = {};
-  /// In the mode's order; empty without one.
+  /// In the mode's order; empty without a mode.
   std::vector<ModeOverride> mode_overrides = {};
 };
 
@@ -44,7 +44,7 @@ LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::st
                           const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
                           RecipeUse use = RecipeUse::training);
 
-/// Reprints a recipe's texts after values were chosen.
+/// Updates resolved_yaml and annotated_yaml after changes of `recipe`.
 void print_again(LoadedRecipe& loaded);
 
 /// Returns why a value of --set KEY=VALUE is invalid, as "expected float > 0, got -1". Returns "" for a valid one.

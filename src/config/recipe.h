@@ -1,5 +1,5 @@
-// Owns a recipe's values, from which the program takes its settings. A member's initializer is its key's default.
-// config/keys declares names, ranges and meanings. A Catalog (config/option.h) holds the options that words select.
+// Owns a recipe's values. A member's initializer is its key's default. config/keys declares names, ranges and meanings.
+// A Catalog (config/option.h) holds the options, such as the losses of algorithm.name.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ struct AutoValue {
     return value;
   }
   operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
-  /// Compares two AutoValues. It is a template, so that comparing with a number converts nothing.
+  /// Is a template, so that comparing with a number converts nothing.
   template <std::same_as<AutoValue> Same>
   friend bool operator==(const Same& one, const Same& other) {
     return one.is_auto == other.is_auto && (one.is_auto || one.value == other.value);
@@ -47,7 +47,7 @@ struct GeneratorRecipe {
 };
 
 struct ModelRecipe {
-  std::string path, init_config;  ///< one of them
+  std::string path, init_config;  ///< one of the two is set
   ComputeDType dtype = ComputeDType::bf16;
   std::optional<std::uint64_t> init_seed;
 };
@@ -71,7 +71,7 @@ struct DataRecipe {
   std::optional<bool> enable_thinking;                ///< unset: the template's own choice
 };
 
-/// Limits the tokens that rollout.top_p and top_k leave, which a learner knows for each sampled token.
+/// Limits the tokens that rollout.top_p and top_k keep. Completions list them for each sampled token.
 inline constexpr std::int64_t kMaxKeptTokens = 256;
 
 struct RolloutRecipe {
@@ -112,7 +112,7 @@ struct QuantRecipe {
   double uaq_scale = 1;
 };
 
-/// Configures the loss (algorithm). The loss gives the optional members their defaults for null (Option::defaults).
+/// Configures the loss (algorithm). A null in an optional member means the loss's default (Option::defaults).
 struct AlgorithmRecipe {
   Selected<learner::PolicyLoss> name;
   std::optional<double> clip_ratio_low, clip_ratio_high, clip_ratio_c;  ///< clip_ratio_c 0: no dual clip
@@ -174,7 +174,7 @@ struct SftRecipe {
   std::string from;                    ///< "": this run makes its own cold start
   std::int64_t steps = 0, epochs = 0;  ///< optimizer updates, or passes over train_files; 0: none
   std::int64_t batch_size = 256, save_freq = 200;
-  OptimRecipe optim{.lr = 1e-5};  ///< sft.lr, sft.lr_warmup_steps, …: separate keys
+  OptimRecipe optim{.lr = 1e-5};  ///< keys sft.lr, sft.lr_warmup_steps, …
   GeneratorRecipe demonstrations;
   std::vector<std::string> train_files, val_files;  ///< conversations, instead of demonstrations
   std::optional<std::int64_t> max_length;
@@ -207,12 +207,12 @@ struct RewardRecipe {
   std::vector<std::string> command, env;
   std::string folder;                     ///< absolute once a command was read
   Selected<tasks::VerifierChoice> after;  ///< empty: none
-  std::int64_t workers = 0;               ///< processes per rank; 0: auto (half its threads, at least 1)
+  std::int64_t workers = 0;               ///< processes per rank; 0: auto
   double timeout_s = 10, start_timeout_s = 60;
   std::optional<std::int64_t> memory_mb;
   std::int64_t in_flight = 1;
   std::optional<RewardRows> rows;         ///< null: as the command requests
-  std::map<std::string, double> weights;  ///< for the command's scores, instead of its own defaults
+  std::map<std::string, double> weights;  ///< weights of the command's scores, instead of its defaults
   double correct_at = 1;
   OnVerifierError on_error = OnVerifierError::drop;
 };
@@ -243,8 +243,8 @@ struct ResumeFrom {
 struct TrainerRecipe {
   TrainDevice device = TrainDevice::automatic;
   std::int64_t threads = 0;     ///< 0: auto (processors / ranks on this machine)
-  std::int64_t zero_stage = 0;  ///< 1: masters and moments are divided over the ranks, which share the run folder
-  std::int64_t total_training_steps = 100, total_epochs = 0;  ///< epochs over the training prompts, 0: by steps
+  std::int64_t zero_stage = 0;  ///< 1: ranks shard master weights and moments, and share the run folder
+  std::int64_t total_training_steps = 100, total_epochs = 0;  ///< passes over the training prompts; 0: by steps
   std::int64_t save_freq = 20, max_ckpt_to_keep = 3;
   std::string keep_best;           ///< "": none
   std::optional<double> max_time;  ///< seconds
@@ -252,14 +252,14 @@ struct TrainerRecipe {
   std::string default_local_dir;
   bool rollout_dump = true, tensorboard = true;
   std::uint64_t seed = 0;
-  std::int64_t collective_timeout_s = 1800;  ///< above the lag of a step's slowest rank
+  std::int64_t collective_timeout_s = 1800;  ///< must exceed the lag of a step's slowest rank
   std::int64_t max_non_finite_steps = 3;
 };
 
 class Keys;
 
 struct Recipe {
-  const Keys* keys = nullptr;  ///< the keys it was read with; must outlive it
+  const Keys* keys = nullptr;  ///< keys that the recipe was read with; must outlive it
   Selected<Option> mode;       ///< empty: none
   ModelRecipe model;
   DataRecipe data;
@@ -274,10 +274,10 @@ struct Recipe {
   OptimRecipe optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
-  ParamValues own;  ///< params of options
+  ParamValues own;  ///< values of options' params
 };
 
-/// Returns whether a run begins with a cold start. With sft.epochs its number of updates depends on the rows.
+/// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
 /// Returns whether the cold start trains adapters. Otherwise it trains all weights, before adapters exist.

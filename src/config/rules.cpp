@@ -25,7 +25,7 @@ std::string expectation(const Key& key, const std::string& values, const Recipe&
   return key.name + " " + (values == "default" ? key.print(defaults) : values);
 }
 
-/// Returns " with KEY VALUE", the case in which a row has a requirement.
+/// Returns " with KEY VALUE", the case in which a requirement applies.
 std::string circumstance(const Key& key, const std::string& when, const Recipe& recipe) {
   if (when.empty()) return "";
   if (when == "changed") return " beside " + key.name;
@@ -39,13 +39,13 @@ class RuleBook {
   RuleBook(const Recipe& recipe, const Origins& origins, Errors& errors)
       : recipe_(recipe), origins_(origins), errors_(errors) {}
 
-  /// Adds an error unless the rule holds, or one of its keys was invalid. `keys` are those that the rule reads, the
-  /// most telling first. An empty `got` shows their values.
+  /// Adds an error unless the rule holds, or one of its keys was invalid. `keys`: keys that the rule reads, the most
+  /// relevant first. An empty `got` shows the keys' values.
   void require(bool holds, const std::vector<std::string>& keys, const std::string& expected, const std::string& advice,
                const std::string& got = {}) {
     if (holds) return;
     std::string where = origins_.whole + ": " + keys.front(), values;
-    std::string of_mode;  // keys of the mode, not in the recipe's files
+    std::string of_mode;  // keys that the mode sets
     bool placed = false;
     for (const std::string& key : keys) {
       if (origins_.invalid.contains(key)) return;
@@ -60,8 +60,8 @@ class RuleBook {
     errors_.add(where, expected, got.empty() ? values : got, advice + of_mode);
   }
 
-  /// Checks each key's condition (except in a record, where --set alone must have an effect) and requirements. Values
-  /// at their defaults have no condition: every printed recipe has them.
+  /// Checks each key's condition and requirements. In a record, only keys of --set must have an effect. Keys at their
+  /// defaults need none.
   void check_rows(bool is_record) {
     for (const Key& key : recipe_.keys->all()) {
       if (key.acts(recipe_)) {
@@ -96,7 +96,6 @@ class RuleBook {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-/// Checks what a run needs: a model and training prompts.
 void check_complete(const Recipe& recipe, RuleBook& rules) {
   rules.require(!recipe.model.path.empty() || !recipe.model.init_config.empty(), {"model.path", "model.init.config"},
                 "a model", "set model.path to a Hugging Face folder, or model.init.config to a config.json", "none");
@@ -218,7 +217,7 @@ void check_sft(const Recipe& recipe, RuleBook& rules) {
                 "a row must fit a micro-batch", number(longest));
 }
 
-/// Checks that adapters have a base, and that what they begin with belongs to it.
+/// Checks that adapters have a base, and that lora.path belongs to this base.
 void check_lora(const Recipe& recipe, RuleBook& rules) {
   if (!trains_adapters(recipe)) return;
   const bool is_new = !recipe.model.init_config.empty(), starts_cold = has_cold_start(recipe.sft);

@@ -11,7 +11,7 @@
 
 namespace qrl::config {
 
-inline constexpr std::string_view kModePlace = "mode ";  // starts the place of a mode's key
+inline constexpr std::string_view kModePlace = "mode ";  // prefix in Origins::places of a key that the mode sets
 
 struct Origins {
   std::string whole;                          ///< the recipe's name, for keys without a source
@@ -19,11 +19,11 @@ struct Origins {
   std::set<std::string> invalid;              ///< keys with invalid values, whose rules are skipped
 };
 
-/// Names a recipe's use. Each checks fewer rules than the one before.
+/// Names a recipe's use. Each use checks fewer rules than the use above it.
 enum class RecipeUse {
   training,  ///< every rule
-  sampling,  ///< a command without a loss, whose rules are skipped
-  record,    ///< a checkpoint's, perhaps older: also allows keys without effect, except by --set
+  sampling,  ///< a command without a loss: skips the loss's rules
+  record,    ///< a checkpoint, perhaps of an older version: also allows keys without effect, except by --set
 };
 
 /// Adds an error for every broken rule. `complete` also requires a model and training data.

@@ -1,5 +1,5 @@
-// Owns the words of keys that have a fixed list, as enums, and which texts may be names in a recipe. Holds no recipe,
-// so that every part can include it. words_of lists an enum's words in the order of its values.
+// Owns the words of keys with a fixed list, as enums, and the rules for names in a recipe. words_of lists an enum's
+// words in the order of its values.
 #pragma once
 
 #include <array>
@@ -13,22 +13,24 @@ enum class ComputeDType : std::uint8_t { bf16, f32 };
 constexpr std::string_view words_of(ComputeDType) { return "bfloat16 | float32"; }
 enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 constexpr std::string_view words_of(WeightFormat) { return "fp32 | bf16 | int8 | fp8_e4m3 | int4"; }
-enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };  ///< automatic: as the weights
+/// Lists formats of activations. automatic is the weights' format, or bf16 with int4.
+enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };
 constexpr std::string_view words_of(ActivationFormat) { return "auto | bf16 | int8 | fp8_e4m3"; }
-enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: as the weights
+enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: channel_token
 constexpr std::string_view words_of(Granularity) { return "auto | tensor | channel_token | block128"; }
 enum class GapAction : std::uint8_t { stop, warn };
 constexpr std::string_view words_of(GapAction) { return "stop | warn"; }
-/// Lists formats of lm_head. automatic is bf16, or fp32 for fp32 weights. int8 is the sampler's alone.
+/// Lists formats of lm_head. automatic is bf16, or fp32 for fp32 weights. int8 applies to the sampler only.
 enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
 constexpr std::string_view words_of(HeadFormat) { return "auto | fp32 | int8"; }
-enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: where it helps and fits
+enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: hadamard where it helps and fits
 constexpr std::string_view words_of(RotationKind) { return "auto | none | hadamard"; }
 enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 constexpr std::string_view words_of(LearnerForward) { return "bf16 | fake_quant | low_bit"; }
 enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 constexpr std::string_view words_of(LearnerBackward) { return "model_dtype | int8 | fp8_e4m3"; }
-enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };  ///< automatic: same as the weights
+/// Lists formats of the KV cache. automatic is int8 or fp32 like the activations, else bf16.
+enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };
 constexpr std::string_view words_of(KvCache) { return "auto | fp32 | bf16 | int8 | fp8_e4m3"; }
 enum class CalibrateKv : std::uint8_t { every_update, once };
 constexpr std::string_view words_of(CalibrateKv) { return "every_update | once"; }

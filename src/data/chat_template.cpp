@@ -22,8 +22,8 @@ std::string text_of(const nlohmann::json& config, const char* name) {
   return text.is_string() ? text.get<std::string>() : std::string();
 }
 
-/// Returns the template text of tokenizer_config.json, or of a list the template named default, or "". Throws
-/// jinja::Unsupported for a list without a default.
+/// Returns the template of tokenizer_config.json, or "". If it lists templates, returns the template named default, or
+/// throws jinja::Unsupported.
 std::string template_of(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};
@@ -46,7 +46,7 @@ std::string sample_prompt(const ChatTemplate& chat, const RenderOptions& options
   return run_template(chat, sample_turns("", has_system), options).bytes();
 }
 
-/// Returns the added token that ends an answer. Throws jinja::Unsupported unless one follows at once.
+/// Returns the added token that ends an answer. Throws jinja::Unsupported if other text follows an answer.
 std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   const Conversation conversation = sample_turns("ANSWER");
   const Text text = run_template(chat, conversation, {});
@@ -64,7 +64,7 @@ std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenize
   return token;
 }
 
-/// Renders samples to find how answers begin and end.
+/// Compiles a template, and renders samples to find how answers begin and end.
 ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) {
   ChatTemplate chat{name == "auto" ? "the model's own" : name};
   if (name == "plain") return chat;
@@ -76,7 +76,7 @@ ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) 
     if (const std::string spelled = text_of(config, token); !spelled.empty()) chat.tokens.emplace_back(token, spelled);
   }
   const std::string* file =
-      tokenizer.file("chat_template.jinja");  // precedes the config's template, as in transformers
+      tokenizer.file("chat_template.jinja");  // overrides the config's template, as in transformers
   const auto known = std::ranges::find(embedded_templates(), name, &base::EmbeddedFile::name);
   const std::string where = name != "auto"    ? "data.chat_template: " + name
                             : file != nullptr ? tokenizer.path_of("chat_template.jinja")

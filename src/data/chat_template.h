@@ -11,12 +11,11 @@
 
 namespace qrl::data {
 
-/// Returns the chat templates built into the program (data/templates) by name: "qwen3", …, words of data.chat_template.
+/// Returns the built-in chat templates (data/templates), named as in data.chat_template: "qwen3", ….
 std::span<const base::EmbeddedFile> embedded_templates();
 
-/// A template and what it renders beside a row's messages.
 struct TemplateOptions {
-  std::string chat_template = config::kChatTemplateNames[0];  ///< of kChatTemplateNames, or a file
+  std::string chat_template = config::kChatTemplateNames[0];  ///< name in kChatTemplateNames, or a file
   std::string system_prompt = {};                             ///< "": the template's own, if any
   std::optional<bool> enable_thinking = {};                   ///< unset: the template's own choice
 };
@@ -27,16 +26,15 @@ struct TemplateOptions {
 /// data.enable_thinking has no effect.
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 
-/// Returns why a system message has no effect; "" if it has one.
+/// Returns why a system message has no effect, or "".
 std::string fault_of_system(const ChatTemplate& chat);
 /// Returns whether enable_thinking has an effect.
 bool has_thinking(const ChatTemplate& chat);
-/// Returns sample turns that probe a template: SYSTEM with `has_system`, then PROMPT. Unless `answer` is "", it and
-/// NEXT follow.
+/// Returns turns that probe a template: SYSTEM if `has_system`, PROMPT, then `answer` and NEXT unless `answer` is "".
 Conversation sample_turns(const std::string& answer, bool has_system = false);
 
-/// Describes the chat template in the tokenizer's folder, one property per line, for `qrl-train check chat`. Shows a
-/// sample prompt with data between « and », and which parts of a conversation the template shows.
+/// Describes the chat template in the tokenizer's folder, one property per line, for `qrl-train check chat`. Marks data
+/// in sample prompts with « and ».
 std::string describe_chat(const Tokenizer& tokenizer);
 
 }  // namespace qrl::data

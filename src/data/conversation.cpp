@@ -74,8 +74,8 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
   return num_cut;
 }
 
-/// Returns for each byte the index of the message that it teaches, by {% generation %}; −1: none. A block teaches the
-/// message in it; an empty block, the assistant's next one.
+/// Returns each byte's learned_message, by {% generation %} blocks. A block belongs to the message in it, or if it has
+/// none, to the assistant's next message.
 std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
   const std::vector<TextRun> runs = text.runs();
@@ -94,8 +94,7 @@ std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, co
   return learned;
 }
 
-/// Returns the message that each byte teaches, without {% generation %}. An assistant's turn is learned from the end of
-/// its header through the end-of-turn token.
+/// Returns each byte's learned_message in a template without {% generation %}.
 std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conversation& conversation,
                                            const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
@@ -103,7 +102,7 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
     if (begin < end) std::fill_n(&learned[begin], end - begin, message);
   };
   std::vector<TextRun> runs = text.runs();
-  runs.push_back({text.size(), text.size(), 0});  // the end
+  runs.push_back({text.size(), text.size(), 0});  // sentinel
   std::size_t behind = 0;                         // end of the last run that belongs to a message
   std::int64_t open = -1;                         // the assistant's message of that run; −1: none
   for (const TextRun& run : runs) {
@@ -191,7 +190,7 @@ std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where) {
   LabeledTokens labeled{encode_parts(tokenizer, parts), {}};
-  // Encodes each part's normal form (NFC), whose length may differ.
+  // Measures each part after NFC, which may change its length.
   std::vector<std::size_t> ends;
   ends.reserve(parts.size());
   for (const RenderedPart& part : parts)

@@ -36,7 +36,7 @@ struct Candidate {
   std::size_t num_shards = 0;
 };
 using Candidates =
-    std::map<std::pair<std::string, std::string>, Candidate>;  // by folder within the data set, and extension
+    std::map<std::pair<std::string, std::string>, Candidate>;  // key: folder within the data set, extension
 
 void look_in(const fs::path& root, const fs::path& within, const std::string& split, bool any_name, Candidates& found,
              std::set<std::string>& splits) {

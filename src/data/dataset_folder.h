@@ -9,14 +9,14 @@ namespace qrl::data {
 /// A file of rows, or the shards of one split in order.
 struct DataFiles {
   std::vector<std::filesystem::path> files;
-  std::string source;  ///< source of rows that name none: the file's stem, or the folder's name
+  std::string source;  ///< data source for rows that name none: the file's stem, or the folder's name
 };
 
 /// Finds the files of an entry of data.train_files or a similar key. An existing path is that file. Otherwise the entry
 /// is DIR:SPLIT or DIR:CONFIG/SPLIT, searched as docs/howto/own-data.md states ("A folder from the Hub").
 ///
-/// Throws an input error for a missing folder or split, several matches, and missing shards, and lists the existing
-/// ones. A `name` whose folder does not exist is returned as it is; its reader refuses it.
+/// Throws an input error for a missing split (and lists the existing ones), several matches, and missing shards. If the
+/// folder does not exist, returns `name`, which its reader refuses.
 DataFiles find_data_files(const std::string& name);
 
 }  // namespace qrl::data

@@ -43,7 +43,7 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-/// Throws an input error that names a foreign format (gzip, parquet, UTF-16, …).
+/// Throws an input error that names a foreign format.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
@@ -55,7 +55,7 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
               "UTF-16: save it as UTF-8");
 }
 
-/// Throws an input error that names a common lookalike of JSONL (a JSON array, Python dicts, CSV, …).
+/// Throws an input error that names a common lookalike of JSONL.
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
   const std::string expected = "JSONL: one object a line";
@@ -86,7 +86,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
-/// Replaces escapes of lone surrogates by U+FFFD's, in place. Invalid JSON stays invalid.
+/// Replaces escapes of lone surrogates by \ufffd, in place.
 void replace_lone_surrogates(std::string& line) {
   constexpr std::size_t kEscape_bytes = 6;  // \uXXXX
   const auto unit_at = [&line](std::size_t k) -> unsigned {

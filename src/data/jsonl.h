@@ -1,12 +1,12 @@
 // Owns reading of JSONL, and of prompt files in any format.
 //
-// JSONL is one JSON object per line, in UTF-8. Where JSONL leaves a choice:
+// JSONL is one JSON object per line, in UTF-8. Choices that JSONL leaves open:
 // - A byte order mark at the start, CRLF, blank lines and a missing last newline are allowed.
-// - "\u0000" is plain text; a raw NUL byte is an error. A lone surrogate is an error, because UTF-8 cannot hold it.
-// - Text such as "<|im_end|>" is plain text. A long prompt is read whole; data.overlong_prompt applies later.
+// - "\u0000" is plain text; a raw NUL byte and a lone surrogate are errors.
+// - Text such as "<|im_end|>" is plain text.
 // - data/row.h defines the fields that are used. Other fields are ignored, but must be JSON with unique keys.
-// - A number as gold is kept in shortest form: 27, 27.0 and 2.7e1 are "27". Beyond ±2^53 only 64-bit integers are kept;
-//   other numbers there have lost digits and are errors ("write it in quotes").
+// - A number as ground truth is kept in shortest form: 27, 27.0 and 2.7e1 are "27". Beyond ±2^53 only 64-bit integers
+//   are kept; other numbers there have lost digits and are errors ("write it in quotes").
 #pragma once
 
 #include <filesystem>
@@ -31,12 +31,11 @@ enum class LoneSurrogate : bool {
 
 class JsonLines {
  public:
-  /// `name`: for messages. `in` must outlive this object.
+  /// `name`: for error messages. `in` must outlive this object.
   JsonLines(std::istream& in, std::string name, LoneSurrogate surrogate = LoneSurrogate::error)
       : in_(in), name_(std::move(name)), surrogate_(surrogate) {}
 
-  /// Returns the next line that is not blank; nothing at the end. Throws an input error that names the line for the
-  /// faults of a line (read_rows).
+  /// Parses the next line that is not blank; returns nothing at the end. Throws read_rows' input errors for a line.
   std::optional<nlohmann::json> next();
   std::string where() const { return name_ + ":" + std::to_string(line_); }
   std::int64_t line() const { return line_; }
@@ -52,8 +51,8 @@ class JsonLines {
 };
 
 struct FileRow {
-  const nlohmann::json& value;  ///< an object's members are sorted
-  std::string_view text;        ///< its JSONL line; "" for formats without an order of members
+  const nlohmann::json& value;  ///< parsed row; members are sorted
+  std::string_view text;        ///< JSON text of the row; "" for CSV
   std::string where;            ///< FILE:LINE
   std::int64_t line = 0;
 
@@ -64,18 +63,18 @@ struct FileRow {
 /// Calls `take` with each row of a file: CSV for the extension .csv, parquet (parquet.h) for .parquet, else JSONL.
 /// Throws an input error for a missing file, a file without rows, and the faults of csv.h and parquet.h.
 ///
-/// Errors name file:line. Faults of JSONL's text are invalid UTF-8, lone surrogates, raw NUL, duplicate keys, NaN,
-/// nesting beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. CSV, Python dicts, UTF-16, gzip,
-/// parquet and other binary files are refused by name.
+/// Errors name file:line. Faults of JSONL are invalid UTF-8, lone surrogates, raw NUL, duplicate keys, NaN, nesting
+/// beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. CSV, Python dicts, UTF-16, gzip, parquet
+/// and other binary files are refused by name.
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take);
 
-/// Reads a file of prompts in any format of read_rows, with its errors, also if the filter leaves no row. Missing,
-/// empty, null and wrongly typed fields are errors. `num_read`: the number of rows before the filter. `source`: for
-/// rows that name none; "": the file's stem.
+/// Reads a file of prompts. Throws the input errors of read_rows and RowReader::read, also if the filter leaves no row.
+/// `num_read` receives the number of rows before the filter. `source`: data source of rows that name none; "": the
+/// file's stem.
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader = {},
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 
-/// Reads JSONL from a stream likewise. `name`: for messages.
+/// Reads JSONL from a stream likewise. `name`: for error messages.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {});
 

@@ -7,7 +7,7 @@
 
 namespace qrl::data {
 
-/// A byte's author: 0 is the template, other numbers are the caller's.
+/// Author of a byte: 0 is the template; the caller defines other numbers.
 using Source = std::uint32_t;
 /// Flags a source inside {% generation %}.
 inline constexpr Source kGenerated = Source{1} << 31;
@@ -52,8 +52,8 @@ class Text {
   void visit(std::size_t begin, std::size_t end, const Visit& visit) const;
 
   std::string bytes_;
-  std::vector<Before> before_;  ///< empty: one source, without allocation
-  Source source_ = 0;           ///< of the last run
+  std::vector<Before> before_;  ///< runs before the last; empty: all bytes have one source
+  Source source_ = 0;           ///< source of the last run
 };
 
 }  // namespace qrl::data

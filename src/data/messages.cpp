@@ -15,7 +15,7 @@ namespace {
 
 bool holds_no_text(std::string_view text) { return base::trimmed(text).empty(); }
 
-/// Accepts a text, null, or a list of {"type": "text", "text"}.
+/// Joins the text of `content`: a string, null, or a list of {"type": "text", "text"}.
 std::string content_of(const Json& message, const std::string& where) {
   const auto found = message.find("content");
   if (found == message.end() || found->is_null()) return {};
@@ -49,7 +49,7 @@ Message read_message(const Json& value, const std::string& where) {
   QRL_REQUIRE(std::ranges::find(kRoles, message.role) != std::end(kRoles), where,
               "a `role` of system, user, assistant or tool", base::quoted(message.role));
   bool may_be_empty = message.role == "tool";
-  // Reads a thought by any of its names, like transformers.
+  // Reads the reasoning under any of its names, like transformers.
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto thought = value.find(name);
     if (thought == value.end() || thought->is_null()) continue;
@@ -72,7 +72,7 @@ Message read_message(const Json& value, const std::string& where) {
 
 std::vector<Json> read_tools(const Json& value, const std::string& where) {
   if (value.is_null()) return {};
-  if (value.is_string()) {  // columns of one type (parquet, CSV)
+  if (value.is_string()) {  // parquet and CSV have JSON text
     const auto& text = value.get_ref<const std::string&>();
     if (holds_no_text(text)) return {};
     (void)state::parse_json(text, where + ": `tools`");

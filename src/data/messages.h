@@ -8,14 +8,14 @@ namespace qrl::data {
 
 struct Message {
   std::string role;                    ///< system, user, assistant or tool
-  std::string content;                 ///< several parts are joined; "": none
+  std::string content;                 ///< joined text parts; "": none
   nlohmann::ordered_json fields = {};  ///< members of a row's message in OpenAI's form, all passed to templates
   bool has_parts() const { return fields.contains("content") && fields["content"].is_array(); }
 };
 
 struct Conversation {
   std::vector<Message> messages;
-  std::vector<nlohmann::ordered_json> tools = {};  ///< definitions, as in the row
+  std::vector<nlohmann::ordered_json> tools = {};  ///< tool definitions, as in the row
   std::string before = {}, after = {};             ///< the recipe's text around the last message
 };
 

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Null without the library.
+/// Functions of libqrl_parquet.so; null without it.
 struct Functions {
   decltype(&qrl_parquet_open) open = nullptr;
   decltype(&qrl_parquet_next) next = nullptr;

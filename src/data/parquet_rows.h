@@ -10,11 +10,11 @@ struct QrlParquet;  ///< an open file
 QrlParquet* qrl_parquet_open(const char* path, const char** error);
 
 /// Returns the next row as the text of a JSON object, valid until the next call. Members are in the columns' order,
-/// without null columns and fields that have no JSON form. At the end returns null, with null `*error`; on failure
-/// null, with the reason in it.
+/// without null columns and fields that have no JSON form. At the end, returns null and sets `*error` to null. On
+/// failure, returns null and sets `*error` to the reason.
 const char* qrl_parquet_next(QrlParquet* file, const char** error);
 
-/// Returns the fields of the row that have no JSON form, "NAME\nWHY\n" each, or "". Valid until the next call.
+/// Returns the last row's fields that have no JSON form, "NAME\nWHY\n" each, or "". Valid until the next call.
 const char* qrl_parquet_left_out(QrlParquet* file);
 
 void qrl_parquet_close(QrlParquet* file);

@@ -14,31 +14,31 @@ namespace qrl::data {
 struct Conversation;  // messages.h
 
 struct PromptRow {
-  std::string prompt;  ///< not empty; a conversation's last message
-  std::string system;  ///< message; "": none
-  std::string
-      ground_truth;  ///< unchanged string, number in shortest form, object or array as compact JSON with sorted keys
+  std::string prompt;                                     ///< not empty; a conversation's last message
+  std::string system;                                     ///< system message; "": none
+  std::string ground_truth;                               ///< text by gold_text
   std::string data_source;                                ///< the row's own, else the default source
   std::int64_t line = 0;                                  ///< 1-based
-  std::shared_ptr<const Conversation> conversation = {};  ///< with several turns or tools; else null
-  std::string ground_truth_json = {};  ///< value in the row, for a list and with RowReader::keep_rows
-  std::string row_json = {};           ///< with RowReader::keep_rows
+  std::shared_ptr<const Conversation> conversation = {};  ///< set for several turns or tools
+  std::string ground_truth_json = {};                     ///< as JSON; set for a list, or with RowReader::keep_rows
+  std::string row_json = {};                              ///< set with RowReader::keep_rows
 };
 
-/// A row's field names, and the conditions on it.
+/// Names a row's fields, and the filter's conditions.
 struct RowOptions {
   std::string prompt_key = {}, ground_truth_key = {}, data_source_key = {};  ///< "": the usual names
   std::vector<std::string> filter = {};
-  std::string filter_key = "data.filter";  ///< for messages
+  std::string filter_key = "data.filter";  ///< name in error messages
 };
 
 inline constexpr int kMaxRowDepth = 64;
 
 /// Returns a gold answer as text: a string unchanged, a number by its shortest decimal digits, an array or object as
-/// JSON. Throws an input error for another type, text of whitespace, or a number that has lost digits.
+/// compact JSON with sorted keys. Throws an input error for another type, text of whitespace, or a number that has lost
+/// digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
 
-/// Throws an input error for another type, or text of whitespace alone.
+/// Returns a string. Throws an input error for another type, or whitespace alone.
 const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where);
 
 /// Returns a field, or a nested one by a path "a.b"; null if it does not exist.
@@ -50,13 +50,12 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 /// question"), a row must have exactly one of them.
 ///
 /// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools` if it has any.
-/// Text of whitespace alone is an error.
 class RowReader {
  public:
   /// Throws an input error for a filter that cannot be parsed.
   explicit RowReader(const RowOptions& options);
   RowReader() : RowReader(RowOptions{}) {}
-  /// Reads prompts only, for generation without a verifier: rows need no gold and source, and no filter applies.
+  /// Reads prompts only: rows need no ground truth and no source, and no filter applies.
   static RowReader prompts_only(const RowOptions& options);
 
   /// Also keeps rows' JSON, for verifiers that receive it.
@@ -66,7 +65,7 @@ class RowReader {
   }
 
   /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text`: the
-  /// row's JSON, which gives tools their order of members; "": sorted.
+  /// row's JSON, whose order of members tools keep; "": they are sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
                                 std::string_view text = {}) const;
   const std::string& filter_key() const noexcept { return filter_key_; }

@@ -14,7 +14,7 @@ namespace qrl::data {
 
 struct TokenizerParts;
 
-/// All parts are tokenized as one text; added tokens are recognized only where parse_added_tokens is set.
+/// Part of a text. Added tokens are recognized only if parse_added_tokens is set.
 struct TextPart {
   std::string_view text;
   bool parse_added_tokens = false;  ///< false: "<|im_end|>" is ten plain characters
@@ -30,19 +30,19 @@ class Tokenizer {
   static Tokenizer byte_level();
   /// Reads DIR/tokenizer.json and the end token: its name in DIR/tokenizer_config.json, else the first id in
   /// DIR/generation_config.json. If `dir` is a file, it is a tokenizer.json without an end token. Throws an input error
-  /// with the reason if it refuses a file.
+  /// with the reason if a file is refused.
   static Tokenizer load(const std::filesystem::path& dir);
   /// Reads a tokenizer.json's text (`where` names it in errors). eos_token: an added token's content ("": none).
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
-  /// Encodes text of a user, a data set or a model. It never gives control tokens: "<answer>" becomes its letters.
+  /// Encodes text of a user, a data set or a model. Never produces control tokens: "<answer>" becomes its letters.
   /// Recognizes only added tokens of whitespace alone (Phi-2's).
   std::vector<types::TokenId> encode(std::string_view text) const;
   /// Encodes the program's own text (templates, demonstrations). Recognizes added tokens, like the tokenizers library
   /// with add_special_tokens=False.
   std::vector<types::TokenId> encode_trusted(std::string_view text) const;
   /// Encodes several parts as one text. Bytes that are not UTF-8 become single-byte tokens. If the file requires NFC,
-  /// each part is normalized; otherwise decode returns exactly the text. Drops bytes that the vocabulary lacks.
+  /// each part is normalized; otherwise decode returns exactly the text.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
 
   /// Counts bytes of `text` without a token. encode drops them, or replaces them with the file's unk_token.
@@ -57,20 +57,20 @@ class Tokenizer {
   const std::vector<types::TokenId>& suffix() const;
 
   /// Returns the bytes of tokens, not necessarily UTF-8. Leaves out special tokens and, like transformers, ids without
-  /// a token. Other added tokens are spelled.
+  /// a token. Other added tokens appear as their text.
   std::string decode(std::span<const types::TokenId> tokens) const;
-  /// Returns one token's bytes; for a special token its spelling if `spell_special`, else none.
+  /// Returns one token's bytes. For a special token, returns its text if `spell_special`, else "".
   std::string_view bytes_of(types::TokenId token, bool spell_special) const;
 
   types::TokenId eos() const;       ///< −1: unknown
   std::int64_t vocab_size() const;  ///< largest id + 1
-  /// Returns the id of an added token by its spelling; −1: none.
+  /// Returns the id of an added token by its text; −1: none.
   types::TokenId added_token_id(std::string_view text) const;
 
   std::string describe() const;
-  /// Returns a file that is stored with the tokenizer ("tokenizer_config.json"), or null.
+  /// Returns the content of a file that is stored with the tokenizer ("tokenizer_config.json"), or null.
   const std::string* file(const std::string& name) const;
-  /// Returns a file's path in the loaded folder, for messages; the file need not exist.
+  /// Returns a file's path in the loaded folder; the file need not exist.
   std::string path_of(const std::string& name) const;
   /// Writes the files as they were read.
   void save(const std::filesystem::path& dir) const;
@@ -80,7 +80,7 @@ class Tokenizer {
   std::shared_ptr<const TokenizerParts> parts_;
 };
 
-/// Decodes tokens one at a time into whole characters; keeps the bytes of an incomplete one.
+/// Decodes tokens one at a time into whole characters.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool spell_special = false)
@@ -93,7 +93,7 @@ class StreamDecoder {
  private:
   Tokenizer tokenizer_;
   bool spell_special_;
-  std::string pending_;  ///< of an incomplete character
+  std::string pending_;  ///< bytes of an incomplete character
 };
 
 }  // namespace qrl::data

@@ -14,11 +14,11 @@
 namespace qrl::decoder {
 
 struct DeviceStats {
-  std::int64_t graph_ticks = 0;  ///< launched as CUDA graphs
-  double waited_s = 0;           ///< spent in `finish`
+  std::int64_t graph_ticks = 0;  ///< ticks launched as CUDA graphs
+  double waited_s = 0;           ///< time spent in `finish`
 };
 
-/// Computes planned ticks; one thread calls it.
+/// Computes ticks (one forward pass each) by their plans. Only one thread may call.
 class Backend {
  public:
   Backend() = default;
@@ -26,18 +26,18 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// Sets the weights of a checked model. `snapshot` must outlive this object, or the next load.
+  /// Sets the weights. `snapshot` must live until the next load.
   virtual void load(const model::Snapshot& snapshot) = 0;
-  /// Throws an internal error for formats other than fp8, or a wrong number of scales.
+  /// Sets fp8 scales. Throws like KvCache::set_scales.
   virtual void set_kv_scales(KvScales scales) = 0;
   /// Calibrates the scales (teacher_forcing.h) for the current weights. A device first rounds keys and values to bf16,
-  /// and uses the rows of one tick.
+  /// and uses only rows that fit into one tick.
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< version −1: none
 
   /// Prepares for ticks after an idle time: allocates KV memory, makes the snapshot's weights current, and drops a tick
-  /// left in flight by an error. Snapshot and scales must not change until the last tick. Returns the number of pages:
-  /// kv_pages, or on a GPU possibly fewer.
+  /// left in flight by an error. Snapshot and scales must not change until all requests have finished. Returns the
+  /// number of pages: kv_pages, or on a GPU possibly fewer.
   virtual std::int64_t begin() = 0;
   /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may have tokens that are
   /// pending_token. Callers use 0 while any request has top-k or top-p.
@@ -52,12 +52,13 @@ class Backend {
   /// Frees the KV memory until the next begin.
   virtual void release_kv() = 0;
 
-  /// Returns the routes of a sequence's first positions, whose pages it still holds; no entries from a dense model.
+  /// Returns the routes of a sequence's first num_tokens positions, whose pages it still holds. Empty for a dense
+  /// model.
   virtual types::Routes routes(std::span<const PageId> /*pages*/, std::int64_t /*num_tokens*/) const { return {}; }
-  /// Returns how many experts ticks have read. A layer's rows of one team read an expert once.
+  /// Returns how many experts ticks have read, counted as DecoderStats::decode_experts.
   virtual std::int64_t num_experts_read() const { return 0; }
   virtual DeviceStats device_stats() const { return {}; }  ///< zeros without a device
-  /// null if weights are read in host memory
+  /// Returns null if weights are in host memory.
   virtual model::DeviceWeights* device_weights() { return nullptr; }
 };
 

@@ -53,8 +53,7 @@ void check_params(const types::SamplingParams& params, const DecoderOptions& opt
                 "a decoder that knows its tokens' text (bytes_of)", "one without");
 }
 
-/// Throws an input error for parameters out of range, an empty request, tokens outside the vocabulary, or a request
-/// that can never fit.
+/// Throws `submit`'s input errors, also for an empty request and tokens outside the vocabulary.
 void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config) {
   check_params(request.params, options);
   const std::int32_t max_new_tokens = request.params.max_new_tokens;
@@ -104,8 +103,7 @@ struct Decoder::State {
   DecoderOptions options;
   TickLoop loop;
   const model::Snapshot* snapshot = nullptr;
-  std::vector<FinishedRequest>
-      finished_before;  // requests of other callers that finished before, kept for take_finished
+  std::vector<FinishedRequest> finished_before;  // requests of `submit` that finished during `complete`
 };
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options)

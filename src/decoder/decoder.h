@@ -16,10 +16,8 @@ namespace qrl::decoder {
 
 class Backend;
 
-/// Samples with continuous batching from one model. Only one thread may call.
-///
-/// `submit` queues a request at any time, `tick` advances all requests, `take_finished` returns the finished ones. A
-/// request's results depend on no other requests; on a GPU this requires row_only_sums.
+/// Samples with continuous batching from one model. Only one thread may call. A request's results depend on no other
+/// requests; on a GPU this requires row_only_sums.
 class Decoder final : public types::TextSource {
  public:
   /// Throws an input error for options out of range, and for a device that is missing here or in this build.
@@ -29,7 +27,8 @@ class Decoder final : public types::TextSource {
   ~Decoder() override;
 
   /// Sets the snapshot, which is read in place and must live until the next load. The first tick after an idle time
-  /// takes its version. Throws an internal error for another model, an unpublished snapshot, or an unfinished request.
+  /// records its version. Throws an internal error for another model, an unpublished snapshot, or an unfinished
+  /// request.
   void load(const model::Snapshot& snapshot);
 
   /// Calibrates fp8 keys and values for the snapshot's current version; call it after every publish, with equal
@@ -38,12 +37,11 @@ class Decoder final : public types::TextSource {
 
   /// Sets scales that were made for `scales.version`; throws an internal error for formats without scales.
   void set_kv_scales(KvScales scales);
-  /// version −1: none
-  const KvScales& kv_scales() const;
+  const KvScales& kv_scales() const;  ///< version −1: none
 
-  /// Queues a request and returns its id. Throws an input error for parameters out of range, or a request that never
-  /// fits max_model_len or the page pool. Before `load`, or for stop strings without bytes_of, throws an internal
-  /// error.
+  /// Queues a request, at any time, and returns its id. Throws an input error for parameters out of range, or a request
+  /// that never fits max_model_len or the page pool. Before `load`, or for stop strings without bytes_of, throws an
+  /// internal error.
   RequestId submit(Request request);
 
   /// Runs a tick; while a GPU computes it, plans the next one. Returns false if all requests have finished.

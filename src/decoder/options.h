@@ -18,7 +18,7 @@ struct DecoderOptions {
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 2048;  ///< rows per tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;
-  std::int64_t kv_pages = 0;  ///< pages in the pool; enough for one longest sequence
+  std::int64_t kv_pages = 0;  ///< pages in the pool; must hold one sequence of max_model_len
   /// GPU only. 0: allocates kv_pages or throws. Otherwise allocates the pages that fit into this share of the GPU's
   /// memory.
   double gpu_memory_utilization = 0;
@@ -29,12 +29,12 @@ struct DecoderOptions {
   /// Number of vocabulary tokens whose logits are computed at once (for 64 rows), a multiple of 256. The default fits
   /// in a core's cache. Top-k and top-p use whole rows. Does not change samples.
   std::int64_t logit_tile_tokens = 8192;
-  bool prefix_sharing = true;  ///< among a group's samples
-  std::function<void()>
-      before_tick;  ///< called before each tick; an exception abandons all requests, and the decoder stays usable
+  bool prefix_sharing = true;  ///< if set, a request's samples share the prompt's KV
+  /// Called before each tick. An exception abandons all requests; the decoder stays usable.
+  std::function<void()> before_tick;
   /// Returns a token's text, valid until the next call, for requests with stop strings.
   std::function<std::string_view(types::TokenId)> bytes_of;
-  int num_threads = 0;  ///< of a tick; 0: the caller's (base/threads.h); does not change samples
+  int num_threads = 0;  ///< threads per tick; 0: the caller's (base/threads.h); does not change samples
 };
 
 struct DecoderStats {
@@ -46,8 +46,8 @@ struct DecoderStats {
   std::int64_t preemptions = 0;
   std::int64_t shared_prompt_tokens = 0;  ///< rows saved by shared prompts
   std::int64_t peak_kv_pages = 0;
-  double prefill_s = 0;  ///< ticks with any prefill row
-  double decode_s = 0;   ///< ticks with decode rows only
+  double prefill_s = 0;  ///< time of ticks with any prefill row
+  double decode_s = 0;   ///< time of ticks with decode rows only
   std::int64_t decode_ticks = 0;
   /// experts that decode_ticks read, summed over layers; rows of one team read an expert once
   std::int64_t decode_experts = 0;

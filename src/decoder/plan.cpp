@@ -9,8 +9,7 @@ namespace {
 /// Limit of a thread's load relative to its fair share. Above it, a team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// Cost of attention's multiply-add, with its softmax, relative to a low-bit matmul's. Operands are bf16 or two int8
-/// terms; fp32 pages cost more.
+/// Cost of attention's multiply-add, with its softmax, relative to a low-bit matmul's.
 constexpr double kAttentionSlowdown = 4;
 
 }  // namespace
@@ -19,7 +18,7 @@ Plan::Plan(const model::ModelConfig& config) {
   const auto qkv_size = static_cast<double>(config.q_size() + 2 * config.kv_size());
   const auto width = static_cast<double>(config.hidden_size);
   const auto q_size = static_cast<double>(config.q_size());
-  double row_products = 0;  // of a layer, on average
+  double row_products = 0;  // multiply-adds of a row in an average layer
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const bool is_sparse = config.is_sparse(layer);
     const auto inner = static_cast<double>(is_sparse ? config.num_experts_per_tok * config.moe_intermediate_size

@@ -20,7 +20,7 @@ struct PlanPart {
 /// Size below which weights mostly stay in a core's own cache.
 inline constexpr std::size_t kCachedWeightBytes = std::size_t{4} << 20;
 
-/// Holds one tick: the N concatenated rows of the chosen sequences. Reused, it does not allocate in steady ticks.
+/// Holds one tick: the N concatenated rows of the chosen sequences. A reused object does not allocate in steady ticks.
 class Plan {
  public:
   explicit Plan(const model::ModelConfig& config);
@@ -35,11 +35,11 @@ class Plan {
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;  ///< page table of the row's sequence
-  std::vector<PageCopy> copies;              ///< copies made before the forward pass, by their sequence's part
+  std::vector<PageCopy> copies;              ///< copies made before the forward pass, grouped by part
   std::vector<std::int32_t> sample_rows;     ///< rows that need logits, ascending
   std::vector<Sequence*> sampled_sequences;  ///< one per sample row
   std::vector<PlanPart> parts;
-  std::int64_t num_decode_rows = 0;  ///< rows of newest sampled tokens; other rows are prompt or recomputed
+  std::int64_t num_decode_rows = 0;  ///< rows of newly sampled tokens; other rows are prompt or recomputed
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
@@ -56,8 +56,8 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  std::int64_t min_rows_per_thread_ = 16;  ///< rows at which one thread is as fast as two together (build)
-  double position_cost_;                   // cost of attending to one more position, in rows of matmuls
+  std::int64_t min_rows_per_thread_ = 16;  ///< minimum rows per thread for separate parts (build)
+  double position_cost_;                   // cost of attention to one more position, relative to a row's matmuls
 };
 
 }  // namespace qrl::decoder

@@ -16,7 +16,7 @@ using RequestId = std::int64_t;
 struct Request {
   std::uint64_t prompt_id = 0;
   std::vector<types::TokenId> prompt_tokens;
-  std::int32_t first_sample = 0;  ///< indices are first_sample … first_sample + num_samples − 1
+  std::int32_t first_sample = 0;  ///< sample indices are first_sample … first_sample + num_samples − 1
   std::int32_t num_samples = 1;
   types::SamplingParams params;
   types::SampleKey key;

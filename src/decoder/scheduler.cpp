@@ -9,7 +9,7 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Number of sampled tokens reserved at the start, so that ticks up to this length do not allocate.
+/// Sampled tokens per sequence for which `submit` reserves memory, so that ticks do not allocate.
 constexpr std::int32_t kReservedTokens = 1024;
 
 }  // namespace
@@ -186,7 +186,7 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
   if (finished.empty()) return;
   const auto is_finished = [](const Sequence* sequence) { return sequence->finished; };
   const std::size_t num_running = std::erase_if(running_, is_finished);
-  // A preempted sequence waits although its last token was in flight.
+  // A sequence preempted while its last token was in flight is in waiting_.
   if (num_running < finished.size()) std::erase_if(waiting_, is_finished);
   for (Sequence* sequence : finished) {
     Group& group = *sequence->group;

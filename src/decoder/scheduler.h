@@ -18,12 +18,13 @@ namespace qrl::decoder {
 /// first started sequences, then new ones in order.
 ///
 /// Shared prompts: a group's first sample, the leader, computes the prompt. The group then holds the pages of all
-/// prompt tokens but the last, where each other sample starts. It shares full pages, and copies the slots of a partly
-/// filled one. Shared pages are never overwritten.
+/// prompt tokens but the last. Each other sample starts at the last token, shares full pages, and copies the slots of a
+/// partly filled page. Shared pages are never overwritten.
 ///
-/// Without free pages: first frees prefixes of groups without a running sequence. Then the sequence started last frees
-/// its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for its tokens
-/// and one more per running sequence. The sequence started first is never preempted, so every tick progresses.
+/// Without free pages, `choose` first frees prefixes of groups without a running sequence. Then the sequence started
+/// last frees its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for
+/// its tokens and one more per running sequence. The sequence started first is never preempted, so every tick
+/// progresses.
 ///
 /// A tick chosen while the previous one is in flight (after `advance`) counts a pending token for its sequences. A
 /// sequence that has ended meanwhile may have an extra row. Its pages are reusable at once, since ticks run in order.
@@ -35,7 +36,7 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues all samples of `request`. The caller has checked that the longest fit the pool.
+  /// Queues all samples of `request`. The caller has checked that the longest sample fits the pool.
   void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
@@ -52,7 +53,7 @@ class Scheduler {
   /// Frees the pages of finished sequences, each passed once.
   void retire(std::span<Sequence* const> finished);
 
-  /// Returns requests finished since the last call, in the order in which they ended, without rows in flight.
+  /// Returns requests finished since the last call that have no rows in flight, in the order in which they ended.
   std::vector<FinishedRequest> take_finished();
 
   /// Drops all requests. The caller recreates the pool, whose pages are then free.
@@ -81,7 +82,7 @@ class Scheduler {
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;  // in order of start
   std::vector<Sequence*> chosen_;
-  std::int64_t rows_left_ = 0;  // in this tick
+  std::int64_t rows_left_ = 0;  // rows left in this tick
 };
 
 }  // namespace qrl::decoder

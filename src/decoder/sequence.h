@@ -1,4 +1,4 @@
-// Owns the state of a sample and of its group (one request). The scheduler changes it, and the plan reads it.
+// Owns the state of a sample and of its group (one request).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace qrl::decoder {
 
-/// Returns the negative placeholder of the output_idx-th token that the tick in flight samples.
+/// Returns a negative placeholder for the output_idx-th token that the tick in flight samples.
 constexpr types::TokenId pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
 /// States whether a group's prompt KV can be shared.
@@ -31,15 +31,15 @@ struct Sequence {
   std::int32_t sample_idx = 0;
   types::Completion completion;
   std::string text_tail;        ///< end of the sampled text, for requests with stop strings
-  std::vector<PageId> pages;    ///< by position
-  std::int64_t num_cached = 0;  ///< positions with KV in the pages by the next tick
+  std::vector<PageId> pages;    ///< in order of positions
+  std::int64_t num_cached = 0;  ///< positions whose KV is in pages when the next tick starts
   std::int64_t num_rows = 0;    ///< rows of this tick, at positions from num_cached on
-  PageCopy copy;                ///< to make before this tick's forward pass; num_slots 0: none
-  bool leads = false;           ///< computes the group's prefix
+  PageCopy copy;                ///< page copy before this tick's forward pass; num_slots 0: none
+  bool leads = false;           ///< if set, computes the group's prefix
   bool finished = false;
-  // Number of tokens in flight, which are not known yet.
+  // Tokens in flight, not known yet.
   std::int32_t num_in_flight = 0;
-  std::int32_t in_flight_output = 0;  ///< index in its tick's samples of the newest token in flight
+  std::int32_t in_flight_output = 0;  ///< index of the newest token in flight among its tick's samples
 
   std::int64_t num_prompt_tokens() const;
   std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion.tokens.size()) + num_in_flight; }
@@ -48,13 +48,13 @@ struct Sequence {
   bool all_sampled() const;
   /// Returns the number of tokens without KV: 1 while decoding, more after a start or preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
-  /// Returns whether this tick computes the newest token, for the next one's logits.
+  /// Returns whether this tick computes the newest token's row, and so samples the next token.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Returns a token; for the one in flight, which is the newest, pending_token(in_flight_output).
+  /// Returns a token, or pending_token(in_flight_output) for the newest if it is in flight.
   types::TokenId token(std::int64_t position) const;
 };
 
-/// Holds one request's samples. They point to it, so its address must not change.
+/// Holds one request's samples. They point to the group, so its address must not change.
 struct Group {
   RequestId id = 0;
   Request request;

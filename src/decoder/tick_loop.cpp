@@ -66,7 +66,7 @@ void TickLoop::run_tick(const model::Snapshot& snapshot) {
   }
   if (options_.before_tick) options_.before_tick();
   const int num_ahead = scheduler_.any_cuts() ? 0 : backend_->num_ticks_ahead();
-  while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // a request has top-k or top-p
+  while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // happens only if a request has top-k or top-p
   if (idle()) return;
   const std::span<Sequence* const> chosen = scheduler_.choose();
   if (!chosen.empty()) {

@@ -28,7 +28,7 @@ class TickLoop {
   TickLoop(const TickLoop&) = delete;
   TickLoop& operator=(const TickLoop&) = delete;
 
-  /// `request` must be checked.
+  /// Queues a checked request.
   RequestId submit(Request request);
   /// Implements Decoder::tick with `snapshot`, which the backend has loaded.
   bool tick(const model::Snapshot& snapshot);
@@ -64,14 +64,14 @@ class TickLoop {
   PagePool pool_{0};  // recreated after idle times
   Scheduler scheduler_;
   RequestId next_id_ = 0;
-  bool has_begun_ = false;            // since the last idle time
-  std::int64_t version_ = 0;          // of the weights since then
+  bool has_begun_ = false;            // whether begin ran since the last idle time
+  std::int64_t version_ = 0;          // version of the weights since begin
   std::array<StartedTick, 2> ticks_;  // used alternately
-  std::int64_t num_started_ = 0;      // total
-  int num_under_way_ = 0;             // started and not finished
+  std::int64_t num_started_ = 0;      // ticks started in total
+  int num_under_way_ = 0;             // ticks started but not finished
   std::vector<Sequence*> finished_;   // sequences that the latest tick finished
-  double counted_s_ = 0;              // end of the time that is attributed to ticks,
-  double counted_waited_s_ = 0;       // and the device wait until then
+  double counted_s_ = 0;              // end of the time that was attributed to ticks
+  double counted_waited_s_ = 0;       // device_stats().waited_s at that time
 };
 
 }  // namespace qrl::decoder

@@ -9,25 +9,24 @@
 
 namespace qrl::dist {
 
-/// Names elements [begin, begin + count) of an array that all ranks have, and their owner.
+/// Names elements [begin, begin + count) of an array on all ranks, and the rank that owns them.
 struct Part {
   std::size_t begin = 0, count = 0;
   int owner = 0;
 };
 
-/// Connects a job's ranks (processes). All make the same calls with the same sizes, in the same order, from one thread.
-/// Calls block; a long wait sleeps. Buffers are CPU memory; two arguments alias only if they are the same span. The job
-/// ends if a rank is lost, or delays the others beyond the time limit. Calls throw only the internal error for wrong
-/// sizes. The destructor waits for other ranks, so a rank that fails alone first calls abort_job.
+/// Connects a job's ranks (processes). All make the same calls with the same sizes, in the same order, each from one
+/// thread. Calls block. Buffers are CPU memory. The job ends if a rank is lost, or delays the others beyond the time
+/// limit. Calls throw only an internal error for wrong sizes. The destructor waits for other ranks, so a rank that
+/// fails alone must first call abort_job.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Returns the job's ranks on this machine, which share its processors. 1 if the launcher has bound each rank to
-  /// processors.
+  /// Returns the number of the job's ranks on this machine, which share its processors.
   virtual int local_size() const = 0;
-  virtual int local_rank() const = 0;  ///< among local_size()
+  virtual int local_rank() const = 0;  ///< index among the local_size() ranks
 
   static constexpr double kTimeLimit_s = 1800;  ///< the initial limit
   /// Sets the longest wait for other ranks, in seconds; a solo world never waits.
@@ -42,17 +41,17 @@ class Collectives {
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< NaN if any rank has NaN
   virtual void all_reduce_min(std::span<std::int64_t> values) = 0;
-  /// Sums like all_reduce_sum, bitwise, but only a part's owner gets its sum. Other ranks' parts of `values` do not
+  /// Sums like all_reduce_sum, bitwise, but writes each part's sum on its owner only. The rest of `values` does not
   /// change. Parts must not overlap and are the same on every rank.
   virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
-  /// Copies each part, in bytes, from its owner to every rank. Parts as in reduce_scatter_sum.
+  /// Copies each part, counted in bytes, from its owner to every rank. Parts as in reduce_scatter_sum.
   virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
   /// Returns all ranks' byte strings, of any size, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
 
   bool is_first() const { return rank() == 0; }
-  /// Returns on every rank whether `mine` is true on any.
+  /// Returns on every rank whether `mine` is true on any rank.
   bool any(bool mine);
 };
 
@@ -64,22 +63,22 @@ std::unique_ptr<Collectives> make_solo();
 
 /// Limit on ranks of start_ranks.
 inline constexpr int kMaxLocalRanks = 256;
-/// Starts `count` ranks of a job on this machine as children of this process, and returns in each of them; make_world
-/// then joins the job. The parent passes SIGTERM, SIGINT, SIGHUP and SIGUSR1 on, ends all ranks if one is lost, and
-/// exits with the job's exit code. The ranks die with it. A count of 1 only returns. Call it before the process has
-/// other threads. Throws an input error inside a launcher's job, or if the machine refuses memory or processes.
+/// Starts `count` ranks of a job on this machine as child processes, and returns in each; make_world then joins the
+/// job. The parent does not return: it passes SIGTERM, SIGINT, SIGHUP and SIGUSR1 on, ends all ranks if one is lost,
+/// and exits with the job's exit code. Ranks die with the parent. A count of 1 only returns. Call it before the process
+/// has other threads. Throws an input error inside a launcher's job, or if the machine refuses memory or processes.
 void start_ranks(int count);
 
-/// Returns this process's job: that of start_ranks, else MPI if mpirun or srun started several processes, else solo
-/// without touching MPI. Called once, from the main thread. Throws an input error if the processes cannot connect: a
-/// build or machine without MPI, or another MPI's launcher.
+/// Returns this process's job: that of start_ranks, else MPI's if mpirun or srun started several processes, else a solo
+/// job without MPI. Called once, from the main thread. Throws an input error if the processes cannot connect: no MPI,
+/// or another MPI's launcher.
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv);
 
 /// Ends all ranks at once with this exit code; a solo world calls std::_Exit.
 [[noreturn]] void abort_job(int exit_code);
 
-/// Returns the version of the MPI library that a launched job would use ("Open MPI v4.1.4"). "off": a build without
-/// MPI; "none (REASON)": a machine without it.
+/// Returns the MPI library's version ("Open MPI v4.1.4"); "off" for a build without MPI, "none (REASON)" for a machine
+/// without it.
 std::string mpi_version();
 
 }  // namespace qrl::dist

@@ -16,7 +16,7 @@
 namespace qrl::dist {
 namespace {
 
-/// Size of the windows in which an all-reduce takes its array, which limits its scratch memory.
+/// Size of the windows into which an all-reduce divides its array, to limit scratch memory.
 constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
 
 class Job final : public Collectives {
@@ -61,7 +61,7 @@ class Job final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), place_.size);
-    // Sums one window per owner and round, which limits the scratch memory.
+    // Sums one window per owner and round, to limit scratch memory.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -130,7 +130,7 @@ class Job final : public Collectives {
     for (;;) {
       const Moved moved = messages_->poll();
       if (moved == Moved::all) return;
-      // Counts at most one second of a suspension of this process, which is no wait for others.
+      // Counts at most one second of a suspension of this process, in which it waits for no rank.
       const double now_s = base::now_s();
       waited_s = moved == Moved::some ? 0 : waited_s + std::min(now_s - last_s, 1.0);
       last_s = now_s;
@@ -153,7 +153,7 @@ class Job final : public Collectives {
     abort_job(1);
   }
 
-  /// `mine` may already be place_of(this rank).
+  /// Sends `mine` to all ranks, and receives each rank's bytes in place_of(rank). `mine` may be place_of(this rank).
   template <class PlaceOf>
   void gather(std::span<const std::byte> mine, const PlaceOf& place_of) {
     for (int peer = 0; peer < place_.size; ++peer) {
@@ -168,8 +168,8 @@ class Job final : public Collectives {
     wait();
   }
 
-  /// Folds, in rank order over ranks, the values that each holds of this rank's part, and writes the result to `out`.
-  /// part_of(rank) is the part of this rank's values that `rank` folds. `out` may be part_of(this rank).
+  /// Folds all ranks' values of this rank's part in rank order, and writes the result to `out`. part_of(rank) is this
+  /// rank's values of the part that `rank` folds. `out` may be part_of(this rank).
   template <class T, class PartOf, class Fold>
   void fold_mine(const PartOf& part_of, std::span<T> out, const Fold& fold) {
     std::vector<T> terms(out.size() * index(place_.size));
@@ -208,7 +208,7 @@ class Job final : public Collectives {
   std::unique_ptr<Messages> messages_;
   Place place_;
   double limit_s_;
-  const char* setting_;  ///< name of the setting with the limit, for messages
+  const char* setting_;  ///< name of the setting that gives limit_s_, for messages
 };
 
 }  // namespace

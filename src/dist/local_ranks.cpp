@@ -21,9 +21,9 @@ namespace {
 
 using End = SharedMemory::End;
 
-/// Describes this process's part in a job of start_ranks; without memory if it is no rank.
+/// Describes this process's rank in a job of start_ranks; `memory` is null if it is no rank.
 struct LocalRank {
-  const SharedMemory* memory = nullptr;  ///< until the process ends
+  const SharedMemory* memory = nullptr;  ///< lives until the process ends
   int rank = 0;
 };
 LocalRank g_local;
@@ -33,12 +33,12 @@ void abort_local(int exit_code) {
   std::_Exit(exit_code);
 }
 
-/// Makes the child process a rank, in a process group of its own: a terminal's signals reach the parent alone, which
-/// passes each on once.
+/// Makes the child process a rank, in its own process group: a terminal's signals reach only the parent, which passes
+/// each on once.
 void become_rank(const SharedMemory* memory, int rank, pid_t parent, const sigset_t& mask) {
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) std::_Exit(1);  // ended before prctl
+  if (getppid() != parent) std::_Exit(1);  // the parent ended before prctl
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   if (rank > 0) {
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -65,7 +65,7 @@ class Parent {
     }
   }
 
-  /// Returns the job's exit code: the first one that is not 0.
+  /// Waits until all ranks have ended, or one failed. Returns the first exit code that is not 0, else 0.
   int watch() {
     for (;;) {
       const int number = sigwaitinfo(&watched_, nullptr);
@@ -109,7 +109,7 @@ class Parent {
     return 0;
   }
 
-  /// Logs the cause of a rank's end, unless the rank has logged it or the user sent a signal.
+  /// Prints why a rank ended, unless the rank has printed it or the user sent a signal. Returns the rank's exit code.
   int judge(int rank, int status) const {
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int exit_code = number != 0 ? 128 + number : WEXITSTATUS(status);
@@ -132,10 +132,10 @@ class Parent {
   const SharedMemory& memory_;
   sigset_t watched_;
   std::vector<pid_t> pids_;  ///< by rank; 0: ended
-  int passed_on_ = 0;        ///< the user's last signal
+  int passed_on_ = 0;        ///< last signal that the user sent; 0: none
 };
 
-/// Returns the signals that the parent waits for. SIGHUP is not among them if nohup ignores it.
+/// Returns the signals that the parent waits for, without SIGHUP if nohup ignores it.
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);
@@ -154,7 +154,7 @@ void start_ranks(int count) {
   QRL_REQUIRE(launch.num_ranks == 1, "--ranks", "no launcher's ranks beside it",
               "the environment variable " + launch.variable, "start it without mpirun or srun, or without --ranks");
   auto memory = std::make_unique<SharedMemory>(count);
-  (void)std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, exit codes are lost
+  (void)std::signal(SIGCHLD, SIG_DFL);  // if SIGCHLD is ignored, exit codes are lost
   const sigset_t watched = watched_signals();
   sigset_t mask;
   sigprocmask(SIG_BLOCK, &watched, &mask);

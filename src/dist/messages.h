@@ -13,16 +13,16 @@ struct Place {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
 };
 
-/// The result of polling the begun messages.
+/// Result of Messages::poll over all begun messages.
 enum class Moved {
   all,      ///< every message is sent and received
-  some,     ///< bytes moved, more are to come
-  nothing,  ///< no byte moved, or it is unknown whether one did
+  some,     ///< bytes moved; some messages are unfinished
+  nothing,  ///< no byte moved, or the transport cannot tell
 };
 
-/// Sends and receives messages between the ranks of one job. Each call begins one message. Buffers stay unchanged until
-/// poll returns Moved::all. Messages from one rank to another arrive in the order of the calls; sender and receiver
-/// give the same size.
+/// Sends and receives messages between the ranks of one job. Each begin_ function begins one message. Its buffer must
+/// stay unchanged until poll returns Moved::all. Messages between two ranks arrive in the order of the calls. Sender
+/// and receiver give the same size.
 class Messages {
  public:
   virtual ~Messages() = default;
@@ -33,39 +33,39 @@ class Messages {
   virtual void begin_broadcast(std::span<std::byte> bytes, int root) = 0;
   virtual void begin_barrier() = 0;
   virtual Moved poll() = 0;
-  /// Returns whether an unfinished message waits for this rank.
+  /// Returns whether an unfinished message waits for `peer`.
   virtual bool waits_for(int peer) const = 0;
 
-  /// Ends this rank's part in the job after a last barrier. Waits at most limit_s for the library.
+  /// Leaves the job. Call it after a last barrier. Waits at most limit_s for the library.
   virtual void end(double limit_s) = 0;
 };
 
 /// Returns the collective operations over these messages, after a first barrier of at most join_limit_s seconds.
 std::unique_ptr<Collectives> make_job(std::unique_ptr<Messages> messages, double join_limit_s);
 
-/// Sets what abort_job calls before it exits.
+/// Sets the function that abort_job calls before it exits.
 void set_abort(void (*abort)(int exit_code));
 
 /// Throws an internal error unless every part is within `size` elements and its owner below num_ranks.
 void check_parts(const char* where, std::span<const Part> parts, std::size_t size, int num_ranks);
 
-/// Names the environment variable of Launch::join_limit_s. Recipes are read after joining, so no recipe key can set it.
+/// Names the environment variable of Launch::join_limit_s.
 inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
 
 struct Launch {
-  std::string variable;       ///< the launcher's; empty: no launcher
-  int num_ranks = 1;          ///< 0: several; only MPI knows
-  double join_limit_s = 600;  ///< limit of waiting for other processes to start (kJoinLimit, at least 1)
+  std::string variable;       ///< the launcher's environment variable; empty: none
+  int num_ranks = 1;          ///< 0: several, a number that only MPI knows
+  double join_limit_s = 600;  ///< limit on waiting for others to start (kJoinLimit, at least 1)
 };
 
-/// Reads kJoinLimit and the variables of Open MPI, MPICH, Intel MPI, PMIx and Slurm. Throws an input error for values
-/// that are no numbers.
+/// Reads kJoinLimit and the environment variables of Open MPI, MPICH, Intel MPI, PMIx and Slurm. Throws an input error
+/// for a value that is no positive integer.
 Launch find_launch();
 
 /// Joins the job of several ranks that `launch` describes, by MPI. Throws like make_world.
 std::unique_ptr<Collectives> join_launched(const Launch& launch, int* argc, char*** argv);
 
-/// Joins the job of start_ranks; null in a process that it did not start.
+/// Joins the job of start_ranks. Returns null in a process that start_ranks did not start.
 std::unique_ptr<Collectives> join_local(const Launch& launch);
 
 }  // namespace qrl::dist

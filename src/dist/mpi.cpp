@@ -1,4 +1,4 @@
-// Joins a job of MPI by libqrl_mpi.so, which a launcher's environment causes to be loaded.
+// Joins an MPI job by libqrl_mpi.so, which is loaded on first use.
 #include <dlfcn.h>
 
 #include <array>
@@ -23,7 +23,7 @@ struct MpiPart {
 MpiPart open_part() {
   const std::string file = base::own_library("libqrl_mpi.so");
   if (file.empty()) return {};
-  // Opens globally, because Open MPI's components use its symbols without naming its libraries.
+  // Opens globally, because Open MPI's components use its symbols without linking its libraries.
   const base::SharedLibrary library = base::open_shared_library(std::array{file}, base::LibraryScope::global);
   if (library.handle == nullptr) return {nullptr, true, library.why};
   const auto functions = reinterpret_cast<decltype(&qrl_mpi)>(dlsym(library.handle, "qrl_mpi"));
@@ -41,7 +41,7 @@ std::string whole(double seconds) { return std::to_string(std::llround(seconds))
 class MpiMessages final : public Messages {
  public:
   MpiMessages(const QrlMpi& mpi, const Launch& launch, int* argc, char*** argv) : mpi_(mpi) {
-    // Limits MPI_Init and MPI_Finalize, which wait for every rank without a limit.
+    // Limits MPI_Init, which waits for every rank without a limit.
     const Deadline deadline(launch.join_limit_s, "waited " + whole(launch.join_limit_s) +
                                                      " s for the other ranks of the job to start: the job ends here (" +
                                                      std::string(kJoinLimit) + ")");

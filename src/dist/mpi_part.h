@@ -1,5 +1,4 @@
-// The interface of libqrl_mpi.so: messages between ranks by MPI. It is in C and loaded at run time, because only jobs
-// that a launcher starts need MPI.
+// Owns the C interface of libqrl_mpi.so, which sends messages between ranks by MPI and is loaded at run time.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +9,8 @@ struct QrlMpiPlace {
   int rank, size, local_rank, local_size;
 };
 
-/// The part's functions. Buffers stay the caller's and unchanged until `finished` returns 1. A failure of MPI ends the
-/// job with a message.
+/// Holds the library's functions. The caller keeps buffers unchanged until `finished` returns 1. A failure of MPI ends
+/// the job with a message.
 struct QrlMpi {
   /// Initializes MPI and waits for the other ranks without a limit. Returns null, or the reason why MPI is unusable.
   const char* (*join)(int* argc, char*** argv, QrlMpiPlace* place);
@@ -20,12 +19,12 @@ struct QrlMpi {
   void (*broadcast)(void* bytes, std::size_t count, int root);
   void (*barrier)();
   int (*finished)();           ///< continues transfers; returns 1 if all begun transfers have ended
-  int (*waits_for)(int peer);  ///< returns 1 if an unfinished call waits for this rank
+  int (*waits_for)(int peer);  ///< returns 1 if an unfinished call waits for `peer`
   void (*end)();               ///< finalizes MPI
   void (*abort)(int exit_code);
-  const char* (*version)();  ///< returns the library's text, before and after `join`
+  const char* (*version)();  ///< returns MPI's version text, before and after `join`
 };
 
-/// Returns the functions, which stay valid. No other symbol of the library is visible.
+/// Returns the functions, which stay valid.
 [[gnu::visibility("default")]] const QrlMpi* qrl_mpi();
 }

@@ -10,8 +10,8 @@
 
 namespace qrl::dist {
 
-/// Holds a job's shared memory: a ring of bytes for each ordered pair of ranks, and how each rank ended. Child
-/// processes inherit this anonymous memory.
+/// Holds a job's shared memory: a ring buffer for each ordered pair of ranks, and how each rank ended. Child processes
+/// inherit this anonymous memory.
 class SharedMemory {
  public:
   /// Throws an input error if the machine refuses the memory.
@@ -20,15 +20,15 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Counts bytes since the start. One rank writes into a ring, and one reads.
+  /// Counts the bytes of a ring buffer since the start. One rank writes, and one reads.
   struct alignas(64) Ring {
     std::atomic<std::uint64_t> written;
     alignas(64) std::atomic<std::uint64_t> read;
   };
   enum class End : std::uint32_t {
     none,      ///< still running, or ended without a message
-    together,  ///< after the last barrier, with the other ranks
-    aborted,   ///< ended the job and said why
+    together,  ///< ended after the last barrier, with the other ranks
+    aborted,   ///< ended the job and printed why
   };
 
   int num_ranks() const { return num_ranks_; }
@@ -65,8 +65,8 @@ class SharedMessages final : public Messages {
   const SharedMemory& memory_;
   int rank_;
   std::vector<std::deque<std::span<const std::byte>>> out_;  ///< data not sent yet, in order, per receiver
-  std::vector<std::deque<std::span<std::byte>>> in_;         ///< the same per sender
-  std::byte sent_token_ = {}, received_token_ = {};          ///< of a barrier
+  std::vector<std::deque<std::span<std::byte>>> in_;         ///< buffers not filled yet, in order, per sender
+  std::byte sent_token_ = {}, received_token_ = {};          ///< bytes of a barrier
 };
 
 }  // namespace qrl::dist

@@ -90,7 +90,7 @@ Launch find_launch() {
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv) {
   const Launch launch = find_launch();
   if (std::unique_ptr<Collectives> job = join_local(launch)) return job;
-  // Avoids MPI_Init, which takes half a second and starts a daemon.
+  // Avoids MPI_Init for one process: it takes half a second and starts a daemon.
   return launch.num_ranks == 1 ? make_solo() : join_launched(launch, argc, argv);
 }
 

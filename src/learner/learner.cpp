@@ -23,7 +23,7 @@
 namespace qrl::learner {
 
 struct Learner::Reference {
-  std::optional<model::WeightSource> start;  ///< none: new adapters, which add nothing
+  std::optional<model::WeightSource> start;  ///< none: no adapters
   std::unique_ptr<ReferencePolicy> policy;   ///< null until the first use
 };
 
@@ -121,7 +121,7 @@ UpdateReport Learner::update() {
   UpdateReport report;
   report.non_finite = has_finite_losses ? gradients.non_finite : "loss";
   report.finite = report.non_finite.empty();
-  // If a micro-batch's loss failed, the other gradients' norm is meaningless.
+  // If a micro-batch's loss is not finite, its gradients are missing, and the norm is meaningless.
   const double norm = has_finite_losses ? std::sqrt(gradients.squared) : std::numeric_limits<double>::quiet_NaN();
   report.metrics = std::move(metrics);
   report.metrics["actor/grad_norm"] = norm;

@@ -1,4 +1,4 @@
-// Owns training. Does not include LibTorch, which only src/learner uses.
+// Owns training. Does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,7 @@ struct PolicyWeights;       // forward/policy_weights.h
 class Publisher;            // engine/publisher.h
 class TrainableWeights;     // weights/trainable_weights.h
 
-/// Accesses a learner's masters, moments and gradients by name, for checkpoints, exports and tests. The learner must
-/// outlive it.
+/// Accesses a learner's masters, moments and gradients by name. The learner must outlive it.
 class LearnerState {
  public:
   LearnerState(TrainableWeights& weights, GradientAccumulator& accumulator, Optimizer& optimizer, Publisher& publisher)
@@ -43,17 +42,17 @@ class LearnerState {
   model::WeightViews gradients() const;
   state::StagedRead staged_read() const;
 
-  /// Returns this rank's fp32 master, or with adapters the base's weight; empty if another rank has it.
+  /// Returns a copy of this rank's fp32 master; with adapters, of the base's weight. Empty if another rank has it.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters, merged with adapters (merged_weights). All ranks must read it in the same
+  /// Returns a source of all ranks' masters; with adapters, of merged_weights. All ranks must read it in the same
   /// order. Collective when sharded.
   model::WeightSource all_masters() const;
 
-  /// Calls `fill` to write the masters, then the moments, to host memory, one tensor at a time, and sets the update
-  /// count. All ranks use the same order unless sharded. Collective when sharded.
+  /// Sets masters, moments and update count. Calls fill(name, to) for each master, then each moment; `fill` writes `to`
+  /// in host memory. The order is the same on all ranks unless sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
-  /// Frees the moments' memory; afterwards neither update nor checkpoint is possible.
+  /// Frees the moments. Updates and checkpoints are impossible afterwards.
   void free_moments();
 
  private:
@@ -64,11 +63,11 @@ class LearnerState {
 };
 
 /// Trains a policy. Data parallel: ranks hold equal weights and moments, have their own micro-batches, and make the
-/// same calls in order. Only one thread calls.
+/// same calls in order. Only one thread may call.
 class Learner {
  public:
-  /// Initializes the masters from `initial`. With options.lora, `initial` is the base, read again for each snapshot
-  /// that lacks it: its sources must outlive the learner. The temperature scales logits in every log-prob.
+  /// Initializes the masters from `initial`. With options.lora, `initial` is the base, whose sources must outlive the
+  /// learner.
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
           dist::Collectives& world);
   Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
@@ -77,21 +76,20 @@ class Learner {
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
-  /// Computes targets' log-probs under the current weights, without gradients. After top-k or top-p, the distribution
-  /// is over the kept tokens.
+  /// Computes targets' log-probs under the current weights and the sampling temperature, without gradients. After top-k
+  /// or top-p, the distribution is over the kept tokens.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// With options.lora, sets the adapters of score_reference: `start` (adapter_specs' tensors, which must stay
-  /// readable), or new adapters, which add nothing.
+  /// With options.lora, sets the adapters of score_reference: `start` (adapter_specs' tensors), which must stay
+  /// readable, or none.
   void keep_reference(const std::optional<model::WeightSource>& start);
   bool has_reference() const;
-  /// Computes `score` under the base and the reference adapters, for a KL term.
+  /// Computes `score` under the base and the reference adapters.
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
   /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
   /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). On a device with memory
-  /// for a second micro-batch, the next call computes this loss on the host during its own forward pass. Results do not
-  /// change.
+  /// for a second micro-batch, the host computes this loss during the next call's forward pass. Results do not change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
@@ -101,7 +99,7 @@ class Learner {
 
   double lr() const;
   std::int64_t num_updates() const;
-  /// Restarts the optimizer (moments 0, count 0) with new options, between cold start and RL.
+  /// Restarts the optimizer (moments 0, count 0) with new options.
   void reset_optimizer(const OptimizerOptions& optim, std::int64_t total_updates);
 
   /// Returns whether each tensor's masters and moments are on one rank only. Then all ranks must make the calls marked
@@ -109,30 +107,31 @@ class Learner {
   bool is_sharded() const;
   bool has_adapters() const;
   const model::LoraConfig& lora() const;  ///< disabled if its rank is 0
-  /// Gives access to masters, moments and gradients.
   LearnerState& state();
   const LearnerState& state() const;
 
-  /// Quantizes the masters into `snapshot`. With options.lora and adapters in the snapshot, quantizes the base once,
-  /// then only A and B; a snapshot without adapters gets merged weights. fake_quant and low_bit read the snapshot from
-  /// now on. It must outlive the learner, and only the learner may publish into it. Collective when sharded. `device`
-  /// (or null) also keeps the snapshot's weights on this learner's device. Once it has them, only its copy is
-  /// rewritten, in place from the masters (DeviceWriter), and dequantized there for fake_quant. With low_bit on a
-  /// device, `device` is required and must live as long as the snapshot; the forward pass reads its copy.
+  /// Quantizes the masters into `snapshot`, which fake_quant and low_bit read from now on. It must outlive the learner,
+  /// and only the learner may publish into it. Collective when sharded.
+  ///
+  /// With options.lora, a snapshot with adapters gets the base once, then only A and B. Others get merged weights.
+  ///
+  /// `device`, unless null, has a copy of the snapshot's weights on this learner's device. Once loaded, only this copy
+  /// is rewritten, in place from the masters (DeviceWriter). fake_quant dequantizes it there. low_bit on a device reads
+  /// it, and requires a `device` that lives as long as the snapshot.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// Applies QuRL's update-aware quantization (§3.3): divides the linear weights after a norm (q, k, v; gate, up) by
-  /// `scale` and multiplies the norm's gain by it. Biases stay. Collective when sharded.
+  /// `scale`, and multiplies the norm's gain by `scale`. Biases stay. Collective when sharded.
   void apply_uaq(float scale);
 
   /// Returns the published snapshot if it has the current masters, else null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
-  /// Returns whether the forward pass reads this published tensor in the decoder's memory; never with bf16, nor with
-  /// fake_quant on a GPU.
+  /// Returns whether the forward pass reads this published tensor in the decoder's memory. It never does with bf16, or
+  /// with fake_quant on a GPU.
   bool reads_in_place(const std::string& tensor) const;
 
-  /// Frees memory that is kept only for the next micro-batch.
+  /// Frees memory kept for the next micro-batch.
   void release_memory();
 
  private:
@@ -142,7 +141,7 @@ class Learner {
   struct Reference;  // for a KL term with adapters
   int num_threads_;
   config::LearnerForward forward_mode_;
-  // Members may point to earlier ones.
+  // Members may point to members above them.
   std::unique_ptr<ForwardEngine> engine_;
   std::unique_ptr<TrainableWeights> weights_;
   std::unique_ptr<Publisher> publisher_;

@@ -239,7 +239,7 @@ void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base
 
 namespace {
 
-/// Works a row at a time: sums stay on the stack.
+/// Adds B·(A·x) to some outputs of a panel, a row at a time: sums fit on the stack.
 void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                   base::Range panel, base::Range outputs, float* y, std::int64_t y_stride) {
   base::Team alone = base::Team::solo();
@@ -251,7 +251,7 @@ void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& produ
   }
 }
 
-/// Adds B·(A·x) to a module's outputs, fp32 [*, y_stride].
+/// Adds B·(A·x) to `outputs` of a module, fp32 [*, y_stride].
 void add_outputs(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                  base::Range outputs, float* y, std::int64_t y_stride) {
   constexpr std::int64_t kPanel = ops::kPanelColumns;
@@ -280,7 +280,7 @@ void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, 
 
 namespace {
 
-/// The kernels need whole panels.
+/// Returns whether adapted modules are whole panels, as linear_into_columns requires.
 bool has_whole_panels(const MatrixAdapter& adapter) {
   return std::ranges::all_of(adapter.parts, [&](const MatrixAdapter::Part& part) {
     const std::int64_t end = part.first_output + part.b.out;

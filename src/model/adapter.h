@@ -14,8 +14,7 @@
 
 namespace qrl::model {
 
-/// Returns whether PEFT's rule matches: `name` is the whole name ("model.layers.0.mlp.down_proj") or its end
-/// ("down_proj").
+/// Returns whether `module` is `name`, or ends with "." + `name` ("down_proj"), as PEFT matches.
 bool is_named(const std::string& module, const std::string& name);
 
 /// Describes W' = W + scale()·B·A for each targeted module, A [rank, in], B [out, rank].
@@ -25,7 +24,7 @@ struct LoraConfig {
   bool rslora = false;
   /// Names as in is_named; empty: all linear layers of the blocks.
   std::vector<std::string> target_modules;
-  bool train_norms = false;  ///< also train all norms' gains
+  bool train_norms = false;  ///< if set, norms' gains are also trained
 
   bool enabled() const { return rank > 0; }
   double scale() const;  ///< alpha / rank, or alpha / √rank with rslora
@@ -33,31 +32,32 @@ struct LoraConfig {
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
-/// Holds the words of check_lora's errors; the default names a recipe's keys.
+/// Holds names and advice for check_lora's errors; the defaults are a recipe's keys.
 struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
   std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
 };
-/// Throws an input error for a target that is no linear layer, or a rank above a matrix's smaller side.
+/// Throws an input error for a target that is no linear layer, or is an expert's, and for a rank above a matrix's
+/// smaller side.
 void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source = {});
 
-/// Appends ".lora_A.weight", or ".lora_B.weight".
+/// Return `module` + ".lora_A.weight" and `module` + ".lora_B.weight".
 std::string lora_a_name(const std::string& module);
 std::string lora_b_name(const std::string& module);
 bool is_lora_name(const std::string& weight);
 
-/// Returns the trained tensors in order: per layer and matrix its modules' A, then their B; with train_norms, all
-/// norms' gains. Empty without adapters.
+/// Returns the trained tensors in order: for each matrix, A of all its modules, then their B. With train_norms, norms'
+/// gains follow. Empty without adapters.
 std::vector<WeightSpec> adapter_specs(const ModelConfig& config, const LoraConfig& lora);
 
-/// Returns PEFT's initial values: A uniform within ±1/√in (kaiming_uniform, a = √5), B zero. An element depends on
-/// (seed, tensor's index, element) alone. Reading a gain is an internal error.
+/// Returns PEFT's initial values: A uniform within ±1/√in (kaiming_uniform, a = √5), B zero. A value depends on (seed,
+/// tensor's index, element's index) alone. Reading a gain is an internal error.
 WeightSource new_adapters(const ModelConfig& config, const LoraConfig& lora, std::uint64_t seed);
 
 Weights read_adapters(const ModelConfig& config, const LoraConfig& lora, const WeightSource& source);
 
-/// Returns `base` with W + scale()·B·A in targeted layers, and with trained gains, computed in fp32, a tensor at a
-/// time. `adapters` has the tensors of adapter_specs.
+/// Returns `base` with trained gains, and with W + scale()·B·A for targeted modules, in fp32. Computes a tensor when it
+/// is read. `adapters` has the tensors of adapter_specs.
 WeightSource merged_weights(const ModelConfig& config, const WeightSource& base, const LoraConfig& lora,
                             const WeightSource& adapters);
 
@@ -65,32 +65,32 @@ WeightSource merged_weights(const ModelConfig& config, const WeightSource& base,
 void add_product(const float* b, const float* a, base::Range rows, std::int64_t rank, std::int64_t in, double scale,
                  float* weight);
 
-/// Holds a matrix's adapters for the kernels: bf16, or fp32 if the snapshot is; may be empty.
+/// Holds a matrix's packed adapters: bf16, or fp32 in an fp32 snapshot. May be empty.
 struct MatrixAdapter {
   struct Part {
     std::string module;             ///< "model.layers.0.self_attn.q_proj"
-    std::int64_t first_output = 0;  ///< in the matrix's output
+    std::int64_t first_output = 0;  ///< first column in the matrix's output
     ops::PackedLinear b;            ///< scale·B
   };
-  ops::PackedLinear a;  ///< A of all parts, stacked
+  ops::PackedLinear a;  ///< stacked A of all parts
   std::vector<Part> parts;
 
   bool empty() const { return parts.empty(); }
   std::int64_t rank() const { return parts.front().b.in; }
-  std::int64_t out = 0;  ///< the matrix's output width
+  std::int64_t out = 0;  ///< width of the matrix's output
 };
 
-/// Returns whether a matrix reads its adapter's rows: no rotation, no activation scales.
+/// Returns whether a matrix and its adapter share input rows: the matrix has no rotation and no activation scales.
 bool reads_adapters_inputs(const ops::PackedLinear& matrix);
 
-/// Makes zero adapters. `format`: bf16 or f32.
+/// Makes zeroed adapters for a matrix's targeted modules. `format`: bf16 or f32.
 MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
                                   quant::Format format);
 
 /// Packs A and scale·B from fp32 values on the calling thread; returns the name of a non-finite tensor, or "".
 std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter);
 
-/// Holds A·x of some rows: fp32 sums, rounded to the adapter's format.
+/// Holds A·x of some rows: fp32 sums, and each part rounded to the adapter's format.
 struct AdapterProducts {
   AdapterProducts() = default;
   AdapterProducts(quant::Format format, std::int64_t max_rows, std::size_t num_parts, std::int64_t rank);
@@ -98,18 +98,18 @@ struct AdapterProducts {
   base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
 };
 
-/// Computes A·x of `rows`, in the adapter's format, on the calling thread. Other rows do not change.
+/// Computes A·x of `rows` on the calling thread.
 void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                    AdapterProducts& products);
 
-/// Adds scale·B·(A·x[row]) to `columns` of y, fp32 [*, out], on the calling thread. B's fp32 sum is added to the old
-/// value. Other elements do not change.
+/// Adds scale·B·(A·x[row]) to `columns` of y, fp32 [*, out], on the calling thread. Each sum is completed in fp32
+/// first.
 void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
                  float* y);
 
-/// Computes y[row, c] = x[row]·Ŵᵀ + bias + scale·B·(A·x[row]) for `columns` of y, fp32 [*, out], on the calling thread;
-/// `accumulate` adds it to y. `columns` are whole panels of `weight`. B's fp32 sum is added to the matrix's.
-/// `accumulate` requires modules of whole panels.
+/// Computes y[row, c] = x[row]·Ŵᵀ + bias + scale·B·(A·x[row]) for `columns` of y, fp32 [*, out], on the calling thread.
+/// `columns` are whole panels of `weight`. W's and B's fp32 sums are completed separately, then added. `accumulate`
+/// adds the result to y, and requires modules of whole panels.
 void multiply_adapted(const ops::PackedLinear& weight, const ops::Activations& x, const MatrixAdapter& adapter,
                       const AdapterProducts& products, base::Range rows, base::Range columns, bool accumulate,
                       float* y);

@@ -25,7 +25,6 @@ std::string norm_before(const std::string& weight) {
 
 namespace {
 
-/// Returns the tensor of all experts in a sparse layer, with each expert's modules as parts.
 WeightSpec experts_spec(const std::string& prefix, const BlockExperts& experts) {
   const BlockMatrix& matrix = experts.matrix;
   WeightSpec spec{prefix + std::string(experts.tensor) + ".weight", {experts.count, matrix.out(), matrix.in}};

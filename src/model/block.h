@@ -1,4 +1,4 @@
-// Owns a transformer block's parameters.
+// Owns the list of a transformer block's parameters.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace qrl::model {
 
-/// Describes a module, whose outputs are rows of one matrix.
+/// Describes a module, whose weight is some rows of a fused matrix.
 struct BlockModule {
-  std::string_view name;  ///< name in a layer, as in Hugging Face's: "self_attn.q_proj"
+  std::string_view name;  ///< Hugging Face name within a layer: "self_attn.q_proj"
   std::int64_t rows = 0;
 };
 
-/// Describes a linear layer's matrix: its modules' stacked rows.
+/// Describes a linear layer's matrix: the stacked weights of its modules.
 struct BlockMatrix {
-  std::string_view name;  ///< in a snapshot's layer: "qkv"
-  std::string_view norm;  ///< name of the norm before it; may be empty
+  std::string_view name;  ///< name in a snapshot's layer: "qkv"
+  std::string_view norm;  ///< name of the norm before the matrix; may be empty
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
-  bool is_router = false;  ///< whether its outputs are the experts' logits; never quantized
+  bool is_router = false;  ///< if set, outputs are the experts' logits; never quantized
 
   std::int64_t out() const {
     std::int64_t total = 0;
@@ -35,14 +35,14 @@ struct BlockMatrix {
 
 /// Describes one matrix per expert, all of equal shape.
 struct BlockExperts {
-  BlockMatrix matrix;       ///< of one expert; its modules' names are appended to the expert's
-  std::int64_t count = 0;   ///< M
-  std::string_view tensor;  ///< name in a layer of all experts' tensor: "mlp.experts.gate_up_proj"
+  BlockMatrix matrix;       ///< one expert's matrix; module names lack the expert's prefix (expert_module)
+  std::int64_t count = 0;   ///< number of experts, M
+  std::string_view tensor;  ///< name of all experts' stacked tensor: "mlp.experts.gate_up_proj"
 };
 
 struct BlockGain {
-  std::string_view name;    ///< in a snapshot's layer: "q_norm"
-  std::string_view module;  ///< name in a layer, as in Hugging Face's: "self_attn.q_norm"
+  std::string_view name;    ///< name in a snapshot's layer: "q_norm"
+  std::string_view module;  ///< Hugging Face name within a layer: "self_attn.q_norm"
   std::int64_t width = 0;
 };
 
@@ -60,12 +60,12 @@ inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + s
 /// Returns "layers.3.".
 inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
-/// Returns an expert's module: "model.layers.3.mlp.experts.7.up_proj".
+/// Returns the name of an expert's module: "model.layers.3.mlp.experts.7.up_proj".
 inline std::string expert_module(const std::string& prefix, std::int64_t expert, const BlockModule& module) {
   return prefix + "mlp.experts." + std::to_string(expert) + "." + std::string(module.name);
 }
 
-/// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for a layer's parameters up to its feed-forward part.
+/// Visits a layer's parameters up to its feed-forward part, like visit_block.
 template <class OnGain, class OnMatrix>
 void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
   QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",
@@ -97,8 +97,8 @@ void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain
 }
 
 /// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a dense layer in forward order.
-/// of(block) returns its member of a Block, or of a struct with the same names, so one visit can walk several blocks.
-/// Throws an internal error for a sparse layer, or one that the model lacks.
+/// of(block) returns the parameter's member of a Block, or of a struct with the same members. Throws an internal error
+/// for a sparse or missing layer.
 template <class OnGain, class OnMatrix>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
   visit_attention(config, layer, gain, matrix);
@@ -113,8 +113,8 @@ void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& ga
       [](auto& block) -> auto& { return block.down; });
 }
 
-/// Visits any layer like the function above. A sparse layer has its router among the matrices; then calls
-/// experts(BlockExperts, of) for gate and up together, and for down.
+/// Visits any layer like the function above. In a sparse layer, calls matrix for the router, then experts(BlockExperts,
+/// of) for gate and up together, then for down.
 template <class OnGain, class OnMatrix, class OnExperts>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix,
                  const OnExperts& experts) {
@@ -155,8 +155,8 @@ void visit_known_matrices(const OnMatrix& matrix) {
   visit_matrices(any, 0, [&](const BlockMatrix& known, const auto&) { matrix(known); });
 }
 
-/// Returns the gain of the norm before a linear weight, empty for other tensors:
-/// "model.layers.3.post_attention_layernorm.weight" for "model.layers.3.mlp.up_proj.weight".
+/// Returns the name of the gain before a linear weight: "model.layers.3.post_attention_layernorm.weight" for
+/// "model.layers.3.mlp.up_proj.weight". Empty for other tensors.
 std::string norm_before(const std::string& weight);
 
 }  // namespace qrl::model

@@ -25,16 +25,16 @@ using quant::Format;
 using quant::ScaleScope;
 using Json = nlohmann::json;
 
-constexpr std::int64_t kGroup = 128;  ///< group size of group128 and block128
+constexpr std::int64_t kGroup = 128;
 
 enum class Strategy : std::uint8_t { channel, group, block };
 
 struct Spelling {
   Strategy strategy = Strategy::channel;
-  std::int64_t outputs = 1, inputs = 0;  ///< per scale
+  std::int64_t outputs = 1, inputs = 0;  ///< outputs and inputs that share a scale
 };
 
-/// Returns `count` if below 128, else its largest divisor that divides 128.
+/// Returns `count` if below 128, otherwise its greatest common divisor with 128.
 std::int64_t equal_part(std::int64_t count) { return count < kGroup ? count : std::gcd(count, kGroup); }
 
 Spelling spelling(Format format, std::int64_t out, std::int64_t in, const std::string& module) {
@@ -115,7 +115,7 @@ class Tensors {
   }
 
  private:
-  std::deque<Fill> fills_;  ///< a deque, whose elements keep their address: views point to them
+  std::deque<Fill> fills_;  ///< a deque, because views point to its elements
   std::vector<state::NamedView> views_;
 };
 
@@ -133,7 +133,7 @@ void add_wide(Tensors& tensors, const std::string& weight, const ops::PackedLine
       });
 }
 
-/// Packs eight inputs, each plus 8, in a word, lowest first. Pads a row's last word with zeros.
+/// Packs eight inputs into a word, each plus 8, the first in the lowest bits. Pads rows with zeros.
 void pack_words(const ops::PackedLinear& packed, std::int64_t first, std::int64_t rows, std::uint32_t* words) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(packed.in));
   const std::int64_t per_row = (packed.in + 7) / 8;
@@ -236,8 +236,8 @@ void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   }
 }
 
-/// Returns a target's name for modules of one kind: "down_proj", or in a model with experts "mlp.down_proj" and
-/// "experts.*.down_proj".
+/// Returns a regular expression for all modules of this kind: "re:.*down_proj$". With experts, it separates them from
+/// dense layers.
 std::string target_of(const ModelConfig& config, const std::string& module) {
   const std::string last = module.substr(module.rfind('.') + 1);
   if (module.find(".mlp.experts.") != std::string::npos) return R"(re:.*mlp\.experts\.\d+\.)" + last + "$";
@@ -251,7 +251,7 @@ std::string quantization_config(const Snapshot& snapshot) {
   const Format format = snapshot.format();
   QRL_INVARIANT(quant::spec(format).has_weight_scales(), "quantization_config", "a low-bit format",
                 std::string(quant::name(format)));
-  std::map<std::string, std::vector<std::string>> modules;  // keys: the JSON of their scheme
+  std::map<std::string, std::vector<std::string>> modules;  // key: JSON of the modules' scheme
   std::vector<std::string> ignore;
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
     const auto add = [&](Format own, const BlockModule& part, std::int64_t in, const std::string& name) {

@@ -20,7 +20,7 @@ namespace {
 using base::DType;
 using Json = nlohmann::json;
 
-// These limits keep products of sizes below 2^63, and exceed published models by far.
+// Limits that keep products of sizes below 2^63, like kMaxWidth.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHeads = 4096;
 constexpr std::int64_t kMaxHeadDim = 4096;
@@ -73,7 +73,7 @@ std::vector<types::TokenId> token_ids(const Json& value, std::int64_t vocab_size
   return ids;
 }
 
-/// Returns −1 for absent, null or −1, as in Llama configs.
+/// Returns −1 if the value is absent, null or −1, as in Llama configs.
 std::int64_t optional_token_id(const Reader& reader, const std::string& key, std::int64_t vocab_size) {
   const Json* value = reader.find(key);
   return value == nullptr || *value == -1 ? -1 : token_id(*value, vocab_size, reader.at(key));
@@ -88,7 +88,7 @@ Family read_family(const Reader& reader) {
   return names->family;
 }
 
-/// Reads a rope_scaling's number of at least `min`; nothing if absent or null.
+/// Reads a number of at least `min` from rope_scaling. Returns none if it is absent or null.
 std::optional<double> rope_number(const Json& value, const char* key, double min, const std::string& where) {
   const auto found = value.find(key);
   if (found == value.end() || found->is_null()) return std::nullopt;
@@ -189,7 +189,7 @@ void read_rope(const Reader& reader, ModelConfig& config) {
               "more than 1 with yarn", Json(config.rope_theta).dump());
 }
 
-/// Null for plain positions.
+/// Returns null for plain RoPE.
 Json rope_scaling_json(const RopeScaling& scaling) {
   if (scaling.type == RopeType::plain) return nullptr;
   Json value = {{"factor", scaling.factor},
@@ -218,7 +218,6 @@ DType read_dtype(const Reader& reader) {
   const Json& value =
       dtype != nullptr ? *dtype : reader.get("torch_dtype", "float32, bfloat16 or float16, here or as dtype");
   if (value == "float32") return DType::f32;
-  // float16 is read exactly, but written as bfloat16, our only 16-bit output.
   QRL_REQUIRE(value == "bfloat16" || value == "float16", reader.at(dtype != nullptr ? "dtype" : "torch_dtype"),
               "\"float32\", \"bfloat16\" or \"float16\"", shown(value));
   return DType::bf16;
@@ -233,8 +232,8 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
-/// Returns whether a layer has a sliding window, by layer_types if present, else from max_window_layers on if windows
-/// are on.
+/// Returns whether any layer has a sliding window. layer_types decides if present. Otherwise, if windows are on, layers
+/// from max_window_layers on have one.
 bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
   const bool is_switched = reader.find("use_sliding_window") != nullptr;
   const bool is_on = is_switched && reader.boolean("use_sliding_window");
@@ -245,7 +244,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
                 reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
     return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
   }
-  // Windows are off by default in Qwen's configs, on in Llama's.
+  // Without use_sliding_window, windows are off in Qwen's configs and on in Llama's.
   if (!is_on && (is_switched || config.family != Family::llama || reader.find("sliding_window") == nullptr))
     return false;
   const Json* first = reader.find("max_window_layers");
@@ -253,7 +252,7 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
          first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
 }
 
-/// Refuses a layer's window that is shorter than the longest sequence.
+/// Refuses sliding windows shorter than max_position_embeddings.
 void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
   if (!has_sliding_layers(reader, config)) return;
   const Json* window = reader.find("sliding_window");
@@ -279,7 +278,6 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
                 "models that this key changes are not supported");
   }
-  // For all families, transformers assumes this value if the key is absent.
   reader.require_only("hidden_act", "silu");
   reader.require_only("mlp_bias", false);
   reader.require_only("attention_dropout", 0);
@@ -291,7 +289,7 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
 std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   const std::int64_t width = config.hidden_size;
   const std::int64_t heads = config.num_attention_heads;
-  // transformers' LlamaConfig refuses such a width for any head_dim, and would refuse our export.
+  // transformers' LlamaConfig refuses a hidden_size that is no multiple of the heads, even with head_dim.
   const bool from_width = !is_qwen3(config.family) && reader.find("head_dim") == nullptr;
   QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");
@@ -307,7 +305,6 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Qwen2 has biases on q, k and v. Other families have them on q, k, v and o if attention_bias is set.
 void read_attention_bias(const Reader& reader, ModelConfig& config) {
   if (config.family == Family::qwen2) {
     reader.require_only("attention_bias", true);

@@ -13,20 +13,19 @@
 
 namespace qrl::model {
 
-/// Larger config.json and adapter_config.json files are refused unread.
+/// Limit on config.json and adapter_config.json.
 inline constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 
 enum class Family : std::uint8_t { qwen3, qwen2, llama, qwen3_moe };
 
-/// Larger numbers of experts are refused: a route's entry is a byte.
+/// Limit on experts per layer: a route stores an expert's index in a byte.
 inline constexpr std::int64_t kMaxExperts = 256;
 
-/// Ends errors that refuse experts on a GPU, or adapters on them.
 inline constexpr const char* kExpertsLack = "experts have no kernels for GPUs and no adapters yet";
 
 enum class RopeType : std::uint8_t { plain, llama3, yarn };
 
-/// Extends positions beyond the training length: config.json's rope_scaling (transformers 4) or rope_parameters (5).
+/// Holds config.json's rope_scaling (transformers 4) or rope_parameters (5).
 struct RopeScaling {
   RopeType type = RopeType::plain;
   double factor = 1;  ///< 1 or more
@@ -35,7 +34,7 @@ struct RopeScaling {
   double beta_fast = 32, beta_slow = 1;              ///< yarn
   std::optional<double> attention_factor;        ///< yarn; default: from mscale and mscale_all_dim, else from factor
   std::optional<double> mscale, mscale_all_dim;  ///< yarn
-  bool truncate = true;                          ///< yarn: round bounds to whole dimensions
+  bool truncate = true;                          ///< yarn: round the ramp's bounds to whole dimensions
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
@@ -59,20 +58,20 @@ struct ModelConfig {
   bool qk_norm = false;                  ///< Qwen3: RMSNorm over E on q and k before rope
   bool qkv_bias = false;                 ///< on q, k, v: Qwen2, and attention_bias of Qwen3 and Llama
   bool o_bias = false;                   ///< on o: attention_bias of Qwen3 and Llama
-  base::DType dtype = base::DType::f32;  ///< the folder's: f32 or bf16 (f16 is read, but written as bf16)
+  base::DType dtype = base::DType::f32;  ///< dtype of the folder's weights: f32 or bf16 (f16 is written as bf16)
   std::vector<types::TokenId> eos_token_ids;
   std::int64_t bos_token_id = -1;  ///< −1: none
   std::int64_t pad_token_id = -1;  ///< −1: none
-  std::string generation_config;   ///< the model's generation_config.json if it says more; "": none
+  std::string generation_config;   ///< generation_config.json, if it says more than this config; "": none
 
   std::int64_t num_experts = 0;               ///< M of a sparse layer; 0: all layers are dense
-  std::int64_t num_experts_per_tok = 0;       ///< experts that a token's route chooses
+  std::int64_t num_experts_per_tok = 0;       ///< experts chosen per token
   std::int64_t moe_intermediate_size = 0;     ///< F of an expert
-  std::int64_t decoder_sparse_step = 1;       ///< each such layer is sparse, unless listed in mlp_only_layers
+  std::int64_t decoder_sparse_step = 1;       ///< distance of sparse layers; mlp_only_layers excludes some
   std::vector<std::int64_t> mlp_only_layers;  ///< dense layers
   bool norm_topk_prob = false;                ///< divide the chosen experts' probabilities by their sum
-  float router_aux_loss_coef = 0.001F;        ///< written back; no loss uses it. The default is transformers'.
-  bool output_router_logits = false;          ///< written back, without effect
+  float router_aux_loss_coef = 0.001F;        ///< only written back; no loss uses it; default of transformers
+  bool output_router_logits = false;          ///< only written back
 
   bool has_experts() const { return num_experts > 0; }
   /// Returns whether a layer has a router and experts instead of one feed-forward network.
@@ -80,7 +79,6 @@ struct ModelConfig {
     return has_experts() && (layer + 1) % decoder_sparse_step == 0 &&
            std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
   }
-  /// Returns the sparse layers' indices, ascending.
   std::vector<std::int64_t> sparse_layers() const {
     std::vector<std::int64_t> layers;
     for (std::int64_t layer = 0; layer < num_hidden_layers; ++layer) {
@@ -95,21 +93,18 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-/// Parses a config.json; `where` names it in errors. Keys mean what transformers' class for that model_type makes of
-/// them.
-/// - Required: model_type, every size above, rms_norm_eps, tie_word_embeddings, rope_theta and dtype (or torch_dtype).
-///   qwen2 and llama may omit head_dim: it is then hidden_size / num_attention_heads.
+/// Parses a config.json; `where` names it in errors. Keys mean the same as in transformers.
+/// - Required: model_type, every size of ModelConfig, rms_norm_eps, tie_word_embeddings, rope_theta and dtype (or
+///   torch_dtype). qwen2 and llama may omit head_dim: it is then hidden_size / num_attention_heads.
 /// - Omitted keys have transformers' value: hidden_act "silu", no biases but Qwen2's, no window, no dropout,
 ///   initializer_range 0.02. Nothing else is assumed.
-/// - Biases of attention: Qwen2's on q, k and v; with attention_bias, Qwen3's and Llama's on q, k, v and o.
 /// - Refused by name: another model_type or architecture, a rope_type other than default, llama3 and yarn, mlp_bias,
 ///   another activation, partial rotary, dropout, quantization_config, remote code.
 /// - Also refused: keys by which related models change the forward pass (multipliers, soft caps, …), experts outside
 ///   qwen3_moe, and a layer's sliding window shorter than max_position_embeddings.
 /// - Experts (qwen3_moe) require num_experts or num_local_experts of at most 256, num_experts_per_tok,
 ///   moe_intermediate_size and norm_topk_prob. Shared experts are refused.
-/// - Ignored: keys with value null, keys that do not affect the forward pass, and all others, which unknown_config_keys
-///   lists.
+/// - Ignored: null values, keys without effect on the forward pass, and unknown keys, which unknown_config_keys lists.
 ModelConfig parse_config(std::string_view json_text, const std::string& where);
 /// Reads a config.json of at most 1 MB; warns of unknown keys and of float16 weights.
 ModelConfig read_config(const std::filesystem::path& file);
@@ -117,11 +112,11 @@ ModelConfig read_config(const std::filesystem::path& file);
 /// Returns keys neither read nor known to be harmless.
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where);
 
-/// Returns a generation_config.json's end tokens, checked against the vocabulary, if any.
+/// Returns the end tokens of a generation_config.json, if any. Throws an input error for ids outside the vocabulary.
 std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view json_text, const std::string& where,
                                                                 std::int64_t vocab_size);
 
-/// Returns a warning for stop_strings of a generation_config.json, or "".
+/// Returns a warning if a generation_config.json has stop_strings, otherwise "".
 std::string stop_strings_note(std::string_view json_text, const std::string& where);
 
 /// Returns a line for `qrl-train check generation`: end tokens, checked against the folder's config.json.
@@ -130,36 +125,36 @@ std::string describe_generation(const std::filesystem::path& file);
 /// Checks a config.json and returns its description, for `qrl-train check config`.
 std::string describe_config(const std::filesystem::path& file);
 
-/// Returns a config.json for transformers 4 and 5 (rope_theta and rope_parameters, torch_dtype and dtype), which
-/// parse_config reads back unchanged.
+/// Returns a config.json for transformers 4 and 5 (rope_theta and rope_parameters, torch_dtype and dtype). parse_config
+/// reads it back unchanged.
 std::string config_json(const ModelConfig& config);
 
-/// Decides a tensor's initialization, optimizer group and whether it may be quantized.
+/// Decides a tensor's initialization, its optimizer group, and whether it may be quantized.
 enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head, router };
 
-/// Returns whether a tensor is a layer's matrix: a linear layer's, an expert's or a router's.
+/// Returns whether a tensor is a linear layer's, an expert's or a router's matrix.
 constexpr bool is_layer_matrix(WeightKind kind) { return kind == WeightKind::linear || kind == WeightKind::router; }
 
 /// Describes a range of a tensor that Hugging Face's files store as a tensor of its own.
 struct StoredPart {
   std::string name;        ///< "model.layers.0.mlp.experts.3.up_proj.weight"
   base::Shape shape;       ///< [out, in]
-  std::int64_t first = 0;  ///< its first element in the tensor
+  std::int64_t first = 0;  ///< index of its first element in the whole tensor
 };
 
-/// Describes a tensor. A sparse layer's experts are two: "…mlp.experts.gate_up_proj.weight" [M, 2F, D], each expert's
-/// gate before its up, and "…mlp.experts.down_proj.weight" [M, D, F].
+/// Describes a tensor. A sparse layer's experts are two tensors: "…mlp.experts.gate_up_proj.weight" [M, 2F, D], gate
+/// before up in each expert, and "…mlp.experts.down_proj.weight" [M, D, F].
 struct WeightSpec {
-  std::string name;   ///< Hugging Face's, "model.layers.0.self_attn.q_proj.weight"
+  std::string name;   ///< Hugging Face name: "model.layers.0.self_attn.q_proj.weight"
   base::Shape shape;  ///< linears: [out, in]
   WeightKind kind = WeightKind::linear;
-  std::vector<StoredPart> parts;  ///< in the tensor's order; empty: stored whole
+  std::vector<StoredPart> parts;  ///< parts in memory order; empty: stored whole
 };
 
 /// Returns the model's tensors in order: embedding, layers 0…L−1, final norm, lm_head unless tied.
 std::vector<WeightSpec> weight_specs(const ModelConfig& config);
 
-/// Returns the tensors of files: the spec's parts, or itself.
+/// Returns what files store for a spec: its parts, or the whole tensor.
 std::vector<StoredPart> stored_parts(const WeightSpec& spec);
 
 /// Counts all elements, a tied lm_head once.

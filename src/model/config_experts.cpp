@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Returns num_experts of transformers 4, or num_local_experts of 5, which must be equal where both are.
+/// Returns num_experts (transformers 4) or num_local_experts (5). If both are present, they must be equal.
 std::int64_t read_num_experts(const ConfigReader& reader) {
   const bool is_new = reader.find("num_experts") == nullptr && reader.find("num_local_experts") != nullptr;
   const std::int64_t count = reader.size(is_new ? "num_local_experts" : "num_experts", kMaxExperts);
@@ -38,7 +38,7 @@ std::vector<std::int64_t> read_dense_layers(const ConfigReader& reader, std::int
   return layers;
 }
 
-/// Refuses experts that every token uses; a size of 0 has none.
+/// Refuses shared experts, which every token uses. Size 0 means none.
 void refuse_shared_experts(const ConfigReader& reader) {
   for (const char* key : {"shared_expert_intermediate_size", "n_shared_experts", "num_shared_experts"}) {
     const Json* value = reader.find(key);

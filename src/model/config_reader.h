@@ -13,7 +13,7 @@ namespace qrl::model {
 
 struct ModelConfig;
 
-/// Limit on widths; keeps products of sizes below 2^63, and exceeds published models by far.
+/// Limit on widths: products of sizes stay below 2^63.
 inline constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 
 /// Reads a JSON object's values. Errors are input errors that name the file and the key.
@@ -69,7 +69,7 @@ class ConfigReader {
 /// Returns the shortest decimal of a float: 1e-06, not 9.99999997e-07.
 double shortest_decimal(float value);
 
-/// Reads the keys of a mixture of experts into a config whose other sizes are already read (config_experts.cpp).
+/// Reads the experts' keys into a config whose other sizes are set (config_experts.cpp).
 void read_experts(const ConfigReader& reader, ModelConfig& config);
 
 /// Writes the experts' keys, as transformers 4 and 5 and vLLM read them.
@@ -88,7 +88,7 @@ inline constexpr std::string_view kReadKeys[] = {
     "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window",
     "vocab_size"};
 
-/// Keys of transformers without effect on the forward pass. Keys with a leading underscore have none either.
+/// Keys of transformers without effect on the forward pass. Keys with a leading underscore are also harmless.
 inline constexpr std::string_view kHarmlessKeys[] = {
     "add_cross_attention", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
     "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
@@ -108,7 +108,7 @@ inline constexpr std::string_view kExpertKeys[] = {
     "num_experts_per_tok", "num_local_experts", "num_shared_experts", "output_router_logits", "router_aux_loss_coef",
     "shared_expert_intermediate_size"};
 
-/// Keys that change the forward pass of related models: a model with one is refused.
+/// Keys that change the forward pass of related models. A config with such a key is refused.
 inline constexpr std::string_view kForeignKeys[] = {
     "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping",
     "auto_map", "clip_qkv", "embedding_multiplier", "final_logit_softcapping", "layer_norm_eps",

@@ -1,4 +1,4 @@
-// Owns the interface to the weights that a decoder on a device reads. Masters on that device are quantized there.
+// Owns the interface to the weights of a decoder on a device.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace qrl::model {
 
 class Snapshot;
 
-/// Describes a master on the device, and how it is quantized.
+/// Describes a master weight, and how it is quantized.
 struct DeviceMaster {
-  std::string weight;  ///< its spec's name
-  base::View values;   ///< fp32 on the device, whole, already written
-  // From an int8 profile, in CPU memory; null without one.
+  std::string weight;  ///< name of its WeightSpec
+  base::View values;   ///< whole fp32 tensor on the device, already written
+  // Values of an int8 profile, in CPU memory; null without one.
   const float* factors = nullptr;     ///< a matrix's input factors (FixedScales in ops/linear.h), or a norm's divisors
   const float* row_scales = nullptr;  ///< as in FixedScales
 };
@@ -24,7 +24,7 @@ struct DeviceMaster {
 /// Names a matrix or embedding to dequantize, and its destination.
 struct DequantizedTensor {
   std::string tensor;  ///< name in Snapshot::tensors
-  base::View to;       ///< [out, in] on the device: fp32, or bf16 rounded from it
+  base::View to;       ///< [out, in] on the device, fp32 or rounded to bf16
 };
 
 /// Describes the decoder's embedding or bf16 lm_head: [V, D], with `stride` elements between rows.
@@ -33,10 +33,10 @@ struct DeviceTable {
   std::int64_t stride = 0;
 };
 
-/// Gives the sizes of device memory that the caller of a matmul provides.
+/// Sizes of device buffers that a matmul's caller provides.
 struct MatmulWorkspace {
-  std::size_t quantized_bytes = 0;  ///< 256-byte aligned
-  std::int64_t y_columns = 0;       ///< outputs, padded
+  std::size_t quantized_bytes = 0;  ///< size of MatmulInput::quantized, whose address is 256-byte aligned
+  std::int64_t y_columns = 0;       ///< columns of y: the outputs, padded
   base::DType y_dtype = base::DType::bf16;
 };
 
@@ -44,16 +44,16 @@ struct MatmulWorkspace {
 struct MatmulInput {
   std::string matrix;  ///< name in Snapshot::tensors: "layers.0.qkv"
   std::int64_t num_rows = 0;
-  void* quantized = nullptr;  ///< of MatmulWorkspace::quantized_bytes
+  void* quantized = nullptr;  ///< buffer of MatmulWorkspace::quantized_bytes
 };
 
 /// Holds a micro-batch's sequences, packed as in types::MicroBatch.
 struct PackedSequences {
-  std::span<const std::int32_t> tokens_N, sequence_starts;  ///< sequence_starts: S+1
-  std::span<const std::uint8_t> continues_prefix;           ///< S, or empty
+  std::span<const std::int32_t> tokens_N, sequence_starts;  ///< sequence_starts has S + 1 elements
+  std::span<const std::uint8_t> continues_prefix;           ///< [S], or empty
 };
 
-/// Holds tokens to score, each with a row of hidden states.
+/// Holds tokens to score, each with its row of hidden states.
 struct TargetTokens {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;
@@ -66,8 +66,8 @@ class DeviceWeights {
   DeviceWeights& operator=(const DeviceWeights&) = delete;
   virtual ~DeviceWeights() = default;
 
-  /// Returns whether the device received some version of this snapshot's weights, and its adapters' current base.
-  /// Otherwise weights cannot be rewritten.
+  /// Returns whether the device has a version of this snapshot's weights and, with adapters, its current base.
+  /// `rewrite` requires it.
   virtual bool holds(const Snapshot& snapshot) const = 0;
   /// Quantizes these weights on the device, and waits for the result. Values equal a host publish bitwise. Returns the
   /// name of a non-finite weight, or "".
@@ -76,23 +76,23 @@ class DeviceWeights {
   virtual void finish(std::int64_t version) = 0;
 
   // The functions below serve a learner on the device that holds the weights. `stream` is a cudaStream_t that must
-  // outlive this; null: the default stream. Work is enqueued without waiting, unless stated otherwise. The decoder must
-  // be idle. Any thread may call, one at a time.
+  // outlive this object; null: the default stream. Work is enqueued without waiting, unless stated otherwise. The
+  // decoder must be idle. Any thread may call, one at a time.
 
-  /// Uploads the snapshot's weights, which the decoder must read, if the device has another version.
+  /// Uploads the snapshot's weights unless the device has this version. The decoder must have loaded this snapshot.
   virtual void upload(const Snapshot& snapshot) = 0;
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
   /// Returns "embed_tokens" or "lm_head" without a copy.
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
   /// Computes the decoder's matmul without adapter and bias. Quantizes x, fp32 [num_rows, in] dense, into
-  /// input.quantized; y = x̂ · Ŵᵀ as in a tick. With null y, only quantizes.
+  /// input.quantized; y = x̂ · Ŵᵀ as in a decoder's tick. With null y, only quantizes.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
   /// Writes x̂, dense [num_rows, in], as fp32 or rounded to bf16.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
-  // Runs the decoder's own forward pass over whole sequences, and waits for it. With row_only_sums, results equal
-  // sampling's bitwise.
+  // The functions below run the decoder's own forward pass over whole sequences, and wait for it. With row_only_sums,
+  // results equal those of sampling bitwise.
 
   /// Runs all layers. Writes the residual stream after layer i to after_layer[i], fp32 [N, D] on the device. All
   /// entries may be one buffer.

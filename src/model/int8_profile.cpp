@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kProfileFormat = "qrl-train int8 profile 1";
 
-/// Returns each row's int8 scale from max |w · factor|; without factors, from max |w|.
+/// Returns each row's int8 scale from max |w · factor|. Null factors: 1.
 base::Buffer row_scales(const base::View& weight, const float* factors) {
   const std::int64_t width = weight.shape.dims().back(), rows = weight.numel() / width;
   base::Buffer scales(base::DType::f32, {rows});
@@ -55,7 +55,7 @@ base::Buffer make_smoothing(const base::Buffer& range, const std::vector<float>&
   return smoothing;
 }
 
-/// Calls body(spec, view) for each spec, with its fp32 values in memory that the next call overwrites.
+/// Calls body(spec, view) for each spec. The next call overwrites the view's fp32 values.
 template <class Body>
 void for_each_weight(const std::vector<WeightSpec>& specs, const WeightSource& weights, const Body& body) {
   std::int64_t largest = 0;
@@ -108,7 +108,7 @@ Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& wei
   for (const WeightSpec& spec : weight_specs(config)) {
     if (spec.kind == WeightKind::linear) matrices.push_back(spec);
   }
-  std::map<std::string, std::vector<float>> largest_behind;  // keys: norms; values: largest |w| per channel
+  std::map<std::string, std::vector<float>> largest_behind;  // key: norm; value: largest |w| per channel
   for_each_weight(matrices, weights, [&](const WeightSpec& spec, const base::View& view) {
     const std::string norm = norm_before(spec.name);
     if (!norm.empty()) widen(largest_behind[norm], view);

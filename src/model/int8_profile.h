@@ -10,33 +10,35 @@
 
 namespace qrl::model {
 
-/// Holds the largest |input| per channel after a norm: fp32 [D], by its name ("model.layers.0.input_layernorm.weight").
+/// Holds the largest |input| per channel after a norm: fp32 [D], by the norm's name
+/// ("model.layers.0.input_layernorm.weight").
 using ChannelRanges = Weights;
 
-/// Holds scales that replace a snapshot's own: values are round(w · smoothing / scale), clamped to ±127. The norm's
-/// gain is divided by the smoothing. Activations keep a scale per token.
+/// Holds scales that replace those computed at publish: values are round(w · smoothing / scale), clamped to ±127. The
+/// norm's gain is divided by the smoothing. Activations still have one scale per token.
 struct Int8Profile {
   Weights tensors;         ///< fp32, as in profile_specs
-  std::string model_hash;  ///< weights_hash of its weights
+  std::string model_hash;  ///< weights_hash of the profiled model
   std::string settings_hash;
 };
 
-/// Return names of a profile's tensors: a factor per input of a norm's layers, and a scale per output of a matrix.
+/// Return names of a profile's tensors. Smoothing has a factor per channel of a norm, scale one per output of a matrix.
 std::string smoothing_name(const std::string& norm);
 std::string scale_name(const std::string& matrix);
 /// Returns specs of a profile's tensors: each block's two norms and its matrices.
 std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
-/// Computes smoothing_j = √max|x_j| / √max|W_:j| over the norm's matrices, 1 if either is 0, and scale = max|W_i: ·
-/// smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4) with α = 0.5, our choice: FlashRL states none. Holds
-/// one weight at a time.
+/// Computes smoothing_j = √max|x_j| / √max|W_:j| with maxima over the norm's matrices, 1 if either is 0. Computes
+/// scale_i = max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4) with α = 0.5, our choice:
+/// FlashRL states none. Holds one weight at a time.
 Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);
 
-/// Returns a profile's factors for a norm's channels; null without a profile and for other tensors.
+/// Returns the smoothing of a norm's channels. Returns null without a profile, and for other tensors.
 const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
-/// Returns a matrix's fixed scales: none without a profile or for lm_head, only factors for layers exempt from int8.
+/// Returns a matrix's fixed scales. They are null without a profile and for lm_head. A layer exempt from int8 has only
+/// input factors.
 ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
 
 /// Writes or replaces a safetensors file, whose metadata holds the hashes.

@@ -1,4 +1,4 @@
-// Owns the map from weights to rows of packed matrices and a profile's scales.
+// Owns the map from weights to rows of packed matrices.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace qrl::model {
 
-/// Holds the rows of a packed matrix that are one weight, or the matrices of a layer's experts.
+/// Describes where a weight is packed: in rows of one matrix, or in the matrices of a layer's experts.
 template <class Packed>
 struct MatrixPart {
-  std::string weight;  ///< its spec's name
+  std::string weight;  ///< name of its WeightSpec
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
   std::span<Packed> experts = {};  ///< all experts of a layer, `matrix` first; empty: rows of `matrix`
 };
 
-/// Lists parts by matrix and row. `layers`: LayerSnapshots.
+/// Lists parts: lm_head, then each layer's in order of matrix and row. `layers`: LayerSnapshots.
 template <class Layers, class Packed>
 std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& layers, Packed& lm_head) {
   std::vector<MatrixPart<Packed>> parts;

@@ -63,7 +63,7 @@ const std::vector<Neutral>& neutrals() {
   return all;
 }
 
-/// Returns whether this initialization changes the base, so that the adapter does not fit the named checkpoint.
+/// Returns whether this initialization changes the base's weights.
 bool moves_base(const Json& start) {
   static constexpr std::string_view kHarmless[] = {"gaussian", "kaiming", "orthogonal"};
   if (!start.is_string()) return false;
@@ -101,7 +101,7 @@ bool is_read_alike(std::string_view pattern) {
     if (!base::is_letter(c) && !base::is_digit(c) && !is_one_of("_-.,*+?|()[]{}\\^$", i)) return false;
     if (c == '\\' && !is_one_of(".dwb_-", i + 1)) return false;
     if (c == '{' && !is_one_of("0123456789", i + 1))
-      return false;  // {,3} is a count in Python, but text in older PCRE2
+      return false;  // {,3} is a count in Python, but literal text in older PCRE2
     if (c != '(' || !is_one_of("?*", i + 1)) continue;
     if (!is_one_of("?", i + 1) || !is_one_of(":!=", i + 2)) return false;
     i += 2;
@@ -109,11 +109,11 @@ bool is_read_alike(std::string_view pattern) {
   return true;
 }
 
-/// Matches one of PEFT's regular expressions of module names, of at most 1,000 bytes, that PCRE2 and Python read alike.
-/// It may have letters, digits, \d, \w, \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
+/// Matches module names against a PEFT regular expression of at most 1,000 bytes. Accepts only syntax that PCRE2 and
+/// Python read alike: letters, digits, \d, \w, \b, escaped punctuation, (?: (?! (?= and . * + ? | ( ) [ ] { } ^ $.
 class ModulePattern {
  public:
-  /// Compiles the pattern. Throws an input error at `where` for others than those above.
+  /// Throws an input error that names `where` for other syntax.
   ModulePattern(const std::string& pattern, const std::string& where) : pattern_(pattern), where_(where) {
     int error = 0;
     PCRE2_SIZE error_at = 0;
@@ -127,7 +127,7 @@ class ModulePattern {
     code_ = {code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); }};
   }
 
-  /// Returns whether the whole name matches. Throws an input error after too many steps, because folders are untrusted.
+  /// Returns whether the whole name matches. Throws an input error after too many steps: folders are untrusted.
   bool fits(const std::string& module) const {
     const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found(pcre2_match_data_create(1, nullptr),
                                                                                     pcre2_match_data_free);
@@ -155,7 +155,8 @@ ModuleRule rule_of_pattern(const AdapterConfigReader& reader, const char* key) {
   };
 }
 
-/// Restricts `lora` to modules that `keeps` accepts. Throws an input error unless whole kinds remain.
+/// Restricts `lora` to modules that `keeps` accepts. Throws an input error unless each kind (such as q_proj) remains in
+/// all layers or in none.
 void keep_kinds(const AdapterConfigReader& reader, const char* key, const ModelConfig& config, const ModuleRule& keeps,
                 LoraConfig& lora) {
   const std::vector<std::string> targeted = adapted_modules(config, lora);
@@ -206,7 +207,7 @@ void read_excluded(const AdapterConfigReader& reader, const ModelConfig& config,
       reader, kKey, config, [&](const std::string& module) { return !is_excluded(module); }, lora);
 }
 
-/// Returns the ends of norms' names, such as "input_layernorm".
+/// Returns the last part of each norm's name, such as "input_layernorm".
 std::set<std::string> norm_names(const ModelConfig& config) {
   std::set<std::string> names;
   for (const WeightSpec& spec : weight_specs(config)) {
@@ -226,7 +227,7 @@ LoraConfig read_lora(const AdapterConfigReader& reader, const ModelConfig& confi
   }
   reader.require(!moves_base(reader.at("init_lora_weights")), "init_lora_weights", "true or false",
                  "that start changes the base's weights, so the adapter does not belong to the model as it is");
-  constexpr std::int64_t kDefault = 8;  // PEFT's default of both
+  constexpr std::int64_t kDefault = 8;  // PEFT's default for r and lora_alpha
   const Json rank = reader.at("r"), alpha = reader.at("lora_alpha"), rslora = reader.at("use_rslora"),
              norms = reader.at("modules_to_save");
   LoraConfig lora;
@@ -307,7 +308,6 @@ void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig&
     });
   }
   const Json norms = lora.train_norms ? Json(norm_names(config)) : Json();
-  // Writes PEFT's keys; reading requires peft_type and target_modules alone.
   const nlohmann::ordered_json json = {{"peft_type", "LORA"},
                                        {"task_type", "CAUSAL_LM"},
                                        {"base_model_name_or_path", base.empty() ? Json() : Json(base)},

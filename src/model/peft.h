@@ -15,19 +15,19 @@ struct PeftAdapter {
 
 bool is_peft(const std::filesystem::path& dir);
 
-/// Throws an input error for all but plain LoRA on linear layers (DoRA, biases, rank patterns, …), and for missing,
-/// extra or misshaped tensors. Reading throws one for non-finite values.
+/// Throws an input error for anything beyond plain LoRA on linear layers (DoRA, biases, rank patterns, …), and for
+/// missing, extra or misshaped tensors. Reading throws an input error for non-finite values.
 PeftAdapter open_peft(const std::filesystem::path& dir, const ModelConfig& config);
 
 /// Returns the folder's base_model_name_or_path, or "".
 std::string peft_base(const std::filesystem::path& dir);
 
-/// Writes both files into the existing folder, tensors in fp32 under PEFT's names. `staged` reads tensors outside host
-/// memory.
+/// Writes both files into the existing folder, tensors in fp32 under PEFT's names. `staged`, if set, reads tensors
+/// outside host memory.
 void save_peft(const std::filesystem::path& dir, const ModelConfig& config, const LoraConfig& lora,
                const std::string& base, const WeightViews& adapters, const state::StagedRead& staged = {});
 
-/// Returns names of adapted modules, in the model's order.
+/// Returns the adapted modules' full names, in the model's order.
 std::vector<std::string> adapted_modules(const ModelConfig& config, const LoraConfig& lora);
 
 }  // namespace qrl::model

@@ -10,7 +10,7 @@ namespace qrl::model {
 
 struct RopeFrequencies {
   std::vector<double> inverse;  ///< radians per position, for each of head_dim / 2 pairs
-  double attention_factor = 1;  ///< factor of cosines and sines
+  double attention_factor = 1;  ///< multiplied into cosines and sines
 };
 
 /// Computes a config's rotary frequencies. llama3 divides long wavelengths by factor, keeps short ones and interpolates
@@ -18,7 +18,7 @@ struct RopeFrequencies {
 /// 0.1·ln(factor) + 1).
 RopeFrequencies rope_frequencies(const ModelConfig& config);
 
-/// Laid out as by ops::make_rope_table.
+/// Layout: ops::make_rope_table.
 base::Buffer make_rope_table(const ModelConfig& config, std::int64_t max_positions);
 
 }  // namespace qrl::model

@@ -24,7 +24,7 @@ namespace {
 using base::DType;
 using quant::Format;
 
-/// Returns the format of embedding and exempt layers.
+/// Returns the format of the embedding and of exempt layers.
 Format wide_format(Format format) { return format == Format::f32 ? Format::f32 : Format::bf16; }
 
 Format head_format(const SnapshotFormats& formats) {
@@ -32,8 +32,8 @@ Format head_format(const SnapshotFormats& formats) {
   return formats.f32_lm_head ? Format::f32 : wide_format(formats.linear);
 }
 
-/// Chooses the formats of matrices in order. check_patterns then verifies that every pattern matched and that some
-/// layer is not exempt.
+/// Chooses the formats of matrices. check_patterns then verifies that every pattern matched and that some layer is not
+/// exempt.
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
@@ -102,7 +102,7 @@ std::span<const float> values_of(const base::View& view) {
   return {view.as<float>(), static_cast<std::size_t>(view.numel())};
 }
 
-/// Stores this member's share; returns false if a weight is not finite.
+/// Stores this member's share of the embedding. Returns false if a weight in it is not finite.
 bool store_table(const base::Team& team, const base::View& from, const base::Buffer& to) {
   constexpr std::int64_t kGrain = 1024;
   const base::Range mine = team.slice(from.numel(), kGrain);
@@ -191,7 +191,7 @@ class Snapshot::Writer {
     snapshot.is_elsewhere_ = false;
   }
 
-  /// SPMD.
+  /// Writes one weight; SPMD (ops/linear.h).
   void write(base::Team& team, const WeightSpec& spec, const base::View& view) {
     const std::string& name = spec.name;
     if (spec.kind == WeightKind::embedding) note(store_table(team, view, snapshot_.embedding_VD_), name);
@@ -271,7 +271,7 @@ class Snapshot::Writer {
   Snapshot& snapshot_;
   std::int64_t version_;
   std::map<std::string, MatrixPart<ops::PackedLinear>> matrices_;
-  std::map<std::string, float*> vectors_;  ///< gains, and segments of biases
+  std::map<std::string, float*> vectors_;  ///< addresses of gains and of modules' biases
   std::atomic<const std::string*> broken_{nullptr};
 };
 

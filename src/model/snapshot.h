@@ -26,16 +26,16 @@ struct SnapshotFormats {
   /// Modules that stay bf16. A pattern (with * and ?) matches a whole name or its last part:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" have no effect.
   std::vector<std::string> ignore;
-  bool f32_lm_head = false;  ///< fp32 lm_head; otherwise bf16, or fp32 if `linear` is
-  bool int8_lm_head =
-      false;  ///< int8 lm_head with scales per token and output; the learner's own lm_head stays bf16 or fp32
+  bool f32_lm_head = false;  ///< if set, lm_head is fp32; otherwise bf16, or fp32 if `linear` is
+  /// If set, lm_head is int8, with a scale per token and per output. The learner's own lm_head stays bf16 or fp32.
+  bool int8_lm_head = false;
   LoraConfig lora = {};
-  quant::Rotation rotation = {};    ///< of the inputs of matrices in `linear`, if that has scales
-  bool rotates_if_it_fits = false;  ///< whether a `rotation` that does not fit is left out, not an input error
+  quant::Rotation rotation = {};    ///< rotation of inputs of matrices in `linear`, if that has scales
+  bool rotates_if_it_fits = false;  ///< if set, drops a `rotation` that does not fit; otherwise an input error
 };
 
-/// Returns formats.rotation, or none if `linear` has no scales, or if it does not fit all inputs and rotates_if_it_fits
-/// is set. Throws like check_formats.
+/// Returns formats.rotation. Returns none if `linear` has no scales, or if rotates_if_it_fits is set and the rotation
+/// does not fit all inputs. Throws like check_formats.
 quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormats& formats);
 
 /// Holds one transformer block in the kernels' layout: fp32 gains, packed matrices. Gains that the model lacks are
@@ -44,16 +44,16 @@ struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
   Block<std::monostate, MatrixAdapter> adapters;  ///< may be empty
 };
 
-/// Describes a tensor for users.
+/// Describes a tensor for reports.
 struct SnapshotTensor {
   std::string name;  ///< "layers.0.qkv"
   std::string what;  ///< format and shape: "int8 [80, 24], scales [1, 80] F32"; experts: "int8 [80, 24] × 5, …"
-  const void* data = nullptr;  ///< address of the memory, to compare readers
-  bool is_gain = false;        ///< otherwise embedding, linear layer or lm_head
+  const void* data = nullptr;  ///< address, to detect shared memory
+  bool is_gain = false;        ///< false: embedding, linear layer or lm_head
 };
 
 struct WeightError {
-  std::string weight;  ///< a name of weight_specs; a tied lm_head has the embedding's
+  std::string weight;  ///< name in weight_specs; a tied lm_head has the embedding's name
   quant::Format format = quant::Format::f32;
   quant::FormatError error;
 };
@@ -62,7 +62,7 @@ struct WeightError {
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
 /// Throws an input error for an `ignore` pattern that matches no module, or only some modules of a matrix. Does the
-/// same if all linear layers are exempt, or inputs are not whole rotation blocks.
+/// same if all linear layers are exempt, or an input width is no multiple of the rotation's block.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;
@@ -74,29 +74,29 @@ class Snapshot {
   /// Throws as check_formats and check_lora do.
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
-  /// Quantizes int8 layers by this profile from the next publish on. Null: by the weights' own scales.
+  /// Makes later publishes quantize int8 layers by this profile. Null: by scales from the weights.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
 
-  /// Adds noise to all norms' gains from the next publish on, new for each version, in host memory only.
+  /// Makes later publishes to host memory add noise to norms' gains, new for each version.
   void use_gain_noise(const GainNoise& noise) { noise_ = noise; }
 
   /// Quantizes and packs `masters` (fp32 views by name) on all threads, as policy version `version`. Throws
   /// (fail_broken) with the name of a non-finite weight.
   void publish(const WeightViews& masters, std::int64_t version);
-  /// Publishes like above from a source, one fp32 tensor at a time.
+  /// Publishes like the function above, reading one fp32 tensor at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
-  /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Keeps the base.
-  /// Throws (fail_broken) for a non-finite weight.
+  /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Throws
+  /// (fail_broken) for a non-finite weight.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
   /// Publishes to a device's memory alone, like publish or publish_adapters. Until the next host publish, reading the
   /// host's tensors is an internal error.
   class DeviceWriter {
    public:
-    /// `device` holds this snapshot's weights; both must outlive this.
+    /// `device` must hold `snapshot`'s weights. Both must outlive this object.
     DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version);
-    /// Writes some weights (adapter_specs' with adapters), fp32 by name on the device, and waits.
+    /// Writes some weights (with adapters, of adapter_specs) from fp32 tensors on the device, by name, and waits.
     void write(const WeightViews& masters);
     /// Completes `version` after the last weight. Throws (fail_broken) if a weight was not finite.
     void finish();
@@ -106,19 +106,19 @@ class Snapshot {
     DeviceWeights& device_;
     std::int64_t version_;
     std::vector<WeightSpec> specs_;
-    std::map<std::string, quant::Format> formats_;  ///< of matrices
+    std::map<std::string, quant::Format> formats_;  ///< matrices' formats
     std::size_t num_written_ = 0;
     std::string broken_;
   };
 
   const ModelConfig& config() const { return config_; }
-  quant::Format format() const { return format_; }  ///< of linear layers not exempt
+  quant::Format format() const { return format_; }  ///< format of linear layers that are not exempt
   const quant::Rotation& rotation() const { return rotation_; }
   const LoraConfig& lora() const { return lora_; }
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
   /// Counts host publishes of all weights: equal numbers mean an equal base.
   std::int64_t base_number() const { return base_number_; }
-  /// bf16, or fp32 with format().
+  /// Returns the embedding: bf16, or fp32 if format() is fp32.
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
   const base::Buffer& final_norm_D() const { return here(final_norm_D_); }  ///< fp32
   const LayerSnapshot& layer(std::int64_t idx) const { return here(layers_[static_cast<std::size_t>(idx)]); }
@@ -128,24 +128,25 @@ class Snapshot {
   const ops::PackedLinear& lm_head() const { return here(lm_head_); }
   std::size_t num_bytes() const;
 
-  /// In forward order.
+  /// Describes all tensors in forward order.
   std::vector<SnapshotTensor> tensors() const;
 
-  /// Returns every matrix's error against the published `masters`, in order. Applies a profile's factors and the
-  /// rotation first. Without a master the error has no name.
+  /// Returns each matrix's quantization error against the published `masters`, in order. Applies a profile's factors
+  /// and the rotation to masters first. An entry without a master has no name.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
-  /// Computes the same on one thread, few masters at a time. `read` returns an empty buffer for a missing one.
+  /// Computes the same with few masters in memory at a time. Only the calling thread calls `read`, which returns an
+  /// empty buffer for a missing master.
   using ReadMaster = std::function<base::Buffer(const std::string& weight)>;
   std::vector<WeightError> format_errors(const ReadMaster& read) const;
 
  private:
   class Writer;
-  /// In forward order.
+  /// Visits all gains in forward order.
   template <class Visit>
   void visit_gains(const Visit& visit);
-  /// Adds this version's noise to the gains after a publish: to the snapshot's if `gains_are_new`, otherwise to gains_.
+  /// After a publish, adds this version's noise to the snapshot's gains if `gains_are_new`, otherwise to gains_.
   void finish_gains(bool gains_are_new, std::int64_t version);
-  /// Returns a tensor of the host. Throws an internal error if only a device has the version.
+  /// Returns `tensor`. Throws an internal error if only a device has the version.
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {
     QRL_INVARIANT(!is_elsewhere_, "snapshot", "weights in host memory",
@@ -172,7 +173,7 @@ class Snapshot {
 quant::Format adapter_format(const Snapshot& snapshot);
 /// Returns whether `ignore` exempts a linear layer or an expert.
 bool has_exempt_layers(const Snapshot& snapshot);
-/// Returns how a mixture routes its tokens, in the sampler and in the learner.
+/// Returns the router of a model with experts, for sampler and learner.
 ops::Router router_of(const ModelConfig& config);
 
 }  // namespace qrl::model

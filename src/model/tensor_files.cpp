@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
-/// Elements per thread and read.
+/// Elements that a thread reads at once.
 constexpr std::int64_t kReadChunk = std::int64_t{1} << 18;
 
 [[noreturn]] void refuse_without_safetensors(const std::filesystem::path& dir) {
@@ -38,7 +38,7 @@ std::string tensor_in(const state::SafetensorsFile& file, const std::string& nam
   return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
 }
 
-/// Refuses a tensor that holds all experts, which transformers can write.
+/// Refuses a tensor that stacks all experts.
 void refuse_fused(const TensorFiles& files, const WeightSpec& spec) {
   if (spec.parts.empty()) return;
   const std::string fused = spec.name.substr(0, spec.name.rfind('.'));
@@ -84,10 +84,9 @@ bool same_values(const state::SafetensorsFile& a, const std::string& name_a, con
   return true;
 }
 
-/// Returns whether older transformers stored this buffer, which config.json determines.
+/// Returns whether this is RoPE's buffer, which older transformers stored.
 bool is_rope_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-/// Refuses tensors that the specs lack, except RoPE's buffers and a tied lm_head equal to the embedding.
 void require_no_extra_tensor(const TensorFiles& files, const ModelConfig& config) {
   const std::string head = "lm_head.weight", embedding = "model.embed_tokens.weight";
   std::set<std::string> wanted;

@@ -14,12 +14,12 @@ namespace qrl::model {
 inline constexpr const char* kSingleFile = "model.safetensors";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-/// Reads a model.safetensors.index.json: each tensor's shard. Throws an input error unless `weight_map` has plain
-/// .safetensors names in that folder (links are allowed).
+/// Reads a model.safetensors.index.json and returns each tensor's shard. Throws an input error unless `weight_map`
+/// names .safetensors files of that folder (links are allowed), which hold exactly its tensors.
 std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
 
-/// Opens DIR's model.safetensors, or its index's shards, as one set of tensors. Throws an input error unless exactly
-/// one of them exists.
+/// Opens DIR's model.safetensors, or the shards of its index, as one set of tensors. Throws an input error unless
+/// exactly one of the two exists.
 class TensorFiles {
  public:
   explicit TensorFiles(const std::filesystem::path& dir);
@@ -36,11 +36,11 @@ class TensorFiles {
   std::map<std::string, const state::SafetensorsFile*, std::less<>> by_name_;
 };
 
-/// Throws an input error for a missing, misshaped or extra tensor, or one that holds all experts. Accepts RoPE's
+/// Throws an input error for a missing, misshaped or extra tensor, or a tensor that stacks all experts. Accepts RoPE's
 /// buffers, and a tied lm_head equal to the embedding.
 void require_tensors_of(const TensorFiles& files, const ModelConfig& config, const std::string& dir);
 
-/// Reads a tensor in fp32 from its parts, each on all threads. Throws an input error for non-finite values.
+/// Reads a tensor as fp32 from its stored parts, each part on all threads. Throws an input error for non-finite values.
 void read_tensor(const TensorFiles& files, const WeightSpec& spec, float* to);
 
 }  // namespace qrl::model

@@ -32,7 +32,7 @@ namespace {
 constexpr const char* kStem = "model";
 constexpr std::uint64_t kMaxGenerationConfig_bytes = 1'000'000;
 
-/// Returns four normal deviates from one block, by Box–Muller in fp64.
+/// Returns four normal deviates from one random block, by Box–Muller in fp64.
 std::array<float, 4> normals(const base::RandomField& field, std::uint32_t tensor_idx, std::uint64_t block) {
   const auto words =
       field.words({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor_idx, 0});
@@ -65,7 +65,7 @@ bool is_residual_output(const std::string& name) {
   return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
 }
 
-/// transformers requires this key first.
+/// Metadata that transformers requires.
 const std::map<std::string, std::string> kFileFacts = {{"format", "pt"}};
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -74,7 +74,7 @@ void write_text(const fs::path& path, const std::string& text) {
   file.close();
 }
 
-/// places: each tensor's file.
+/// Writes the index. `places`: each tensor's file.
 void write_index(const fs::path& dir, const std::map<std::string, std::string>& places, std::uint64_t total_bytes) {
   const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", places}};
   write_text(dir / kIndexFile, index.dump(2) + "\n");
@@ -95,7 +95,7 @@ Json generation_config_of(const ModelConfig& config) {
   return generation;
 }
 
-/// Appends the tensors that store a spec, as ranges of its view.
+/// Appends the tensors that files store for a spec, as ranges of its view.
 void add_stored(const WeightViews& weights, const WeightSpec& spec, base::DType dtype, const state::StagedRead& staged,
                 std::vector<state::NamedView>& tensors) {
   const base::View& whole = find_view(weights, spec, staged != nullptr);
@@ -234,7 +234,7 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& 
 
 void save_hf(const fs::path& dir, const ModelConfig& config, const WeightSource& weights,
              std::uint64_t max_shard_bytes) {
-  /// Describes where a tensor is stored; the reader below finds it by its view's data.
+  /// Describes the source of a stored tensor. The tensor's view points to it, for `read` below.
   struct Place {
     const WeightSpec* spec;
     std::int64_t first;

@@ -18,12 +18,13 @@ namespace qrl::model {
 
 /// CPU tensors by Hugging Face name. weight_specs lists names and shapes.
 using Weights = std::map<std::string, base::Buffer, std::less<>>;
-/// Refers to such tensors.
+/// Views of tensors by Hugging Face name.
 using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
 
-/// Throws an internal error if the view is missing, misshaped or not fp32, or, unless `anywhere`, outside CPU memory.
+/// Returns a weight's view. Throws an internal error if it is missing, misshaped, not fp32 or (unless `anywhere`)
+/// outside CPU memory.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere = false);
 
 /// Reads a model's weights, each directly to its final place. Cheap to copy. One thread reads at a time.
@@ -31,9 +32,8 @@ class WeightSource {
  public:
   using Read = std::function<void(const WeightSpec& spec, float* to)>;
   explicit WeightSource(Read read) : read_(std::move(read)) {}
-  /// Refers to `weights`, which must outlive this.
-  WeightSource(const Weights& weights);  // NOLINT: they are what it stands for
-  /// Writes the tensor in fp32.
+  /// Reads from `weights`, which must outlive this object.
+  WeightSource(const Weights& weights);  // NOLINT: implicit on purpose
   void read(const WeightSpec& spec, float* to) const { read_(spec, to); }
 
  private:
@@ -43,7 +43,7 @@ class WeightSource {
 Weights read_weights(const ModelConfig& config, const WeightSource& source);
 
 /// Returns a new model's fp32 weights. Linears, embeddings and lm_head are normal(0, initializer_range), o_proj and
-/// down_proj divided by √(2L) as in GPT-2. An element depends on (seed, tensor's index, element) alone.
+/// down_proj divided by √(2L) as in GPT-2. A value depends on (seed, tensor's index, element's index) alone.
 WeightSource new_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {
@@ -54,18 +54,18 @@ struct HfModel {
 /// Reads DIR/config.json and opens DIR/model.safetensors, or model.safetensors.index.json's shards. Throws an input
 /// error if both exist, or as require_tensors_of does.
 ///
-/// Reading refuses non-finite weights. A generation_config.json's end tokens replace the config's; save_hf writes that
-/// file back. Pickled weights (.bin, .pt) are never opened.
+/// Reading refuses non-finite weights. End tokens of generation_config.json replace those of config.json; save_hf
+/// writes the file back. Pickled weights (.bin, .pt) are never opened.
 HfModel open_hf(const std::filesystem::path& dir);
 
-/// transformers' default.
+/// Default of transformers.
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
 /// Creates DIR, and writes config.json, generation_config.json and model.safetensors. Tensors have `config.dtype` (f32,
 /// or bf16 to nearest even).
 ///
-/// Shards tensors that exceed max_shard_bytes together, in order, with model.safetensors.index.json. The caller adds
-/// tokenizer files. `staged`, if set, reads weights from any memory.
+/// If tensors exceed max_shard_bytes together, writes shards in order, and model.safetensors.index.json. The caller
+/// adds tokenizer files. `staged`, if set, reads weights outside CPU memory.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
@@ -73,16 +73,17 @@ void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const 
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightSource& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes);
 
-/// Writes save_hf's tensor files: one, or shards of at most max_shard_bytes and their index. Divides no tensor.
+/// Writes save_hf's tensor files: one, or shards of at most max_shard_bytes and their index. A larger tensor has its
+/// own shard.
 void write_shards(const std::filesystem::path& dir, const std::vector<state::NamedView>& tensors,
                   std::uint64_t max_shard_bytes, const state::StagedRead& staged);
 
-/// Writes save_hf's other files. `quantization_config`: a JSON object for config.json, or "".
+/// Writes config.json and generation_config.json. `quantization_config`: a JSON object for config.json, or "".
 void write_config(const std::filesystem::path& dir, const ModelConfig& config,
                   std::string_view quantization_config = {});
 
-/// Write a folder jointly, one shard per process. A process's tensors in `config.dtype` become
-/// model-<number>-of-<count>.safetensors, from number 1; without tensors, no file. One process then writes the index
+/// Write a folder jointly. Each process writes its tensors, in `config.dtype`, to
+/// model-<number>-of-<count>.safetensors, numbered from 1; without tensors, no file. One process then writes the index
 /// and other files. A tensor without a shard is an internal error.
 void save_hf_shard(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
                    std::size_t number, std::size_t count, const state::StagedRead& staged = {});
@@ -91,7 +92,7 @@ void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& confi
 /// Returns "stem-00002-of-00003.safetensors".
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count);
 
-/// Checks a safetensors index. Returns its tensor and shard counts, for `qrl-train check index`.
+/// Checks a safetensors index and counts its tensors and shards, for `qrl-train check index`.
 std::string describe_index(const std::filesystem::path& file);
 
 struct GainNoise {

@@ -13,20 +13,20 @@ enum class Isa { amx, avx512, avx2, portable };
 
 std::string_view name(Isa isa);
 
-/// Returns the process's path: the environment variable QRL_ISA, else the processor's best. Throws an input error if
-/// the processor lacks it.
+/// Returns the code path in use: the environment variable QRL_ISA, else the best supported. Throws an input error if
+/// QRL_ISA is unknown or not supported.
 Isa isa();
 
-/// Switches the path, for tests and benchmarks. Call only while no kernel runs.
+/// Switches the code path, for tests and benchmarks. Call only while no kernel runs.
 void force_isa(Isa isa);
 
-/// Replaces the amx path's tile kernels, for tests on other avx512 processors. Null restores the originals. Call only
+/// Replaces the amx path's tile kernels, for tests on processors without AMX. Null restores the originals. Call only
 /// while no kernel runs.
 void replace_tiles(const TileKernels* tiles);
 
 bool supported(Isa isa);
 
-/// Returns the path in use and the available paths, such as "avx512 (of avx512, avx2, portable)".
+/// Returns the code path in use and the supported ones, such as "avx512 (of avx512, avx2, portable)".
 std::string describe_isa();
 
 }  // namespace qrl::ops

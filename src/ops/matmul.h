@@ -12,25 +12,25 @@ namespace qrl::ops {
 struct Operand {
   MixedArray values;
   std::int64_t stride = 0;
-  bool transposed = false;  ///< memory holds the transposed matrix
+  bool transposed = false;  ///< if set, memory holds the transposed matrix
 };
 
 /// Computes out (+)= left · right (+ more_left · more_right), [rows, columns] from [rows, depth] and [depth, columns].
 struct Matmul {
   MatmulType type = MatmulType::bf16;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  Operand left;   ///< of `type` unless transposed
+  Operand left;   ///< dtype `type`, unless transposed
   Operand right;  ///< fp32 is rounded to bf16 (nearest) when `type` is bf16
   MixedArray out;
   std::int64_t out_stride = 0;
   bool accumulate = false;
-  Operand more_left, more_right;  ///< a second pair, with its own depth
+  Operand more_left, more_right;  ///< second pair of operands, with depth more_depth
   std::int64_t more_depth = 0;    ///< 0: no second pair
 };
 
-/// Accumulates in fp32 in the order of ops::linear: one fp32 input at a time, or two bf16 inputs, or 32 on amx. The
-/// second pair continues these sums at a new step. Adds the old value of `out` last, and rounds a bf16 `out` once. An
-/// element's result depends on its row and column alone.
+/// Accumulates in fp32 in the order of ops::linear, in steps of one fp32 input or two bf16 inputs (amx: 32). The second
+/// pair continues these sums at a new step. Adds the old value of `out` last, and rounds a bf16 `out` once. An
+/// element's result depends only on its row of `left` and its column of `right`.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

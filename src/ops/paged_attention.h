@@ -16,9 +16,9 @@ struct HeadShape {
   std::int64_t head_dim = 0;      ///< E
 };
 
-/// One layer's key/value pages, not owned, with kv heads in order. With g = values_per_word, a head has keys [⌈E/g⌉,
-/// page_size, g], contiguous over positions, and values [⌈page_size/g⌉, E, g], contiguous over elements. int8's fp32
-/// scales [page_size] follow each head's quantized values.
+/// Describes one layer's key/value pages, not owned. A page holds its kv heads in order. With g = values_per_word, a
+/// head has keys [⌈E/g⌉, page_size, g] and values [⌈page_size/g⌉, E, g]. int8: a head's fp32 scales [page_size] follow
+/// its quantized values.
 struct KvPages {
   quant::KvFormat format = quant::KvFormat::f32;
   std::int64_t num_pages = 0;
@@ -28,7 +28,7 @@ struct KvPages {
   const float *key_scales = nullptr, *value_scales = nullptr;
 };
 
-/// Returns the larger of the bytes of a page's keys and of its values.
+/// Returns the bytes of a page in `keys`, which equal those in `values`.
 std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::int64_t page_size);
 
 /// Copies the first num_slots slots of page `from` to `to`, on the calling thread.
@@ -52,13 +52,13 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
                     const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
                     float* qkv);
 
-/// Stores k and v of rows already normed and rotated. With `write_back`, also writes the dequantized values to qkv, for
-/// a learner that reads the same pages.
+/// Stores k and v of rows after norm and rotary embedding. With `write_back`, also writes the dequantized values to
+/// qkv, for a learner to use.
 void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
               const KvPages& pages, bool write_back, float* qkv);
 
-/// Quantizes q heads of normed and rotated rows to e4m3 in place: q becomes the quantized value of q / scale of its kv
-/// head. The caller multiplies the pages' key_scales by scales_K (fp32 [K]). Attention over fp8_e4m3 pages then
+/// Quantizes q heads, after norm and rotary embedding, to e4m3 in place: q becomes the quantized value of q / scale of
+/// its kv head. The caller multiplies the pages' key_scales by scales_K (fp32 [K]). Attention over fp8_e4m3 pages then
 /// computes FP8 scores: exact products, fp32 sums.
 void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv);
 
@@ -68,15 +68,17 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 /// f32   Queries and softmax weights stay fp32. Products and sums are fp32 (fma).
 /// bf16, fp8_e4m3   Queries and weights are rounded to bf16, the weights before they are summed. Products are exact,
 ///       sums fp32.
-/// int8  Queries become 254·high + low, int8 terms with 15 bits of the largest. Weights times the values' scales become
-///       256·high + low, uint8 terms with 16 bits of the largest. Each term is summed exactly in int32.
+/// int8  Queries become (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights times the values'
+///       scales become (256·high + low) · unit, uint8 terms with unit = largest / 65535. Each term is summed exactly in
+///       int32.
 ///
-/// Spans of 128 positions begin at position 0. A span's weights are exp(score − its maximum). Its sums are in position
-/// order (int8's exact), and merged in fp32 with both sides rescaled to the larger maximum. Results do not depend on
-/// page size, page order or chunking.
+/// Positions are processed in spans of 128 from position 0 on. A span's weights are exp(score − the span's maximum).
+/// Its sums are in position order (int8: exact). Spans are merged in fp32, rescaled to the larger maximum. Results do
+/// not depend on page size, page order or prompt chunking.
 ///
-/// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. (row, kv head) are split over the team. Writes
-/// `context` fp32 [*, H·E], to be quantized after a barrier, and log Σ exp of the scores to lse_NH [*, H] unless null.
+/// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. (row, kv head) pairs are split over the team. Writes
+/// `context` fp32 [*, H·E], to be quantized after a barrier. Writes log Σ exp of the scores to lse_NH [*, H] unless
+/// null.
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
                      const KvPages& pages, const float* qkv, float* context, float* lse_NH = nullptr);
 

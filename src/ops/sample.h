@@ -13,21 +13,22 @@ struct SampleParams {
   /// Limits the tokens after top-k and top-p to the max_kept likeliest, which SampledToken::kept lists. 0: no limit and
   /// no list.
   std::int32_t max_kept = 0;
-  bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }  ///< tokens are excluded
+  /// Returns whether top-k or top-p may exclude tokens.
+  bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }
 };
 
 struct SampledToken {
   std::int32_t token = 0;
   float logprob = 0;                    ///< after temperature, top-k and top-p, renormalized
-  std::vector<std::int32_t> kept = {};  ///< tokens of the sampled distribution, ascending; empty: all
-  bool limited = false;                 ///< max_kept excluded tokens
+  std::vector<std::int32_t> kept = {};  ///< tokens that could be sampled, ascending; empty: all
+  bool limited = false;                 ///< whether max_kept excluded tokens
 };
 
-/// Logits per block: a block's weights are summed in fp32, blocks in fp64.
+/// Logits per block. A block's weights exp(…) are summed in fp32, the blocks' sums in fp64.
 inline constexpr std::int64_t kSampleBlock = 256;
 
 /// Summarizes a row's logits block by block, for sampling without top-k and top-p: each block's largest logit and Σ
-/// exp((logit − largest) / temperature). Sampling selects a block by these sums, then a token by the block's logits.
+/// exp((logit − largest) / temperature).
 class RowSummary {
  public:
   /// Begins a new row; `temperature` as in SampleParams.
@@ -37,10 +38,10 @@ class RowSummary {
   /// Ends the row. Throws an internal error if no logit is finite, or one is NaN or +inf.
   void end();
 
-  /// Locates a uniform number in [0, 1) in the row's CDF.
+  /// Names the block in which a uniform number in [0, 1) falls in the row's CDF.
   struct Place {
     std::int64_t begin = 0, count = 0;  ///< the block's range of tokens
-    double rest = 0;                    ///< mass inside the block, in units of its sum
+    double rest = 0;                    ///< mass between the block's start and the number, in units of Block::sum
   };
   Place place(double uniform) const;
   /// Returns the token at `place`; `block_logits`: [place.count] fp32.
@@ -56,7 +57,7 @@ class RowSummary {
     float max;
     double sum;
   };
-  double share(const Block& block) const;  ///< of total_
+  double share(const Block& block) const;  ///< the block's part of total_
 
   float inverse_temperature_ = 1, max_ = 0;
   double total_ = 0;
@@ -65,13 +66,13 @@ class RowSummary {
   std::vector<Block> blocks_;
 };
 
-/// Samples a token from [V] fp32 logits by inverse CDF with `uniform` in [0, 1). The log-prob is RowSummary's. Top-k
-/// keeps the k largest logits (ties by lower index). Top-p then keeps the smallest prefix in descending order whose
-/// mass reaches p. Throws RowSummary::end's error.
+/// Samples a token from [V] fp32 logits by inverse CDF with `uniform` in [0, 1). Top-k keeps the k largest logits (ties
+/// by lower index). Top-p then keeps the smallest prefix in descending order whose mass reaches p. Throws like
+/// RowSummary::end.
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
-/// Returns the log-prob that `sample` reports for `token`, bitwise, given its `kept` (ascending; empty: all); −inf for
-/// a token not in `kept`. The temperature must be above 0.
+/// Returns, bitwise, the log-prob that `sample` reports for `token` and this `kept` (ascending; empty: all); −inf for a
+/// token not in `kept`. The temperature must be above 0.
 float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
               std::span<const std::int32_t> kept = {});
 

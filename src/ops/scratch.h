@@ -13,7 +13,7 @@ inline float* grown(base::Buffer& memory, std::int64_t num_floats) {
 }
 
 /// Returns at least `num_floats` of the calling thread's uninitialized memory, aligned like a Buffer, valid until the
-/// thread's next call. Never freed.
+/// thread's next call.
 inline float* scratch(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

@@ -1,7 +1,7 @@
 // Contracts of training's small ops: fused loops over packed rows.
 //
 // Every op splits its contiguous rows over base::num_threads() and returns when all are done. Arithmetic and sums are
-// fp32. Sums over rows use fixed blocks: bits do not depend on the thread count. bf16 outputs are rounded to nearest
+// fp32. Sums over rows use fixed blocks, so bits do not depend on the thread count. bf16 outputs are rounded to nearest
 // even.
 #pragma once
 
@@ -17,7 +17,7 @@ struct AddRmsNorm {
   float eps = 0;
   const float* x = nullptr;
   MixedArray y;                   ///< null data: sum = x, `sum` is not written
-  const float* y_bias = nullptr;  ///< [width], of y; null: none, or already in y
+  const float* y_bias = nullptr;  ///< [width], bias of y; null: none, or already in y
   const float* gain = nullptr;    ///< [width]
   float* sum = nullptr;
   MixedArray normed;
@@ -41,7 +41,7 @@ struct AddRmsNormBackward {
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
 /// Transforms q, k and v heads before attention: bias, RMSNorm over E of q and k heads, rotary positions (rotate-half).
-/// Rounds k and v as the paged cache stores them.
+/// With round_kv_to_bf16, rounds k and v as a bf16 paged cache stores them.
 struct QkvTransform {
   std::int64_t rows = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -49,7 +49,7 @@ struct QkvTransform {
   const float* q_gain = nullptr;  ///< [E]; null: no norm of q and k
   const float* k_gain = nullptr;
   float eps = 0;
-  const float* rope_table = nullptr;        ///< make_rope_table's
+  const float* rope_table = nullptr;        ///< from make_rope_table
   const std::int32_t* positions = nullptr;  ///< [rows]
   bool round_kv_to_bf16 = false;
   MixedArray in;  ///< [rows, C], C = (H+2K)·E
@@ -57,8 +57,8 @@ struct QkvTransform {
 /// Writes `out` [rows, C] fp32 and, with norms, inverse_rms [rows, H+K].
 void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms);
 
-/// Computes d_in [rows, C] from d_out [rows, C] fp32; gradients pass through the bf16 rounding. Accumulates d_bias [C]
-/// and the gains' gradients [E]; null where the parameter is absent.
+/// Computes d_in [rows, C] from d_out [rows, C] fp32; gradients pass through the bf16 rounding unchanged. Accumulates
+/// d_bias [C] and the gains' gradients [E]; each is null if its parameter is absent.
 struct QkvGradients {
   const float* d_out = nullptr;
   MixedArray d_in;
@@ -81,7 +81,7 @@ struct TokenDistribution {
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
 /// Computes d_logits, which may overwrite the logits.
 struct TokenGradients {
-  const float *entropy = nullptr, *lse = nullptr;            ///< of the forward pass
+  const float *entropy = nullptr, *lse = nullptr;            ///< results of the forward pass
   const float *d_log_probs = nullptr, *d_entropy = nullptr;  ///< [rows]
   MixedArray d_logits;                                       ///< [rows, V]
   std::int64_t d_logits_stride = 0;                          ///< elements between rows
@@ -92,7 +92,8 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table);
 
-/// Returns Σ x² in fp64 over fixed blocks of fp32 lanes; not finite if an element is not, or squares overflow fp32.
+/// Returns Σ x²: fp32 sums of fixed segments, added in fp64. Not finite if an element is not, or if squares overflow
+/// fp32.
 double sum_of_squares(const float* values, std::int64_t count);
 
 /// Computes one AdamW update, all in fp32 (Loshchilov & Hutter 2019, algorithm 2, with lr = schedule multiplier ·

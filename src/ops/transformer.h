@@ -15,17 +15,18 @@ namespace qrl::ops {
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
 
 /// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)) for x, fp32 [*, out.width]. The mean is summed in fp32 in a
-/// fixed order. `also`, unless null, gets the same values in its own format.
+/// fixed order. `also`, unless null, receives the same values in its own format.
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
               Activations* also = nullptr);
 
 /// Computes out = quantize(silu(gate) · up). halves: fp32 [*, 2F], gate first; F = out.width. `also` as in rms_norm.
 void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out, Activations* also = nullptr);
 
-/// Makes the table [max_positions, E] of position · theta^(−2i/E): E/2 cosines, then E/2 sines, computed in fp64 and
-/// stored as fp32.
+/// Makes the table [max_positions, E] of the angles position · theta^(−2i/E): E/2 cosines, then E/2 sines, computed in
+/// fp64 and stored as fp32.
 base::Buffer make_rope_table(std::int64_t max_positions, std::int64_t head_dim, double theta);
-/// Makes the table of position · inverse_frequencies[i], entries multiplied by `scale`; E = 2 · number of frequencies.
+/// Does the same for the angles position · inverse_frequencies[i], and multiplies entries by `scale`. E is twice the
+/// number of frequencies.
 base::Buffer make_rope_table(std::int64_t max_positions, std::span<const double> inverse_frequencies, double scale);
 
 }  // namespace qrl::ops

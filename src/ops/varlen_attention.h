@@ -12,15 +12,15 @@ struct MixedArray {
 /// Type to which operands are rounded; sums are fp32.
 enum class MatmulType : std::uint8_t { bf16, f32 };
 
-/// Packed sequences and their heads. Rows of `qkv`, C = (H + 2K)·E wide, hold H query, K key and K value heads after
-/// rope. Query head h reads key head h / (H/K).
+/// Describes packed sequences. Rows of `qkv`, C = (H + 2K)·E wide, hold H query, K key and K value heads after rope.
+/// Query head h reads key head h / (H/K).
 ///
-/// A sequence may continue a prefix, the nearest earlier sequence that continues nothing. Its rows attend to the
-/// prefix's rows, then to its own. A prefix and its continuations are a family.
+/// A sequence may continue a prefix: the nearest earlier sequence that continues nothing. Its rows attend to all prefix
+/// rows, then causally to their own sequence. A prefix and its continuations form a family.
 struct VarlenAttention {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S
-  const std::uint8_t* continues_prefix = nullptr;  ///< [S], 0 or 1, first 0; null: all 0
+  const std::uint8_t* continues_prefix = nullptr;  ///< [S]: 1 if the sequence continues a prefix, else 0; null: all 0
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   const float* qkv_NC = nullptr;
   /// bf16: rounds queries, keys, values and softmax weights (before they are summed), as paged_attention does over bf16
@@ -29,12 +29,12 @@ struct VarlenAttention {
 };
 
 /// Computes out[n, h] = Σ_t softmax_t(q·k_t / √E) v_t over the rows that row n attends to, with fp32 sums. Also writes
-/// lse[n, h] = log Σ_t exp(q·k_t / √E) for the backward pass. out: [N, H·E]. (family, key head) are split over
-/// base::num_threads(), with equal results for any number of threads.
+/// lse[n, h] = log Σ_t exp(q·k_t / √E) for the backward pass. out: [N, H·E]. Splits (family, key head) pairs over
+/// base::num_threads(). Results do not depend on the number of threads.
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
-/// Computes d_qkv [N, C] from d_out [N, H·E], overwriting d_qkv: FlashAttention (Dao et al. 2022, §3.1) without online
-/// rescaling, one block of queries at a time over all its keys.
+/// Overwrites d_qkv [N, C] with the gradients from d_out [N, H·E]. Method: FlashAttention (Dao et al. 2022, §3.1)
+/// without online rescaling, one block of queries at a time over all its keys.
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC);
 

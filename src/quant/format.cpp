@@ -39,7 +39,7 @@ float round_scaled(Element element, float value, float scale) {
   if (std::isnan(ratio)) return ratio;
   if (element == Element::fp8_e4m3) return dequantize_fp8(quantize_fp8(ratio)) * scale;
   return (std::clamp(std::nearbyint(ratio), -max_magnitude(element), max_magnitude(element)) + 0.0F) *
-         scale;  // quantized values have one zero
+         scale;  // + 0 turns −0 into 0
 }
 
 }  // namespace

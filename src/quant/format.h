@@ -8,29 +8,27 @@
 
 namespace qrl::quant {
 
-/// f32 Weights and activations are fp32. Products are added in fp32 in input order.
-/// bf16 Both are rounded to bf16 (nearest even). Products are exact, sums fp32.
+/// f32           Weights and activations are fp32. Products are added in fp32 in input order.
+/// bf16          Weights and activations are rounded to bf16 (nearest even). Products are exact, sums fp32.
 /// int8          W8A8 (QuRL). Weights: symmetric, one scale per output channel. Activations: one dynamic scale per
 ///               token. The s8·s8 sums are exact in int32. Then y = sum · (scale_row · scale_channel), with products in
 ///               fp32.
-/// fp8_*         W8A8 in e4m3 (FP8-RL, FlashRL). Weight scales: fp8_tensor has one per tensor, the default of vLLM and
-///               FlashRL and the coarsest. fp8_channel has one per output channel. fp8_block128 has one per block of
-///               128 outputs × 128 inputs (DeepSeek-V3); blocks begin anew with each tensor, and the last ones are
-///               ragged. Activation scales: one per token, with block128 one per token and 128 inputs. A scale is never
-///               shared by a batch, as fp8_tensor often does elsewhere: the bits of a row must not depend on other
-///               rows. Products are exact (two significands of four bits). Sums are fp32 and scaled after each block.
+/// fp8_*         W8A8 in e4m3 (FP8-RL, FlashRL). Weight scales: fp8_tensor has one per tensor (vLLM's default).
+///               fp8_channel has one per output channel. fp8_block128 has one per block of 128 outputs × 128 inputs
+///               (DeepSeek-V3); blocks restart with each tensor, and the last ones are ragged. Activation scales: one
+///               per token, with block128 one per token and 128 inputs. Tokens never share a scale, so that a row's
+///               bits do not depend on its batch. Products are exact. Sums are fp32 and scaled after each block.
 /// int4          W4A16 (QaRL). Weights: symmetric, one scale per output channel and group of 128 inputs, rounded to
-///               bf16. The group size is our choice; the last group is ragged. Activations: bf16. Products are exact
-///               (bf16 has eight bits of significand). Sums are fp32 and scaled after each group.
+///               bf16; the last group is ragged. Activations: bf16. Products are exact. Sums are fp32 and scaled after
+///               each group.
 /// int4_int8, int4_fp8   W4A8 (QaRL). Weights as in int4; activations as in int8 or fp8_channel.
 ///
 /// Quantized integers are round-half-even(w / scale), int8 in −127…127 and int4 in −7…7, with scale = amax/127 or
-/// amax/7. Zero points cost a correction per row, and gain nothing for weights centered on 0. e4m3 has scale = amax/448
-/// and rounds to nearest even. Values are divided by the stored scale and clamped. A zero amax, or a scale that
-/// underflows to zero, gives scale 0 and quantized values 0. A NaN or infinity is an error at publish in the weights.
-/// In an activation row it makes the scale NaN, so that the output shows it.
+/// amax/7. e4m3 has scale = amax/448 and rounds to nearest even. Values are divided by the stored scale and clamped. A
+/// zero amax, or a scale that underflows to zero, gives scale 0 and quantized values 0. A NaN or infinity in weights is
+/// an error at publish. In an activation row, it makes the scale NaN, so that the output shows it.
 ///
-/// Implemented by round_weights (format.cpp, the reference), RowQuantizer (ops/dispatch/packed_linear.cpp, CPU) and
+/// Implementations: round_weights (format.cpp, the reference), RowQuantizer (ops/dispatch/packed_linear.cpp, CPU) and
 /// cuda/quantize/quantize_weights.cu.
 enum class Format : std::uint8_t {
   f32,
@@ -63,33 +61,33 @@ const FormatSpec& spec(Format format);
 
 inline std::string_view name(Format format) { return spec(format).name; }
 
-/// Largest magnitude of a quantized value: 127, 7 or 448.
+/// Returns the largest magnitude of a quantized value: 127, 7 or 448.
 float max_magnitude(Element element);
 
 /// Returns the stored scale for values whose largest magnitude is `amax`.
 float scale_of(Element element, float amax);
 
-/// Rounds W [rows, inputs] (row-major, finite) and writes the dequantized values to `rounded`, and `scales` [rows,
-/// ⌈inputs / scale_inputs⌉] unless empty. The reference.
+/// Quantizes W [rows, inputs] (row-major, finite) and writes the dequantized values to `rounded`. Writes `scales`
+/// [rows, ⌈inputs / scale_inputs⌉] unless empty.
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
                    std::span<float> scales = {});
-/// Same, for one token's activations.
+/// Does the same for one token's activations.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 
-/// Quantizes one row or channel to int8 and returns the scale; the reference.
+/// Quantizes one row or channel to int8 and returns the scale.
 float quantize_int8(std::span<const float> values, std::span<std::int8_t> quantized);
 void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::span<float> values);
 
 /// Error of dequantized values, summed in fp64.
 struct FormatError {
-  double max_abs = 0;  ///< largest |difference|
-  double rms = 0;      ///< root mean square difference
-  double snr_db = 0;   ///< 10·log10(Σ original² / Σ difference²); +inf without noise
-  double cosine = 1;   ///< cosine of the two vectors; 1 when both are zero
+  double max_abs = 0;
+  double rms = 0;
+  double snr_db = 0;  ///< 10·log10(Σ original² / Σ difference²); +inf without noise
+  double cosine = 1;  ///< cosine of the two vectors; 1 when both are zero
 };
 FormatError format_error(std::span<const float> original, std::span<const float> dequantized);
 
-/// Accumulates format_error over pieces of a tensor in order. The result equals that of the whole bitwise.
+/// Accumulates format_error over pieces of a tensor in order, bitwise equal to one call for the whole.
 class FormatErrorSums {
  public:
   void add(std::span<const float> original, std::span<const float> dequantized);

@@ -12,9 +12,9 @@ std::uint8_t quantize_fp8(float value) {
   const float size = std::min(std::fabs(value), kFp8Max);
   int exponent = 0;
   std::frexp(size, &exponent);                      // size = f · 2^exponent, f in [0.5, 1)
-  const int step = std::max(exponent - 1, -6) - 3;  // exponent of the last bit that is kept
+  const int step = std::max(exponent - 1, -6) - 3;  // exponent of the last bit kept
   const auto steps =
-      static_cast<int>(std::nearbyint(std::ldexp(size, -step)));  // at most 16: a carry gives 8 of the next exponent
+      static_cast<int>(std::nearbyint(std::ldexp(size, -step)));  // at most 16, which carries into the exponent
   return static_cast<std::uint8_t>(sign | (steps < 8 ? steps : (step + 9) * 8 + steps));
 }
 

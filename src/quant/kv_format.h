@@ -5,17 +5,14 @@
 
 namespace qrl::quant {
 
-/// Names how keys and values are stored between ticks; ops/paged_attention.h computes with them.
+/// Names the storage formats of the KV cache; ops/paged_attention.h computes with them.
 ///
 /// f32       Stored as computed.
 /// bf16      Rounded to nearest even.
 /// int8      Symmetric, one fp32 scale per token and kv head: scale = amax/127, value = round-half-even in −127…127.
-///           A zero head has scale 0. A NaN or infinity makes the scale NaN, so that the output shows it. Scales are
-///           not per channel, because that needs statistics of future tokens.
+///           A zero head has scale 0. A NaN or infinity makes the scale NaN, so that the output shows it.
 /// fp8_e4m3  value/scale in e4m3 (nearest even, saturating at ±448; NaN stays NaN). One fp32 scale per layer and kv
-/// head
-///           for keys and one for values, calibrated after each publish (decoder/cpu/kv_calibration.cpp). A scale per
-///           token would gain nothing, because e4m3's steps are relative.
+///           head for keys and one for values, calibrated after each publish (decoder/cpu/kv_calibration.cpp).
 enum class KvFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3 };
 
 constexpr std::string_view name(KvFormat format) {
@@ -32,7 +29,6 @@ constexpr std::string_view name(KvFormat format) {
   return "fp8_e4m3";
 }
 
-/// Return the bytes of a quantized value, and the values per 32-bit word.
 constexpr std::int64_t value_bytes(KvFormat format) {
   return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
 }

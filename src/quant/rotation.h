@@ -6,14 +6,13 @@
 
 namespace qrl::quant {
 
-/// Rotates a linear layer's inputs before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal. It spreads an
-/// outlier over its block. Source: QuaRot (Ashkboos et al. 2024), which rotates for inference.
+/// Describes a rotation of a linear layer's inputs before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal.
+/// The rotation spreads an outlier over its block. Source: QuaRot (Ashkboos et al. 2024).
 ///
-/// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block, its own inverse. Random signs in
-/// front of it gain nothing (docs/science/real-weights.md).
+/// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block, its own inverse.
 ///
-/// A block is rotated by butterflies, (a, b) → (a + b, a − b) in fp32, of numbers `step` apart, for step = 1, 2, 4, …
-/// block/2. Then each number is multiplied by 1/√block in fp32. Every instruction set gives these bits.
+/// A block is rotated by butterflies (a, b) → (a + b, a − b) in fp32 of numbers `step` apart, for step = 1, 2, 4, …
+/// block/2. Then each number is multiplied by 1/√block in fp32. Results are bit-identical on every instruction set.
 struct Rotation {
   std::int64_t block = 0;  ///< inputs per block, one of kRotationBlocks; 0: no rotation
 
@@ -26,7 +25,7 @@ inline constexpr std::array<std::int64_t, 3> kRotationBlocks = {32, 64, 128};
 
 float scale_of(const Rotation& rotation);
 
-/// Rotates `row`, made of whole blocks, in place in these steps.
+/// Rotates `row`, made of whole blocks, in place.
 void rotate(const Rotation& rotation, std::span<float> row);
 
 }  // namespace qrl::quant

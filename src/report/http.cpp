@@ -15,7 +15,7 @@ std::string_view without_blanks(std::string_view text) {
   return text;
 }
 
-/// Keeps an invalid %NN.
+/// Decodes a URL's %NN and "+"; keeps an invalid %NN.
 std::string decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -12,8 +12,8 @@ inline constexpr std::size_t kMaxHead_bytes = std::size_t{16} << 10, kMaxHeadLin
 struct Request {
   std::string method;
   std::string path;
-  std::map<std::string, std::string> parameters;  ///< decoded; a repeated name's first value
-  std::string host;                               ///< in lower case, or empty
+  std::map<std::string, std::string> parameters;  ///< decoded query; a repeated name keeps its first value
+  std::string host;                               ///< Host header in lower case, or empty
 };
 
 struct Response {
@@ -22,13 +22,13 @@ struct Response {
   std::string body;
 };
 
-/// Returns the end of the head, including its empty line, or npos.
+/// Returns the size of the request head with its empty line, or npos.
 std::size_t head_end(std::string_view received);
 
-/// Parses a head. Returns 0, 400 (no HTTP/1 request with a path) or 431 (too many lines).
+/// Parses a head. Returns 0, or status 400 (no HTTP/1 request with a path) or 431 (too many lines).
 int read_head(std::string_view head, Request& request);
 
-/// Returns the response's bytes; with_body is false for HEAD. The connection closes after them.
+/// Returns the response's bytes, after which the connection closes. `with_body`: false for HEAD.
 std::string written(const Response& response, bool with_body);
 
 }  // namespace qrl::report

@@ -26,7 +26,7 @@ namespace qrl::report {
 namespace {
 
 constexpr std::size_t kNumAnswerers = 4;
-constexpr double kDrain_s = 1;  ///< limit of reading from a client that still sends after its response
+constexpr double kDrain_s = 1;  ///< seconds to read from a client that still sends after its response
 
 int bound_socket(const std::string& host, int port) {
   const bool has_brackets = host.starts_with('[') && host.ends_with(']');

@@ -9,8 +9,8 @@
 namespace qrl::report {
 
 struct ListenerLimits {
-  double head_s = 5;       ///< to receive a complete request head
-  double response_s = 30;  ///< for a client to read a response
+  double head_s = 5;       ///< seconds to receive a complete request head
+  double response_s = 30;  ///< seconds for a client to read a response
   int max_connections = 512;
 };
 
@@ -25,7 +25,7 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   int port() const;
-  /// Serves until `stop` is called, from any thread. Calls `answer` on several threads at once.
+  /// Serves until any thread calls `stop`. Calls `answer` on several threads at once.
   void run(const std::function<Response(const Request&)>& answer);
   void stop();
 

@@ -120,8 +120,7 @@ Json LiveRuns::entry(const std::string& name, const fs::path& dir) try {
 Json LiveRuns::entry_of(const std::string& name, const Followed& run, const std::vector<RecipeLine>& recipe,
                         bool running) {
   const std::string epochs = recipe_value(recipe, "trainer.total_epochs");
-  const bool by_epochs =
-      !epochs.empty() && epochs != "0";  // with epochs, the data give the number of steps, not the recipe
+  const bool by_epochs = !epochs.empty() && epochs != "0";  // with epochs, the number of steps depends on the data
   const std::string total = by_epochs ? "" : recipe_value(recipe, "trainer.total_training_steps");
   const std::int64_t total_steps = std::strtoll(total.c_str(), nullptr, 10);
   const std::size_t count = std::min<std::size_t>(run.step_s.size(), 10);

@@ -22,10 +22,10 @@ class LiveRuns {
   /// Returns the runs, sorted by name: `[{name, running, ended, step, total_steps, cold_update, cold_updates, seconds,
   /// reward, held_out, tokens_per_s, left_s, bad, bytes, cold_bytes, starts}]`.
   nlohmann::ordered_json list();
-  // Take a name from `list`; return nothing if the run no longer exists.
+  // Functions that take a name from `list`; return nothing if the run no longer exists.
   std::optional<nlohmann::ordered_json> run(const std::string& name);
-  /// Returns rows after byte `since` of metrics.jsonl and byte `cold_since` of sft_metrics.jsonl, and the other data
-  /// that changes.
+  /// Returns rows after byte `since` of metrics.jsonl and byte `cold_since` of sft_metrics.jsonl, and all other data
+  /// that may change.
   std::optional<nlohmann::ordered_json> rows(const std::string& name, std::uint64_t since, std::uint64_t cold_since);
   /// Returns the held-out answers of evaluations, as `run` does.
   std::optional<nlohmann::ordered_json> validation(const std::string& name);
@@ -35,7 +35,7 @@ class LiveRuns {
   struct Followed {
     std::uint64_t num_bytes = 0, num_cold_bytes = 0;
     std::size_t num_starts = 0;
-    std::string ended;  ///< the last start's end; empty while running
+    std::string ended;  ///< how the last start ended; empty while running
     std::int64_t cold_update = 0;
     double first_unix_s = kNan;
     Course course;
@@ -44,7 +44,7 @@ class LiveRuns {
     std::vector<double> step_s;
   };
   std::map<std::string, std::filesystem::path> find() const;
-  /// Returns an item of `list`; its `ended` names unreadable files.
+  /// Returns an item of `list`. For an unreadable folder, its `ended` is the error.
   nlohmann::ordered_json entry(const std::string& name, const std::filesystem::path& dir);
   static nlohmann::ordered_json entry_of(const std::string& name, const Followed& run,
                                          const std::vector<RecipeLine>& recipe, bool running);

@@ -62,7 +62,7 @@ Table thinned(const Table& table, std::size_t max_rows) {
   return thin;
 }
 
-/// Returns the seconds from the first to the last row, for old runs the sum of step durations.
+/// Returns the seconds from the first to the last row; without timing_s/unix, the sum of step durations.
 double seconds_of(const Rows& rows) {
   if (rows.rows.empty()) return 0;
   const double first = value_of(rows.rows.front().metrics, "timing_s/unix"),
@@ -96,7 +96,8 @@ std::size_t size_of(const Json& files) {
   return num_bytes;
 }
 
-/// Adds at most `max_bytes`. Returns a sentence on samples left out, or "".
+/// Adds files of samples, fewer until they take at most `max_bytes`. Returns a sentence on their number, or "" without
+/// samples.
 std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limits, std::size_t max_bytes) {
   const std::vector<SampleFile> all = sample_files(run.dir / "rollouts"),
                                 held_out = sample_files(run.dir / "validation");
@@ -106,9 +107,9 @@ std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limit
     json["samples"] = files_json(spread(all, count), limits.max_prompts);
     if (size_of(json["validation"]) + size_of(json["samples"]) <= max_bytes || count <= 1) break;
   }
-  if (all.size() <= count && all.empty()) return {};
-  return "Of " + std::to_string(all.size()) + " steps' samples " + std::to_string(std::min(count, all.size())) +
-         " are here, " + std::to_string(limits.max_prompts) + " prompts each at most.";
+  if (all.empty()) return {};
+  return "Shows samples of " + std::to_string(std::min(count, all.size())) + " of " + std::to_string(all.size()) +
+         " steps, at most " + std::to_string(limits.max_prompts) + " prompts each.";
 }
 
 }  // namespace

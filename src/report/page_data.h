@@ -1,4 +1,3 @@
-// Owns the page's data within size limits: JSON, with columns of float32 in base64.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +11,7 @@
 namespace qrl::report {
 
 struct PageLimits {
-  std::size_t max_rows = 2000;              ///< per run; groups of steps in longer runs show minimum and maximum
+  std::size_t max_rows = 2000;              ///< rows per run; beyond, groups of steps keep minimum and maximum
   std::size_t max_sample_files = 40;        ///< per run
   std::size_t max_prompts = 8;              ///< per file
   std::size_t max_sample_bytes = 11 << 20;  ///< over all runs
@@ -21,7 +20,7 @@ struct PageLimits {
 nlohmann::ordered_json finite_or_null(double value);
 std::string base64_floats(const std::vector<double>& values);
 
-/// Returns a panel's data: {"steps": base64, "columns": {name: base64}}.
+/// Returns the metrics that panels show: {"steps": base64 of float32, "columns": {name: base64}}.
 nlohmann::ordered_json table_json(const Rows& rows, bool of_cold_start, std::size_t max_rows);
 
 nlohmann::ordered_json verdicts_json(const std::vector<Verdict>& verdicts);
@@ -30,7 +29,7 @@ nlohmann::ordered_json panels_json();
 /// Returns the files' groups of samples: [{step, groups}].
 nlohmann::ordered_json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts);
 
-/// Returns a run without samples, named `label`.
+/// Returns a run without samples; `label` is its name on the page.
 nlohmann::ordered_json run_json(const RunFiles& run, const std::string& label, std::size_t max_rows);
 
 /// Returns a page's data. With `by_seed`, runs that differ only in the seed form a group.

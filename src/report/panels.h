@@ -9,9 +9,9 @@ namespace qrl::report {
 
 struct Panel {
   std::string_view question, title, unit;
-  std::vector<std::string_view> metrics;  ///< "*" matches a part of a name
+  std::vector<std::string_view> metrics;  ///< names, where "*" matches any characters but a slash
   bool log = false;
-  bool of_cold_start = false;  ///< metrics of sft_metrics.jsonl
+  bool of_cold_start = false;  ///< if set, metrics of sft_metrics.jsonl
 };
 
 std::span<const Panel> panels();

@@ -13,7 +13,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \r") - first + 1);
 }
 
-/// Returns where a line's comment begins: "  # " outside of double quotes.
+/// Returns the position of a line's comment: "#" after a blank, outside of double quotes.
 std::size_t comment_at(std::string_view line) {
   bool quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {

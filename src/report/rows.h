@@ -22,15 +22,14 @@ struct Row {
 
 struct Rows {
   std::vector<Row> rows;             ///< in file order, without rows that have no metric
-  std::vector<std::string> changes;  ///< a resume's: "step 20: optim.lr 0.001 -> 0.0005"
-  std::int64_t num_unreadable = 0;   ///< lines that are no metric row
+  std::vector<std::string> changes;  ///< changes by a resume, such as "step 20: optim.lr 0.001 -> 0.0005"
+  std::int64_t num_unreadable = 0;   ///< number of lines that are no metric row
   std::uint64_t num_bytes = 0;
 };
 
 /// Reads the rows of metrics.jsonl or sft_metrics.jsonl after byte `from`; none without the file. Skips an incomplete
 /// last line (being written, or cut by a kill).
 Rows read_rows(const std::filesystem::path& file, std::uint64_t from = 0);
-/// Reads rows from whole lines.
 Rows parse_rows(std::string_view text);
 
 /// Returns whether the name is a held-out set's score, val/SOURCE/mean@N.

@@ -58,7 +58,7 @@ double best_mean(std::span<const double> values) {
 }
 
 double gap_growth(const Course& course) {
-  constexpr double kNoGap = 0.01;  // growth below this does not matter
+  constexpr double kNoGap = 0.01;  // a gap below this counts as no growth
   const auto gap = course.column("mismatch/k3_kl");
   const double now = median(finite(recent(gap)));
   return now > kNoGap ? now / median(finite(start(gap))) : std::isfinite(now) ? 0 : kNan;
@@ -71,13 +71,13 @@ double entropy_left(const Course& course) {
 
 double highest_gradient(const Course& course) {
   const Values norms = finite(course.column("actor/grad_norm"));
-  Values taught;  // without steps whose groups are all flat, which have gradient 0
+  Values taught;  // norms above 0: steps whose groups are all flat have gradient 0
   std::ranges::copy_if(norms, std::back_inserter(taught), [](double norm) { return norm > 0; });
   return taught.empty() ? kNan : *std::ranges::max_element(taught) / median(taught);
 }
 
 double reward_left(const Course& course) {
-  constexpr double kAnyReward = 0.05;  // below this, there is nothing to lose
+  constexpr double kAnyReward = 0.05;  // a best reward below this gives no verdict
   constexpr double kBroken = 0.1;
   const Values rewards = finite(course.column(kReward));
   const double now = mean(recent(rewards));
@@ -87,8 +87,8 @@ double reward_left(const Course& course) {
   return best > kAnyReward ? now / best : kNan;
 }
 
-/// Returns the rise of a held-out score relative to the training reward's, the largest over sets. Takes the higher of a
-/// set's last two scores.
+/// Returns the rise of a held-out score as a part of the training reward's rise, the largest over sets. A set's rise
+/// ends at the higher of its last two scores.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));
@@ -112,7 +112,7 @@ double skipped_steps(const Course& course) {
 }
 
 // Bounds chosen by this project. In the 202 runs of docs/science, 14 exceed the bound of "sampler and learner are far
-// apart", all with W4A8 samplers. A run that learns has 1e-6 to 3e-2.
+// apart", all with W4A8 samplers. Runs that learn have a k3 KL of 1e-6 to 3e-2.
 constexpr std::array<Rule, 12> kRules = {{
     {"most groups are flat", "data/flat_group_fraction", "mean of the recent steps", true, 0.7, 5,
      [](const Course& course) { return recent_mean(course, "data/flat_group_fraction"); },

@@ -13,7 +13,7 @@
 
 namespace qrl::report {
 
-/// The metric columns of training steps that rules read; NaN: missing.
+/// Holds the metrics of training steps that rules read, a column each; NaN: missing.
 class Course {
  public:
   /// Adds a row, in order. A row with only an evaluation adds to the held-out scores.
@@ -32,12 +32,12 @@ class Course {
 };
 
 struct Rule {
-  std::string_view name;    ///< "most groups are flat"
-  std::string_view metric;  ///< the measured one
-  std::string_view number;  ///< the measured quantity: "mean of the recent steps"
+  std::string_view name;    ///< such as "most groups are flat"
+  std::string_view metric;  ///< name of the measured metric
+  std::string_view number;  ///< measured quantity, such as "mean of the recent steps"
   bool above;               ///< true: bad above the bound; false: bad below
   double bound;
-  std::int64_t min_steps;  ///< before them, no verdict
+  std::int64_t min_steps;  ///< steps before the first verdict
   /// Returns the measured number, or NaN.
   double (*measure)(const Course& course);
   std::string_view advice;
@@ -45,7 +45,6 @@ struct Rule {
   double step_bound = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// All rules, in the page's order.
 std::span<const Rule> rules();
 const Rule& rule(std::string_view name);
 
@@ -64,7 +63,7 @@ std::string describe(const Verdict& verdict);
 
 class Watcher {
  public:
-  /// Adds a row; returns the bad verdicts not returned before.
+  /// Adds a row; returns the verdicts that are bad for the first time.
   std::vector<Verdict> observe(const Row& row);
 
  private:

@@ -17,7 +17,8 @@ struct RunFiles {
   std::vector<Session> sessions;
 };
 
-/// Reads a run folder. Throws an input error if it does not exist, or has neither config.yaml nor metric rows.
+/// Reads a run folder. Throws an input error if it does not exist, or has neither metric rows nor config.yaml and
+/// checkpoints.
 RunFiles read_run(const std::filesystem::path& dir);
 
 /// Returns whether a process trains in the folder, by its lock in /proc/locks; takes no lock.

@@ -67,7 +67,7 @@ struct Server::Parts {
   int refusal_of(const Request& request) const {
     if (request.method != "GET" && request.method != "HEAD") return 405;
     if (!token.empty()) return equal(parameter(request, "token"), token) ? 0 : 401;
-    // Prevents DNS rebinding: a page of a name that resolves to this machine must not read runs.
+    // Prevents DNS rebinding: a web page whose domain resolves to this machine must not read runs.
     return is_this_machine(host_of(request.host)) ? 0 : 403;
   }
 

@@ -1,4 +1,3 @@
-// Owns the live page: its server, access control and routes.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +15,8 @@ struct ServerOptions {
 
 class Server {
  public:
-  /// Starts listening. Throws an input error if the address is not available, or reachable by the network without a
-  /// token.
+  /// Starts listening. Throws an input error if the address is not available, or if the network could reach it without
+  /// a token.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 

@@ -8,17 +8,17 @@
 namespace qrl::report {
 
 struct Session {
-  double unix_s = 0;  ///< since 1970
+  double unix_s = 0;  ///< start time, in seconds since 1970
   std::string host, processor, isa, program;
-  int ranks = 1, threads = 1;  ///< threads: per process
+  int ranks = 1, threads = 1;  ///< `threads`: per process
   std::int64_t first_step = 0;
-  // Missing if the start was killed.
+  // These are unset if the start was killed.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
-  std::string ended;  ///< "done", or "exit 3: …" with the error's text
+  std::string ended;  ///< how the start ended: "done", or why it stopped
 };
 
-/// Calls visit(name, member) with each member, in the order and by the names of a line of sessions.jsonl.
+/// Calls visit(name, member) with each member, in the order and by the names of sessions.jsonl.
 template <class SessionRef, class Visit>
 void visit_members(SessionRef& session, const Visit& visit) {
   visit("unix", session.unix_s);

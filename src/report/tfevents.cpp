@@ -71,7 +71,7 @@ std::string event_at(double wall_time_s) {
   return event;
 }
 
-/// Characters must be allowed in a file name.
+/// Returns the host's name; "_" replaces characters that do not fit a file name.
 std::string host_name() {
   char name[256] = "unknown";
   (void)gethostname(name, sizeof name - 1);

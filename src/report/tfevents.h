@@ -21,12 +21,12 @@ std::string step_record(double wall_time_s, std::int64_t step, const Metrics& me
 /// Appends one record per step in a single write call, so that a kill leaves a readable file.
 class EventsFile {
  public:
-  EventsFile() = default;  ///< without a file; append does nothing
+  EventsFile() = default;  ///< has no file; append does nothing
   /// Writes `rows` to a new file DIR/events.out.tfevents.<seconds>.<host>, then removes older ones. Throws an input
   /// error if the folder does not exist.
   EventsFile(const std::filesystem::path& dir, const Rows& rows);
 
-  /// Appends a step's record, at timing_s/unix of the metrics (itself no metric) or the current time.
+  /// Appends a step's record. Its time is timing_s/unix, which is not written as a metric, else the current time.
   void append(std::int64_t step, const Metrics& metrics);
   const std::filesystem::path& path() const { return path_; }
 

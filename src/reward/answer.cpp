@@ -19,7 +19,7 @@ std::string_view trim(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-/// Returns whether the brace at `at` groups: \{ and \} do not, but a brace after a line break (\\) does.
+/// Returns whether the brace at `at` is not escaped (\{, \}). A brace after a line break (\\) is not.
 bool groups(std::string_view text, std::size_t at) noexcept {
   std::size_t begin = at;
   while (begin > 0 && text[begin - 1] == '\\') --begin;
@@ -57,7 +57,7 @@ std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcep
 }
 
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept {
-  const std::size_t first = text.find('\\');  // of a command name
+  const std::size_t first = text.find('\\');
   if (first == std::string_view::npos) return std::nullopt;
   std::size_t unpaired_closes = 0;
   for (std::size_t i = text.size(); i-- > first;) {

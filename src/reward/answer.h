@@ -7,26 +7,27 @@
 namespace qrl::reward {
 
 struct Box {
-  std::size_t begin = 0, end = 0;  ///< of the whole \boxed{…}
+  std::size_t begin = 0, end = 0;  ///< byte range of the whole \boxed{…}
   std::string_view content;
 };
 
-/// Returns the last box whose brace is closed and directly follows one of `names` ("\\boxed"). Takes linear time.
+/// Returns the last box with one of `names` ("\\boxed") directly before its brace, which must be closed. Takes linear
+/// time.
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
 
 /// Limits the search to a response's last bytes (some 30,000 tokens).
 inline constexpr std::size_t kMaxScanned_bytes = std::size_t{128} << 10;
 
 struct ExtractedAnswer {
-  std::string_view text;  ///< within the response, without ASCII whitespace around
+  std::string_view text;  ///< view into the response, without surrounding ASCII whitespace
   bool boxed = false;
 };
 
-/// Returns the last complete <answer>…</answer> (unwrapping the last complete \boxed{} in it), else the last complete
-/// \boxed{…}. Takes linear time.
+/// Returns the content of the last complete <answer>…</answer>, or of the last complete \boxed{…} in it. Without tags,
+/// searches the response for the box. Takes linear time.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
-/// Returns the last <answer>'s content that a </answer> follows.
+/// Returns the content of the last <answer> that has a </answer>.
 std::optional<std::string_view> last_tagged(std::string_view text) noexcept;
 
 }  // namespace qrl::reward

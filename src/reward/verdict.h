@@ -13,7 +13,6 @@ enum class Outcome : std::uint8_t {
   no_answer,  ///< no answer was found, or it does not parse
 };
 
-/// Returns "correct", "wrong" or "no_answer".
 constexpr const char* name_of(Outcome outcome) {
   return outcome == Outcome::correct ? "correct" : outcome == Outcome::wrong ? "wrong" : "no_answer";
 }
@@ -24,7 +23,7 @@ struct Verdict {
   bool verifier_error = false;  ///< a limit was exceeded; counted apart from wrong answers
   double credit = 0;            ///< partial credit of a wrong answer, 0 to 1
   std::string extracted;        ///< the judged answer, at most kMaxExtracted_bytes
-  /// In the order of tasks::Verifier::score_names; empty until the batch is judged. NaN: does not apply.
+  /// Scores, in the order of tasks::Verifier::score_names; empty until the batch is judged. NaN: does not apply.
   std::vector<double> scores = {};
   bool dropped = false;     ///< not judged: excluded from its group, the loss and the scores
   std::string detail = {};  ///< the verifier's explanation; "": `reason` is sufficient

@@ -10,11 +10,11 @@ namespace qrl::rollout {
 
 namespace {
 
-/// Mean and standard deviation (ddof 1; 0 for fewer than two values) in fp64.
+/// Holds the mean and standard deviation (ddof 1; 0 for fewer than two values) in fp64.
 struct Spread {
   std::size_t count = 0;
   double mean = 0, std = 0;
-  bool is_flat = true;  ///< all values are equal
+  bool is_flat = true;  ///< whether all values are equal
 };
 
 Spread spread_of(std::span<const double> values) {
@@ -39,8 +39,8 @@ std::vector<std::span<Rollout>> runs_of(std::span<Rollout> rollouts, std::int32_
   return runs;
 }
 
-/// Returns a group's samples that enter the loss: the judged ones if at least two, or in a group of one. Sets others to
-/// `in_loss` = false and advantage 0.
+/// Returns the group's samples in the loss: all judged samples, or none if only one of a larger group was judged. Sets
+/// in_loss, and resets advantages to 0.
 std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
   std::vector<Rollout*> judged;
   for (Rollout& rollout : group) {
@@ -53,12 +53,12 @@ std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
   return judged;
 }
 
-/// Returns the spread of all ranks' values, summed in ascending order, so that ranks do not matter. Collective.
+/// Returns the spread of all ranks' values, bitwise independent of their division over ranks. Collective.
 Spread spread_of_all(std::span<const double> mine, dist::Collectives& world) {
   return spread_of(dist::all_gather_sorted(mine, world));
 }
 
-/// Returns the rewards' spread; mean 0 and std 1 for a single one.
+/// Returns the spread of the rewards; mean 0 and std 1 for fewer than two.
 Spread spread_of(std::span<Rollout* const> group) {
   if (group.size() < 2) return {group.size(), 0, 1};
   std::vector<double> rewards;
@@ -66,14 +66,14 @@ Spread spread_of(std::span<Rollout* const> group) {
   return spread_of(rewards);
 }
 
-/// Returns reward − the group's mean, exactly 0 in a group of equal rewards: division by std + eps would magnify a
+/// Returns reward − the group's mean, exactly 0 if all rewards are equal: division by std + eps would magnify a
 /// rounding error.
 double centred(const Rollout& rollout, const Spread& group) {
   return group.is_flat && group.count > 1 ? 0.0 : rollout.reward - group.mean;
 }
 
-/// Returns the standard deviation (ddof 1, fp64) of all ranks' values; 1 for a single value. Values are sorted, so that
-/// ranks do not matter.
+/// Returns the standard deviation (ddof 1, fp64) that `of` selects, over all ranks; 1 for none, or for fewer than two
+/// values. Collective.
 double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of, dist::Collectives& world) {
   if (of == BatchStd::none) return 1;
   std::vector<double> mine;
@@ -91,7 +91,8 @@ double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of
   return all.count < 2 ? 1 : all.std;
 }
 
-/// Skips samples to which the score does not apply, and groups of equal scores.
+/// Adds weight · normalized score k to the group's advantages. Skips samples to which the score does not apply (NaN),
+/// and groups of equal scores.
 void add_advantages_of(std::span<Rollout* const> group, std::size_t k, double weight) {
   std::vector<Rollout*> judged;
   std::vector<double> scores;

@@ -7,12 +7,12 @@ namespace qrl::rollout {
 /// An estimator's inputs for one sample.
 struct RewardSpread {
   double centred = 0;                   ///< reward − mean of the group; exactly 0 if all its rewards are equal
-  double group_std = 1, batch_std = 1;  ///< ddof 1; batch_std: of BatchStd
-  std::int32_t n = 1;                   ///< group size
+  double group_std = 1, batch_std = 1;  ///< deviations with ddof 1; batch_std: see BatchStd
+  std::int32_t n = 1;                   ///< number of the group's samples in the loss
   bool by_std = true;                   ///< algorithm.norm_adv_by_std
 };
 
-/// Added to standard deviations before they divide.
+/// Added to a standard deviation before division by it.
 inline constexpr double kAdvantageEps = 1e-6;
 
 /// Selects a standard deviation (ddof 1) over a step's samples on all ranks: of rewards, or of reward − group mean.

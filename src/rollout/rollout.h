@@ -20,10 +20,11 @@ struct Rollout {
   types::Completion completion;
   std::string response;
   reward::Verdict verdict;
-  double score = 0;   ///< weighted sum of the verdict's (tasks::score_weights)
-  double reward = 0;  ///< after shaping
+  double score = 0;   ///< weighted sum of the verdict's scores (tasks::Verifier::score_weights)
+  double reward = 0;  ///< score after shaping
   double advantage = 0;
-  /// Whether the loss and its denominators include it; false if it was not judged, or alone was in its group.
+  /// Whether the loss and its denominators include the rollout. False if it was not judged, or is the only judged
+  /// sample of a larger group.
   bool in_loss = true;
 };
 
@@ -36,7 +37,7 @@ struct PromptRequest {
 std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
 
-/// A score's parts in rollout files, which add up to it.
+/// Holds a score's parts for rollout files; their sum is the score.
 struct ScoreParts {
   double accuracy = 0;  ///< reward.correct or reward.wrong
   double format = 0;    ///< reward.format, if a wrong answer has the right form
@@ -50,7 +51,7 @@ void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& v
            const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
            const tasks::JudgeContext& context = {});
 
-/// Returns the weighted sum of a verdict's scores in order, in fp64, without NaN.
+/// Returns Σ weight · score of a verdict in order, in fp64. Skips scores that are NaN.
 double weighted_sum(std::span<const double> scores, std::span<const double> weights);
 
 /// Returns DAPO's overlong penalty (Yu et al. 2025, eq. 13) with L_max = max_response_length and L_c = buffer_len: 0 up
@@ -69,38 +70,38 @@ void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, s
 /// Returns whether a group's judged samples have the same score before length penalties, or are fewer than two. Dynamic
 /// sampling drops such groups (DAPO, eq. 11).
 bool has_equal_scores(std::span<const Rollout> group);
-/// Returns whether a group's judged samples are all correct or all not, regardless of scores.
+/// Returns whether a group's judged samples are all correct or all not correct, regardless of scores.
 bool has_equal_outcomes(std::span<const Rollout> group);
-/// Does the same with the first score at `places` that applies.
+/// Does the same as has_equal_scores with each sample's first score among `places` that is not NaN.
 bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::size_t> places);
 
 class FlatGroups {
  public:
-  /// Throws an input error if `metric` is no score of the verifier.
+  /// `metric`: "acc", "score", or a score of the verifier. Throws an input error for others.
   FlatGroups(const std::string& metric, const tasks::Verifier& verifier);
   bool is_flat(std::span<const Rollout> group) const;
 
  private:
   bool outcomes_ = false;
-  std::vector<std::size_t> places_;  ///< in a verdict's scores; empty: the weighted sum
+  std::vector<std::size_t> places_;  ///< indices in a verdict's scores; empty: uses the weighted sum
 };
 
 struct AdvantageSettings {
   const AdvantageEstimator* estimator = nullptr;
   bool by_std = true;          ///< algorithm.norm_adv_by_std
-  bool positive_only = false;  ///< negative advantages become 0
+  bool positive_only = false;  ///< if set, negative advantages become 0
 };
 
-/// Sets advantages by the estimator (algorithms.md). Groups are runs of `n`, deviations have ddof 1; a group of one has
-/// mean 0 and std 1. Samples that were not judged, and the only judged one of a larger group, get `in_loss` = false.
+/// Sets advantages by the estimator (algorithms.md). Groups are runs of n rollouts. Deviations have ddof 1; a group of
+/// one has mean 0 and std 1. Samples not judged, and the only judged sample of a larger group, get in_loss = false.
 /// Returns the number of flat groups (all rewards equal). Collective.
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
                             dist::Collectives& world);
 
-/// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). Each score
-/// is normalized in its group to (r − mean)/(std + 1e-6), or 0 if it is flat or does not apply. Their weighted sum is
-/// normalized over all ranks' teaching samples. All is fp64, with ddof 1; `in_loss` is set like in set_advantages.
-/// Collective.
+/// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). A score r is
+/// normalized in its group to (r − mean)/(std + 1e-6), or to 0 if the group's scores are equal or r does not apply. The
+/// weighted sum of normalized scores is normalized over all ranks' samples in the loss. Computes in fp64 with ddof 1.
+/// Sets in_loss like set_advantages. Collective.
 void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
                              bool positive_only, dist::Collectives& world);
 
@@ -109,16 +110,16 @@ struct PackItem {
   std::span<const float> sampler_logprobs;  ///< [response]; empty: zeros (SFT)
   float advantage = 0;
   std::span<const std::uint8_t> learned = {};  ///< [response]: 1 if the token is in the loss; empty: all
-  const types::KeptTokens* kept = nullptr;     ///< [response]; null or without entries: all tokens
-  const types::Routes* routes = nullptr;       ///< Completion::routes; null or without entries: unknown
+  const types::KeptTokens* kept = nullptr;     ///< [response], Completion::kept; null or no entries: all tokens
+  const types::Routes* routes = nullptr;       ///< as Completion::routes; null or no entries: unknown
 };
 
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage);
 
-/// Packs items into micro-batches of at most `max_tokens` tokens; throws an input error for a longer item. Items with
-/// the same prompt span form a group, whose prompt without the last token is packed once per micro-batch, as a shared
-/// prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible. The order depends on
-/// lengths and indices alone.
+/// Packs items into micro-batches of at most max_tokens tokens. Throws an input error for a longer item. Items with the
+/// same prompt span form a group. The group's prompt, without its last token, is packed once per micro-batch as a
+/// shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible. The order depends
+/// on lengths and indices alone.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 
 types::GlobalCounts count(std::span<const types::MicroBatch> batches);

@@ -10,20 +10,20 @@
 
 namespace qrl::state {
 
-/// Owns an open file. A read past the end is an input error (the file has changed), other failures internal errors.
+/// Owns an open file. A read past the end is an input error (the file has changed); other failures are internal errors.
 class File {
  public:
-  /// Opens for reading, through links, or throws an input error unless it is a regular file.
+  /// Opens for reading, through links. Throws an input error unless it is a readable regular file.
   static File open(const std::filesystem::path& path);
   /// Opens like `open`, but throws an input error if the path's last component is a link.
   static File open_no_follow(const std::filesystem::path& path);
-  /// Opens like `open`, but returns nothing for a missing file or a link, and throws internal errors.
+  /// Opens like `open`, but returns nothing for a missing file or a link. Failures of the system are internal errors.
   static std::optional<File> open_if_there(const std::filesystem::path& path);
-  /// Opens a new file for writing, or throws an internal error if the name exists.
+  /// Creates a file for writing. Throws an internal error if the name exists.
   static File create(const std::filesystem::path& path);
-  /// Opens for writing, emptied, or throws an internal error for a link.
+  /// Creates a file for writing, or empties an existing file. Throws an internal error for a link.
   static File create_or_empty(const std::filesystem::path& path);
-  /// Opens for appending, through links. `creates`: makes a missing file. Throws an input error for a special file,
+  /// Opens for appending, through links. If `creates`, makes a missing file. Throws an input error for a special file,
   /// else internal errors.
   static File append(const std::filesystem::path& path, bool creates = false);
 
@@ -51,12 +51,12 @@ class File {
 /// Returns a regular file's text; throws an input error beyond `max_bytes` and for a Git LFS pointer.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-/// Throws an input error if the name, through links, is no regular file. Does not open it, because a device or pipe may
-/// block.
+/// Throws an input error if `path`, through links, exists and is no regular file. Does not open it, because a device or
+/// pipe may block.
 void require_no_special_file(const std::filesystem::path& path);
 
 /// Returns the file to write for a user's `path`: itself, or a link's target. Throws an input error without a writable
-/// folder, or if it is no regular file.
+/// folder, for anything but a new or regular file, and for names below /dev or /proc.
 std::filesystem::path output_file(const std::filesystem::path& path);
 
 /// Syncs a folder, so that its names survive a power cut.

@@ -33,7 +33,7 @@ constexpr std::uint64_t kMaxManifest_bytes = 100'000'000;
 constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kIdDigits = 16;
-// The manifest ends with its hash over every byte before the digits. The bytes after them are fixed.
+// The manifest ends with its own hash, over every byte before the hash's digits.
 constexpr std::string_view kBeforeHash = R"("manifest_xxh3_128": ")";
 constexpr std::string_view kAfterHash = "\"\n}\n";
 
@@ -53,7 +53,7 @@ std::string hash_of(const File& file) {
   return hash.hex();
 }
 
-/// Appends a mark and 64 random bits. An attacker cannot guess them to place a link there first.
+/// Appends a mark and 64 random bits, so that an attacker cannot guess the name and place a link there first.
 fs::path temporary_name(const fs::path& path) {
   std::uint64_t id = 0;
   QRL_INVARIANT(getrandom(&id, sizeof id, 0) == sizeof id, "getrandom", "8 random bytes", std::strerror(errno));
@@ -72,7 +72,8 @@ bool is_temporary_name(std::string_view name) {
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// Sorts names relative to `dir`. Throws an input error for others than files and folders.
+/// Returns the sorted names of files below `dir`, relative to it; appends subfolders to `folders`. Throws an input
+/// error for anything but files and folders.
 std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* folders = nullptr) try {
   std::set<std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {
@@ -119,7 +120,7 @@ void write_synced(const fs::path& path, std::string_view text) {
   file.close();
 }
 
-/// Hashes and syncs every file below `dir`, then writes and syncs the manifest, then syncs the folders.
+/// Hashes and syncs every file below `dir`, then writes the manifest and syncs the folders.
 void seal(const fs::path& dir, const Json& facts) {
   std::vector<fs::path> folders;
   Json files = Json::object();
@@ -148,7 +149,7 @@ class Leftover {
  public:
   explicit Leftover(fs::path path) : path_(std::move(path)) {}
   ~Leftover() {
-    std::error_code ignored;  // errors during unwinding are ignored; remove_leftovers removes the rest
+    std::error_code ignored;  // remove_leftovers removes the rest
     if (!path_.empty()) fs::remove_all(path_, ignored);
   }
   Leftover(const Leftover&) = delete;
@@ -208,7 +209,7 @@ std::optional<std::string> verify_folder(const fs::path& path) {
     QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
                 base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
-    if (error.kind() != base::ErrorKind::input) throw;  // unreadable bytes may be undamaged
+    if (error.kind() != base::ErrorKind::input) throw;  // a file that cannot be read may be undamaged
     return error.what();
   } catch (const Json::exception&) {
     return shown(path / kManifest) + ": a manifest entry without size_bytes and xxh3_128";

@@ -7,14 +7,14 @@
 
 namespace qrl::state {
 
-/// Commits a folder, which must not exist, by docs/decisions/0007-checkpoint-protocol.md. `fill` writes files into
-/// PATH.tmp-<id>. The manifest has the files' sizes and hashes, `facts_json`, and its own hash. An error or a kill
-/// before the return leaves `path` absent. A symlink at the temporary name is not followed.
+/// Creates folder `path`, which must not exist, by the protocol of docs/decisions/0007-checkpoint-protocol.md. `fill`
+/// writes files into PATH.tmp-<id>, which is then renamed. The manifest has the files' sizes and hashes, `facts_json`,
+/// and its own hash. An error or a kill leaves `path` absent or complete.
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Returns why a folder is damaged (file, expected, found), or nothing. Damage is missing files, or bytes that differ
-/// from the manifest. Throws an internal error if the system cannot read it (EIO, EACCES, EMFILE, …).
+/// Returns why a folder is damaged (file, expected, found), or nothing. Damage is missing or additional files, or bytes
+/// that differ from the manifest. Throws an internal error if the system cannot read the folder.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
 /// Returns a committed folder's facts_json. Throws an input error for a damaged manifest, an internal error for an

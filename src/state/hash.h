@@ -1,4 +1,4 @@
-// Owns the content hash, XXH3 with 128 bits as 32 hexadecimal digits, against accidental damage, not forgery.
+// Owns the content hash: XXH3 with 128 bits, as 32 hexadecimal digits. It detects accidental damage, not forgery.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ namespace qrl::state {
 
 namespace {
 
-/// Builds the value from the parser's events, because nlohmann's own callback takes quadratic time for a header of many
+/// Builds the value from the parser's events, because nlohmann's callback takes quadratic time for a header of many
 /// tensors.
 template <class Json>
 class StrictBuilder final : public nlohmann::json_sax<Json> {
@@ -68,7 +68,8 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  /// Stores the value at the root, the innermost list's end, or the key just read.
+  /// Stores the value as the root, as the innermost list's last element, or under the key just read. Returns its
+  /// address.
   Json* place(Json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_array()) return &open_.back()->emplace_back(std::move(value));
@@ -86,8 +87,8 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
   const std::string& where_;
   int max_depth_;
   Json root_;
-  std::vector<Json*> open_;  ///< incomplete ones, outermost first
-  Json* member_ = nullptr;   ///< the innermost object's value of the key just read
+  std::vector<Json*> open_;  ///< unfinished objects and lists, outermost first
+  Json* member_ = nullptr;   ///< value of the key just read, in the innermost object
 };
 
 template <class Json>

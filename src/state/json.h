@@ -1,4 +1,4 @@
-// Strict JSON parsing. For .cpp files only: it includes all of nlohmann/json.
+// Owns strict JSON parsing. For .cpp files only: it includes all of nlohmann/json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,12 +9,13 @@ namespace qrl::state {
 
 inline constexpr int kMaxJsonDepth = 32;
 
-/// Parses `text`, with members sorted by key; throws an input error with `where` and the byte. Also rejects a
+/// Parses `text`, with members sorted by key. Throws an input error with `where` and the byte. Also rejects a
 /// byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys, numbers beyond a double, NaN and
 /// Infinity, and more than `max_depth` levels.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
-/// Parses with members in the text's order, each compared with all earlier ones; for short texts.
+/// Parses like parse_json, with members in the text's order. For short texts: each key is compared with all earlier
+/// keys.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           int max_depth = kMaxJsonDepth);
 
@@ -22,7 +23,7 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 
-/// Returns a value for a message, a string quoted once.
+/// Returns a value, quoted, for a message. Strings are quoted once only.
 std::string shown_value(const nlohmann::json& value);
 
 }  // namespace qrl::state

@@ -106,7 +106,7 @@ TensorEntry read_entry(const Json& value, const std::string& where) {
   return entry;
 }
 
-/// Checks that tensors tile the data section, in order of (begin, end).
+/// Checks that tensors tile the data section.
 void require_tiling(const SafetensorsFile::Tensors& tensors, std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<const std::string*, const TensorEntry*>> order;
   order.reserve(tensors.size());
@@ -133,7 +133,7 @@ float f16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
-/// Names another file's format by its first bytes, and what to do, or "". Call it after an invalid header only.
+/// Returns the format that a file's first bytes show, and what to do, or "". Call it after an invalid header only.
 std::string foreign_format(std::string_view start) {
   struct Mark {
     std::string_view bytes;
@@ -170,7 +170,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : file_(File
               std::to_string(size) + " bytes");
   std::uint64_t header_bytes = 0;
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  // 8 + length may overflow.
+  // Compares without 8 + length, which may overflow.
   const bool length_fits = header_bytes <= std::min(kMaxHeader_bytes, size - kLengthField_bytes);
   std::string header(length_fits ? header_bytes : 0, '\0');
   file_.read_at(kLengthField_bytes, std::as_writable_bytes(std::span(header)));
@@ -265,7 +265,7 @@ void write_as_bf16(File& out, std::span<const std::byte> floats) {
 
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged) {
-  // Text keeps the members' order.
+  // Text keeps the order of members.
   std::string header = "{";
   if (!metadata.empty()) header += "\"__metadata__\":" + Json(metadata).dump();
   std::uint64_t offset = 0;

@@ -19,19 +19,19 @@
 namespace qrl::state {
 
 struct TensorEntry {
-  std::string_view dtype_name;       ///< name in the file ("F8_E4M3"); never freed
-  std::optional<base::DType> dtype;  ///< nothing for a dtype that we only list (fp8, fp6, fp4, complex)
+  std::string_view dtype_name;       ///< name in the file ("F8_E4M3"), a static string
+  std::optional<base::DType> dtype;  ///< nothing for a dtype that is listed only (fp8, fp6, fp4, complex)
   base::Shape shape;
-  std::uint64_t begin = 0, end = 0;  ///< in the data section
+  std::uint64_t begin = 0, end = 0;  ///< byte range in the data section
 };
 
-/// An open, checked file. The header is at most 100 MB, fits in the file, and is strict JSON of bounded depth that
+/// Owns an open, checked file. The header is at most 100 MB, fits in the file, and is strict JSON of bounded depth that
 /// starts with '{'. Names are unique, dtypes known and products checked. Offsets leave no holes, overlaps or trailing
 /// bytes. __metadata__ is a map of strings. Policy of this project where the format is silent:
 /// - a control byte in a name is rejected: readers could cut "a\0b" to "a".
 /// - a zero-size tensor may share its neighbor's offset, as in the reference reader.
 /// - a tensor with fields beside dtype, shape and data_offsets is rejected: they may change its meaning.
-/// - more than 8 dimensions, and `__metadata__: null`, are rejected;
+/// - more than 8 dimensions, and `__metadata__: null`, are rejected.
 /// - JSON whitespace is rejected before the header's object, accepted after it.
 class SafetensorsFile {
  public:
@@ -43,14 +43,14 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return file_.path(); }
   const Tensors& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
-  /// Throws an input error with the nearest name.
+  /// Throws an input error if no tensor has this name.
   const TensorEntry& entry(std::string_view name) const;
-  /// Reads one tensor in its own dtype; copies, because it may be unaligned.
+  /// Reads one tensor in its own dtype into aligned memory. Throws an input error for a dtype that is listed only.
   base::Buffer read(std::string_view name) const;
-  /// Converts a tensor exactly from F32, BF16 or F16; throws an input error for others.
+  /// Reads an F32, BF16 or F16 tensor as fp32, exactly. Throws an input error for other dtypes.
   base::Buffer read_f32(std::string_view name) const;
-  /// Reads to.size() elements from `first` on, like read_f32; thread-safe. Reads small pieces by pread, so that a
-  /// shrinking file is an input error, not a bus error.
+  /// Reads to.size() elements from `first` on, like read_f32; thread-safe. Reads by pread, so that a shrinking file is
+  /// an input error, not a bus error.
   void read_f32(std::string_view name, std::int64_t first, std::span<float> to) const;
 
  private:
@@ -63,19 +63,20 @@ class SafetensorsFile {
 struct NamedView {
   std::string name;
   base::View view;
-  /// bf16: an f32 view that the file has rounded to bf16 (nearest even).
+  /// If bf16, the file gets an f32 view rounded to bf16 (nearest even).
   std::optional<base::DType> stored_as;
-  /// The file's dtype name if DType has none ("F8_E4M3"); empty: that of the view.
+  /// Dtype name in the file if DType has none ("F8_E4M3"); empty: that of the stored DType.
   std::string_view dtype_name = {};
 };
 
-/// Copies a view's bytes, 1 to num_bytes from first_byte on, to host memory that stays valid until the next call.
+/// Copies a piece of a view, 1 to num_bytes bytes at first_byte, to host memory. The result stays valid until the next
+/// call.
 using StagedRead =
     std::function<std::span<const std::byte>(const base::View& view, std::size_t first_byte, std::size_t num_bytes)>;
 
-/// Writes `tensors` in order to an existing file, without a second copy. Pads the header with spaces to a multiple of
-/// 8. Does not sync the file: state/folder.h syncs checkpoints. Throws an internal error for a name that the reader
-/// would reject. Reads bytes by `staged` if set, for example from a device; otherwise they are in CPU memory.
+/// Creates or overwrites `file` with `tensors` in order, without a second copy. Pads the header with spaces to a
+/// multiple of 8. Does not sync the file. Throws an internal error for a name that the reader would reject. Reads bytes
+/// by `staged` if set, for example from a device; otherwise views must be in CPU memory.
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 

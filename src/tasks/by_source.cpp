@@ -12,12 +12,13 @@ namespace {
 
 struct SourceGold final : types::Gold {
   std::size_t verifier = 0;
-  std::shared_ptr<const types::Gold> gold;  ///< prepared by the source's verifier; may be null
+  std::shared_ptr<const types::Gold> gold;  ///< from the source's verifier; may be null
 };
 
 constexpr double kDoesNotApply = std::numeric_limits<double>::quiet_NaN();
 
-/// Judges each sample by its data source's verifier (reward.by_source). Scores: the rules', then the command's.
+/// Judges each sample by its data source's verifier (reward.by_source). A verdict has the rules' scores, then the
+/// command's.
 class SourceVerifier final : public Verifier {
  public:
   explicit SourceVerifier(const VerifierOptions& options) {
@@ -50,7 +51,7 @@ class SourceVerifier final : public Verifier {
     gold->gold = verifiers_[gold->verifier]->prepare(question);
     return gold;
   }
-  /// Warns once of data sources in reward.by_source that no row has.
+  /// Warns once about each data source of reward.by_source that no row has.
   std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context) const override;
   const std::vector<std::string>& score_names() const override {
     if (names_.empty()) names_ = of_all<std::string>([](const Verifier& verifier) { return verifier.score_names(); });
@@ -70,7 +71,6 @@ class SourceVerifier final : public Verifier {
   void show_log() const override {
     if (command_ != nullptr) command_->show_log();
   }
-  /// Returns whether any verifier finds the answers equal; both answer one prompt.
   bool same_answer(std::string_view one, std::string_view other) const noexcept override {
     return std::ranges::any_of(verifiers_, [&](const auto& verifier) { return verifier->same_answer(one, other); });
   }
@@ -80,7 +80,7 @@ class SourceVerifier final : public Verifier {
     const auto known = of_source_.find(data_source);
     return known == of_source_.end() ? 0 : known->second;
   }
-  /// Returns the rules' values, which are all the same, then the command's.
+  /// Returns a rule verifier's values (all have the same), then the command's.
   template <class Value, class Get>
   std::vector<Value> of_all(const Get& get) const {
     std::vector<Value> values = rule_ == nullptr ? std::vector<Value>() : get(*rule_);
@@ -89,7 +89,7 @@ class SourceVerifier final : public Verifier {
     values.insert(values.end(), own.begin(), own.end());
     return values;
   }
-  /// Extends a verifier's scores to all score_names(), with NaN for scores of others.
+  /// Extends a verifier's scores to all score_names(), with NaN for other verifiers' scores.
   void widen(Verdict& verdict, const Verifier& verifier) const {
     std::vector<double> all(score_names().size(), kDoesNotApply);
     const std::size_t first = &verifier == command_ && rule_ != nullptr ? rule_->score_names().size() : 0;
@@ -97,11 +97,11 @@ class SourceVerifier final : public Verifier {
     verdict.scores = std::move(all);
   }
 
-  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< first: reward.verifier's
+  std::vector<std::unique_ptr<Verifier>> verifiers_;  ///< the first is reward.verifier
   const Verifier *rule_ = nullptr, *command_ = nullptr;
   std::map<std::string, std::size_t, std::less<>> of_source_;
   mutable std::vector<std::string> names_;
-  mutable std::map<std::string, bool, std::less<>> seen_;  ///< whether rows have the sources of reward.by_source
+  mutable std::map<std::string, bool, std::less<>> seen_;  ///< sources of reward.by_source → whether a row has it
 };
 
 std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, const JudgeContext& context) const {

@@ -73,7 +73,7 @@ Split split_of(std::span<const std::int64_t> values) {
     const auto bits = static_cast<std::uint64_t>(value);
     const auto words =
         base::philox({static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32), state[0], state[1]},
-                     {0x636f756e, 0x74646f77});  // "countdow": must never change, or tasks would change their split
+                     {0x636f756e, 0x74646f77});  // "countdow": must never change, because it decides each task's split
     state = {words[0], words[1]};
   }
   return state[0] % 4 == 0 ? Split::held_out : Split::train;

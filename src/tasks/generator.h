@@ -10,7 +10,7 @@
 
 namespace qrl::tasks {
 
-/// A generated task's split: a hash of its content, so that splits are disjoint. One task in four is held out.
+/// Split of a generated task, by a hash of its content, so that splits are disjoint. One task in four is held out.
 enum class Split : std::uint8_t { train, held_out };
 Split split_of(std::span<const std::int64_t> values);
 Split split_of(std::string_view text);
@@ -23,17 +23,17 @@ struct GeneratedTask {
 
 struct WorkedTask {
   GeneratedTask task;
-  std::string response;  ///< trusted text
+  std::string response;  ///< text for Tokenizer::encode_trusted
 };
 
-/// A generator's word for data.train_generator.task, data.val_generator.task and sft.demonstrations.task, with its keys
-/// there. Both functions depend on their arguments alone, and throw an input error if the keys allow no task.
+/// Describes a word of data.train_generator.task, data.val_generator.task and sft.demonstrations.task, with its keys.
+/// Both functions depend on their arguments alone, and throw an input error if the keys allow no task.
 struct Generator : config::Option {
   /// Returns task `index` (below 2^62) of the endless sequence (own, seed, split). The splits share no task.
   GeneratedTask (*generate)(const config::ParamValues& own, std::uint64_t seed, Split split,
                             std::uint64_t index) = nullptr;
-  /// Returns demonstration `index` of the sequence (own, seed), from the train split. It has the right form, but often
-  /// a wrong answer, which RL can improve.
+  /// Returns demonstration `index` of the sequence (own, seed), from the train split. Its form is right, its answer
+  /// often wrong.
   WorkedTask (*demonstrate)(const config::ParamValues& own, std::uint64_t seed, std::uint64_t index) = nullptr;
 };
 
@@ -41,8 +41,8 @@ struct Generator : config::Option {
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::ParamValues& own,
                                           std::uint64_t seed, std::int64_t size);
 
-/// Returns the index of a demonstration's task in the train split, random below 2^62, so that it hardly repeats the
-/// first tasks, those of training.
+/// Returns the random index (below 2^62) of a demonstration's task in the train split. Demonstrations thus rarely
+/// repeat tasks of training.
 std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 
 /// Returns JSONL rows (prompt, ground_truth, data_source) for data::read_prompt_file.

@@ -6,7 +6,7 @@
 
 namespace qrl::tasks {
 
-/// A generator, a verifier, or both. A part with an empty word does not exist (`math` has no generator).
+/// Holds a task's generator, verifier, or both. A part with an empty word does not exist (`math` has no generator).
 struct Task {
   Generator generator;
   VerifierChoice verifier;

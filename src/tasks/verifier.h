@@ -21,50 +21,49 @@ namespace qrl::tasks {
 using reward::Outcome;
 using reward::Verdict;
 
-/// A prompt's data for its verifier.
 struct Question {
   std::string_view ground_truth;
   std::string_view prompt = {};             ///< before the chat template; "": unknown
   std::string_view data_source = {};        ///< "": unknown
-  std::string_view ground_truth_json = {};  ///< the row's own value as JSON; "": ground_truth is a string
-  std::string_view row = {};                ///< as a JSON object; "": none
+  std::string_view ground_truth_json = {};  ///< the row's value as JSON; "": the value is a string
+  std::string_view row = {};                ///< the data row as a JSON object; "": none
 };
 
 /// Holds a response and the data to judge it. Samples of one prompt are adjacent and share its gold.
 struct Sample {
   std::string_view response;
-  const types::Gold* gold = nullptr;  ///< from the judging verifier's `prepare`, or null
-  std::int64_t group = 0;             ///< index within the batch; a group's samples are adjacent
+  const types::Gold* gold = nullptr;  ///< from `prepare` of the judging verifier, or null
+  std::int64_t group = 0;             ///< group index within the batch
   types::StopReason stop = types::StopReason::eos;
   std::span<const types::TokenId> tokens = {};         ///< empty: unknown
   std::span<const types::TokenId> prompt_tokens = {};  ///< after the chat template; empty: unknown
-  std::int64_t index = 0;                              ///< global
+  std::int64_t index = 0;                              ///< rollout.n · prompt index + the response's own index
 };
 
 struct JudgeContext {
   std::int64_t step = 0;
   bool is_evaluation = false;
-  /// Limit on errors: the run ends with a guard error beyond it, or if all first responses are errors.
+  /// Limit on verifier errors. `judge` throws a guard error beyond it, or if all of the first 16 responses are errors.
   std::optional<std::int64_t> max_errors = {};
-  std::function<void()> pause = {};  ///< called regularly while a verifier waits; its exception ends the judging
+  std::function<void()> pause = {};  ///< called regularly while a verifier waits; an exception ends `judge`
 };
 
-/// Time and failures of judging since the last report.
+/// Counts and times of judging since the last report.
 struct JudgeReport {
   std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
   std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
   double seconds = 0;
-  std::vector<double> row_ms;  ///< per row, measured in a worker
+  std::vector<double> row_ms;  ///< milliseconds of each row in a worker
 };
 
-/// Weights of a rule's scores: reward.correct and the like.
+/// Weights of rule scores (reward.correct, …).
 struct RuleWeights {
   double correct = 0, wrong = 0, format = 0, partial = 0;
 };
 
-/// The user's program (command/verifier.cpp).
+/// Describes the user's program (command/verifier.cpp).
 struct CommandOptions {
-  std::vector<std::string> argv = {};  ///< program and arguments
+  std::vector<std::string> argv = {};
   std::string folder = {};
   std::vector<std::string> env = {};            ///< variables passed on, besides those that programs need
   std::string after = {};                       ///< a verifier that judges first; "": none
@@ -75,21 +74,21 @@ struct CommandOptions {
   std::int64_t in_flight = 1;                   ///< rows per worker at once
   std::optional<config::RewardRows> rows = {};  ///< none: as the program requests
   std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
-  double correct_at = 0;  ///< limit from which a first score is right, if an answer has no outcome
+  double correct_at = 0;                        ///< least first score of a correct answer, if the answer has no outcome
   config::OnVerifierError on_error = config::OnVerifierError::drop;
   double max_error_fraction = 0;  ///< for messages; JudgeContext::max_errors limits
-  std::uint64_t seed = 0;         ///< the program's
-  std::string run_folder = {};    ///< the program's; "": none
+  std::uint64_t seed = 0;         ///< seed for the program
+  std::string run_folder = {};    ///< run folder for the program; "": none
 };
 
-/// Returns options.workers; for 0 half of the process's threads, at least 1.
+/// Returns options.workers, or its default for 0.
 std::int64_t num_workers(const CommandOptions& options);
 
 struct VerifierOptions {
   config::Choices<VerifierChoice> known = {};         ///< all verifiers
   std::string word = {};                              ///< reward.verifier, one of `known`
   std::map<std::string, std::string> by_source = {};  ///< data source → a word of `known`
-  config::ParamValues own = {};                       ///< keys of the verifiers
+  config::ParamValues own = {};                       ///< values of the verifiers' keys
   RuleWeights weights = {};
   CommandOptions command = {};
 };
@@ -113,16 +112,15 @@ class Verifier {
   virtual std::vector<double> score_weights(const RuleWeights& weights) const = 0;
   /// Returns whether all verdicts come from rules: no sample is dropped, and scores are RuleVerifier's.
   virtual bool is_rule() const { return false; }
-  /// Returns whether questions need their data row.
   virtual bool wants_rows() const { return false; }
   /// Returns and resets the report, if the verifier keeps one.
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
-  /// Sets the log's file, with the text so far, if there is a log.
+  /// Writes the log so far and later text, if any, to `file`.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
   /// Writes the log, if any, to this process's standard error from now on.
   virtual void show_log() const {}
-  /// Returns, with bounded work, whether two extracted answers (Verdict::extracted) are equal regardless of the ground
-  /// truth. The default compares texts.
+  /// Returns, with bounded work, whether two answers (Verdict::extracted) are equal regardless of the ground truth. The
+  /// default compares texts.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
 };
 
@@ -139,23 +137,23 @@ class RuleVerifier : public Verifier {
   bool is_rule() const final { return true; }
 };
 
-/// A data field with a part of the ground truth, for rows without a `ground_truth` (`qrl-train judge`).
+/// Names a field with part of the ground truth, for rows without `ground_truth` (`qrl-train judge`).
 struct GroundTruthField {
   std::string_view name;
   bool is_text = false;      ///< true: text, false: JSON
   bool is_optional = false;  ///< may be missing or null
 };
 
-/// A word of reward.verifier, and its verifier's properties.
+/// Describes a word of reward.verifier and its verifier.
 struct VerifierChoice : config::Option {
   std::unique_ptr<Verifier> (*make)(const VerifierOptions& options) = nullptr;
-  std::string_view data_hold;                              ///< for errors: "grids"
+  std::string_view data_hold;                              ///< noun for such data in errors: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 
 /// Creates the verifier of a word of options.known.
 std::unique_ptr<Verifier> make_verifier_of(const VerifierOptions& options, const std::string& word);
-/// Creates a run's verifier: that of options.word, with options.by_source those of all data sources in one.
+/// Creates a run's verifier, of options.word. With options.by_source, it selects the verifier by data source.
 std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options);
 
 /// Calls check_ground_truth; adds the chosen verifier and its alternatives to the error.

@@ -66,8 +66,7 @@ void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& m
   model::check_lora(model, lora_config(loaded.recipe.lora));
 }
 
-/// Chooses the keys at `auto` for a learner on a GPU: those of the run's checkpoint, else by the GPU's memory. A
-/// --dry-run without a GPU plans for 80 GiB.
+/// Replaces `auto` keys for a learner on a GPU (decide_auto). A --dry-run without a GPU plans for 80 GiB.
 void plan_gpu(RunOutline& outline, const PlanRequest& request, dist::Collectives& world) {
   config::LoadedRecipe& loaded = outline.loaded;
   if (!config::learns_on_gpu(loaded.recipe)) return;
@@ -143,7 +142,7 @@ RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectiv
   plan.verifier = tasks::make_verifier(verifier_options(recipe));
   plan.prompts = load_train_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
   plan.held_out = load_held_out_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
-  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *plan.verifier);  // an unknown score fails here
+  (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *plan.verifier);  // throws if the score is unknown
   warn_of_shared_prompts(plan.prompts, plan.held_out);
   require_known_score(recipe, plan.held_out);
   plan.sft_rows = load_sft_rows(recipe, plan.policy.tokenizer);

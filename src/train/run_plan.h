@@ -1,4 +1,3 @@
-// Owns the plan of a run: all consequences of a recipe, decided before the run changes a file.
 #pragma once
 
 #include <memory>
@@ -22,18 +21,18 @@ namespace qrl::train {
 
 struct PlanRequest {
   int num_ranks = 1, num_here = 1;  ///< processes of the run, and those on this machine
-  bool is_run = true;  ///< whether this is a run; a --dry-run lists missing parts of this machine instead of throwing
+  bool is_run = true;  ///< false: a --dry-run, which lists missing parts of this machine instead of throwing
 };
 
-/// Holds the consequences of the recipe, the model's config and the machine, without weights and data.
+/// Holds what follows from recipe, model config and machine, without reading weights and data.
 struct RunOutline {
-  config::LoadedRecipe loaded;  ///< with automatic values chosen; trainer.total_training_steps 0 with epochs
+  config::LoadedRecipe loaded;  ///< recipe without `auto`; with epochs, its trainer.total_training_steps is still 0
   model::ModelConfig model;
-  std::vector<MemoryPart> memory;   ///< of one process
+  std::vector<MemoryPart> memory;   ///< memory parts of one process
   std::string memory_fault;         ///< why the machine's memory is too small, or ""
   std::string memory_doubt;         ///< why the memory may be too small, or ""
   std::string gpu_plan;             ///< micro-batches and memory of the learner's GPU; "" on the CPU
-  std::string chosen_keys;          ///< keys whose values gpu_plan chose
+  std::string chosen_keys;          ///< keys whose `auto` the GPU plan replaced
   std::vector<std::string> absent;  ///< --dry-run: files that a run needs and this machine lacks
   std::string missing_gpu;          ///< --dry-run: why the recipe's GPU is unusable; "" otherwise
 
@@ -41,12 +40,13 @@ struct RunOutline {
 };
 
 /// Checks the recipe against the model's config and the machine. A run also loads LibTorch's CUDA part, if the recipe
-/// uses it. Throws an input error for parts that do not fit or, in a run, are missing. Collective.
+/// uses it. Throws an input error if parts do not fit or, in a run, are missing. Collective.
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
 
-/// Holds all that a run reads before its first step. Its recipe has the steps of RL and cold start.
+/// Holds the outline and all that a run reads before its first step. Its recipe has the final numbers of RL steps and
+/// cold-start updates.
 struct RunPlan : RunOutline {
-  Policy policy;  ///< before adapters
+  Policy policy;  ///< policy without the run's adapters
   learner::LearnerOptions learner;
   learner::LossOptions loss;
   types::SamplingParams train_sampling, eval_sampling;
@@ -54,19 +54,19 @@ struct RunPlan : RunOutline {
   PromptSet prompts;
   std::vector<PromptSet> held_out;
   SftRows sft_rows;  ///< empty without sft.train_files
-  Inputs inputs;     ///< for a run; empty in a --dry-run
+  Inputs inputs;     ///< hashes of the inputs; empty in a --dry-run
 };
 
-/// Reads weights' shapes, tokenizer, prompts and rows, and checks them against the outline. A run also hashes its
-/// inputs. Collective. Throws input errors.
+/// Reads and checks weights' shapes, tokenizer, prompts and rows. A run also hashes its inputs. Collective. Throws
+/// input errors.
 RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world);
 
 struct RunContext {
   const RunPlan& plan;
   dist::Collectives& world;
   const RunFolder* folder;              ///< null on all ranks but the first
-  learner::Learner* teacher = nullptr;  ///< algorithm.teacher, or null
-  const AdapterBase* base = nullptr;    ///< the adapters', or null
+  learner::Learner* teacher = nullptr;  ///< learner of algorithm.teacher, or null
+  const AdapterBase* base = nullptr;    ///< base of the adapters, or null
 
   const config::Recipe& recipe() const { return plan.recipe(); }
 };

@@ -13,7 +13,7 @@ namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
 double g_deadline_s = std::numeric_limits<double>::infinity();
-int g_finishing = 0;  // of the loop's thread
+int g_finishing = 0;  // number of live FinishFirst; the loop's thread alone uses it
 
 extern "C" void on_signal(int number) {
   if (g_stop != 0) _exit(128 + number);

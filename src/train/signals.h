@@ -14,9 +14,9 @@ const char* stop_reason();
 
 /// Exception thrown out of generation after a stop request.
 struct Cancelled {};
-void cancel_if_stopping();  ///< throws Cancelled unless a FinishFirst is alive
+void cancel_if_stopping();  ///< throws Cancelled after a stop request, unless a FinishFirst is alive
 
-/// Lets generation finish despite a stop request, during its lifetime, for a probe's few tokens.
+/// Lets generation finish despite a stop request, during its lifetime.
 class FinishFirst {
  public:
   FinishFirst();

@@ -13,14 +13,14 @@
 
 namespace qrl::train {
 
-/// Makes an RL run's parts in order and runs the loop over them.
+/// Owns the parts of an RL run, and runs its loop.
 struct Trainer {
-  /// References must outlive the object. `unfinished_row`: the row of state.step, if its evaluation is due.
+  /// References must outlive the object. `unfinished_row` as in StepRecorder.
   Trainer(const RunContext& run, RunState& state, learner::Learner& learner, learner::Learner* reference,
           QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
 
-  /// Runs all remaining steps on rollouts of `source`; evaluates and commits when due. On a stop request, drops
-  /// unfinished samples, commits the state before them, and throws (exit 75).
+  /// Runs all remaining steps on rollouts of `source`; evaluates and commits when due. On a stop request, drops the
+  /// step's samples, commits the state before the step, and throws (exit 75).
   void train(RolloutSource& source);
   void train() { train(rollouts); }
 
@@ -39,13 +39,12 @@ struct Trainer {
  private:
   /// Runs a step. Returns false and leaves the state unchanged if any rank got a stop request.
   bool step(RolloutSource& source, std::int64_t step);
-  /// Evaluates when due, writes the row, commits when due or on a stop request.
   void finish_step();
-  /// Adds scores to the row; returns false if any rank got a stop request.
+  /// Returns false if any rank got a stop request.
   bool evaluate();
   [[noreturn]] void save_and_stop();
 
-  double save_s_ = 0;  ///< the previous step's checkpoint time
+  double save_s_ = 0;  ///< seconds of the previous step's checkpoint
 };
 
 }  // namespace qrl::train

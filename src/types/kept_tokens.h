@@ -12,7 +12,7 @@ using TokenId = std::int32_t;
 /// was excluded.
 class KeptTokens {
  public:
-  /// Returns whether there are no entries, as without top-k and top-p.
+  /// Returns whether no sets exist, as without top-k and top-p.
   bool empty() const { return ends_.empty(); }
   std::size_t size() const { return ends_.size(); }
   std::int64_t num_ids() const { return static_cast<std::int64_t>(ids_.size()); }
@@ -21,7 +21,7 @@ class KeptTokens {
     ids_.insert(ids_.end(), set.begin(), set.end());
     ends_.push_back(static_cast<std::int64_t>(ids_.size()));
   }
-  /// Appends empty sets until there are `count` entries.
+  /// Appends empty sets up to `count` sets in all.
   void fill(std::size_t count) { ends_.resize(count, static_cast<std::int64_t>(ids_.size())); }
 
   std::span<const TokenId> operator[](std::size_t entry) const {
@@ -33,7 +33,7 @@ class KeptTokens {
 
  private:
   std::vector<TokenId> ids_;
-  std::vector<std::int64_t> ends_;  ///< where each entry's set ends in ids_
+  std::vector<std::int64_t> ends_;  ///< end of each entry's set in ids_
 };
 
 }  // namespace qrl::types

@@ -6,7 +6,8 @@
 
 namespace qrl::types {
 
-/// Holds the k different experts that each sparse layer chose for a token, ascending. A mixture has at most 256.
+/// Holds the k distinct experts that each sparse layer chose for each token, ascending. A layer has at most 256
+/// experts.
 struct Routes {
   std::int32_t num_layers = 0;        ///< S, sparse layers
   std::int32_t per_token = 0;         ///< k
@@ -22,7 +23,8 @@ struct Routes {
   friend bool operator==(const Routes&, const Routes&) = default;
 };
 
-/// Says which routes a forward pass uses: its own choice, the sampler's, or those of the pass that made old log-probs.
+/// Says which routes a forward pass uses: its own choice, the sampler's routes, or the routes of the pass that made
+/// old_logprobs.
 enum class RouteReplay : std::uint8_t { none, sampler, old };
 
 }  // namespace qrl::types

@@ -16,7 +16,7 @@ bool is_in_bound(const std::string& value, const Recipe& recipe, std::string_vie
   return word == "above " ? difference > 0 : word == "at least " ? difference >= 0 : difference <= 0;
 }
 
-/// Returns whether the printed value is listed, as in "A, B or C" or "other than A".
+/// Returns whether `values` ("A, B or C" or "other than A") allows a printed value.
 bool is_listed(const std::string& value, std::string_view values) {
   constexpr std::string_view kOther = "other than ";
   const bool excludes = values.starts_with(kOther);

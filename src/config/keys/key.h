@@ -1,5 +1,5 @@
 // Owns the declaration of a recipe's key, and the list of a program's keys, one row each. The reader, --help-all, the
-// resolved recipe and the reference page are generated from it.
+// resolved recipe and the reference page use the list.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ namespace qrl::config {
 
 enum class OnResume : std::uint8_t {
   fixed,
-  allow_change,  ///< may change with --allow-change, with other results
+  allow_change,  ///< may change with --allow-change; changes results
   free,          ///< may change: no weight depends on it
 };
 
 /// Describes another key's value that a key needs for its effect.
 struct Condition {
   std::string key;     ///< the other key; "": none needed
-  std::string values;  ///< a text that has_value reads, or describes `holds`
+  std::string values;  ///< a text for has_value, or a description of `holds`
   std::function<bool(const Recipe&)> holds;
   std::string advice = "it has no effect: delete it";
 };
 
-/// Describes what another key must be while a key has an effect and certain values.
+/// Describes the values that another key must have while a key has an effect and certain values.
 struct Requirement {
-  std::string when;    ///< values of the row's key; "": any
+  std::string when;    ///< values of the key itself; "": any
   std::string key;     ///< the other key
-  std::string values;  ///< its values
+  std::string values;  ///< allowed values of the other key
   std::string advice;
 };
 
@@ -43,7 +43,7 @@ struct Key {
   std::string name;     ///< dotted: "optim.lr"
   std::string type;     ///< type and range: "float > 0"
   std::string meaning;  ///< one line
-  std::string unset;    ///< meaning of null; "": not accepted
+  std::string unset;    ///< meaning of null; "": null is invalid
 
   /// Sets the member from a value that is not null. Throws ParseError.
   std::function<void(const YamlNode&, Recipe&)> read = {};
@@ -51,16 +51,16 @@ struct Key {
   std::function<bool(const Recipe&, const Recipe&)> equal = {};
   /// Returns canonical YAML, "null" if unset.
   std::function<std::string(const Recipe&)> print = {};
-  /// Replaces an unset member by null's value. Empty if a recipe cannot hold it.
+  /// Replaces an unset member by the value that null means. Empty if a recipe cannot hold that value.
   std::function<void(Recipe&)> fill = {};
   /// Makes paths to read absolute (Type::anchor). Empty without paths.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor = {};
-  /// Returns the values that has_value compares, if they are not the printed one. Example: the device for `auto`.
+  /// Returns the values that has_value compares instead of the printed value, such as the device for `auto`.
   std::function<std::vector<std::string>(const Recipe&)> effective = {};
   OnResume on_resume = OnResume::fixed;
   Condition condition = {};
   std::vector<Requirement> requirements = {};
-  /// Gives the value in records of versions without this key, as YAML. Empty: the default.
+  /// Value in records of versions without this key, as YAML; empty: the default.
   std::string absent_in_record = {};
 
   /// Declares that the key has an effect only while `other` has one of `values` (has_value).
@@ -71,10 +71,9 @@ struct Key {
   Key& excludes(std::string other, std::string advice) {
     return needs("changed", std::move(other), "default", std::move(advice));
   }
-  /// Makes null `value`: YAML, or another key's name for its value while this key has an effect.
+  /// Makes null mean `value`: YAML, or the name of a key whose value applies while this key has an effect.
   Key& unset_is(const std::string& value);
-  /// Makes null the default of the option that another key selects. Help lists the first default of `choices` and every
-  /// different one.
+  /// Makes null mean the selected option's default for this key. Help lists the different defaults of `choices`.
   Key& unset_by(const AnyChoices& choices);
 
   /// Returns whether the key has an effect in a recipe.
@@ -88,7 +87,7 @@ bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
 
 Condition condition_of(const std::string& key, const std::string& values);
 
-/// Holds all keys of a recipe with a catalog's words.
+/// Holds all keys of a recipe, with the words of a catalog.
 class Keys {
  public:
   explicit Keys(Catalog catalog);

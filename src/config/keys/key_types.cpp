@@ -125,7 +125,7 @@ Type<double> real(const Range& range) {
 }
 
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names) {
-  // Two names for the same value; each key allows one of the two.
+  // Pairs of names for one value.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
       {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
   const std::string lower = base::lower_case(word.substr(0, 100));

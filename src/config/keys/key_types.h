@@ -24,8 +24,7 @@ struct Type {
   std::string text;
   std::function<T(const YamlNode&)> read;  ///< throws ParseError
   std::function<std::string(const T&)> print;
-  /// Makes paths to read absolute, relative to `directory`, or to the working directory if that is empty. Other types
-  /// have none.
+  /// Makes paths to read absolute (anchor_path). Empty for other types.
   std::function<void(T&, const std::filesystem::path& directory)> anchor = {};
 };
 
@@ -46,7 +45,6 @@ Type<Stored> word_or(const std::string& word, Stored value, Type<T> type) {
 Type<double> real(const Range& range);
 Type<std::string> text();
 Type<std::string> variable_name();
-/// Accepts a text with `part` exactly once.
 Type<std::string> text_with_one(const std::string& part);
 /// Accepts a file or folder to read, relative to its recipe. Stores an absolute path.
 Type<std::string> input_path();
@@ -57,10 +55,10 @@ Type<std::string> word_or_path(const std::vector<std::string>& words);
 /// Accepts days, hours, minutes and seconds ("3h50m"), stored in seconds.
 Type<double> duration();
 
-/// Makes a nonempty path absolute, relative to `directory`, or to the working directory if that is empty.
+/// Makes a nonempty path absolute, relative to `directory`, or to the working directory if `directory` is empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
 
-/// Returns advice with the nearest of `names`, or with ours for the word. Returns "" if none is near.
+/// Returns advice with our name for `word`, or with the nearest of `names`. Returns "" if none is near.
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names);
 
 /// Accepts one of several words, each stored as its value.
@@ -123,8 +121,8 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
           item.anchor ? anchor : std::function<void(std::vector<T>&, const std::filesystem::path&)>()};
 }
 
-/// Returns the usual type of a member or an optional one: an enum's words (words_of), a flag, any 64-bit seed, number
-/// or text, a list of these.
+/// Returns the usual type of a (perhaps optional) member: an enum's words (words_of), a flag, any 64-bit seed, number
+/// or text, or a list of these.
 template <class T>
 auto type_of() {
   if constexpr (requires(T value) { value.has_value(); }) {

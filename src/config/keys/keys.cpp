@@ -15,10 +15,9 @@ constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations per
 constexpr std::int64_t kMaxTokens = 1'048'576;  // per text, decoder tick or micro-batch
 constexpr std::int64_t kMaxPageTokens = 4096;   // per KV page
 constexpr std::int64_t kMaxPages = 16'777'216;  // pages in the KV cache
-constexpr std::int64_t kMaxRank = 1024;         // of adapters
+constexpr std::int64_t kMaxRank = 1024;         // rank of adapters
 constexpr std::int64_t kMaxNewtonSchulz = 100;
 
-/// Accepts auto, never, or a checkpoint's path.
 Type<ResumeFrom> resume_from() {
   const Type<ResumeFrom> path{"PATH",
                               [](const YamlNode& node) {
@@ -99,7 +98,6 @@ void add_data(List& list) {
       .only_with("data.val_files", "set");
 }
 
-/// Adds task generators, and the lengths, order and templates of prompts.
 void add_prompts(List& list, const Choices<tasks::Generator>& generators) {
   using D = DataRecipe;
   Section data(list, "data", &Recipe::data);
@@ -214,7 +212,7 @@ void add_sft(List& list, const Choices<tasks::Generator>& generators) {
   sft.add(fixed, "loss_on", &S::loss_on, "what is learned: every turn of the assistant, its last one, or all tokens");
 }
 
-/// Accepts all-linear, stored as an empty list, or modules.
+/// Accepts all-linear, stored as an empty list, or a list of modules.
 Type<std::vector<std::string>> modules() {
   Type<std::vector<std::string>> some = list_of(text());
   some.read = [read = some.read](const YamlNode& node) {

@@ -25,7 +25,6 @@ std::vector<Alias> read_rows() {
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-/// Makes "--actor-learning-rate" a key: lower case, no leading dashes, '-' as '_'.
 std::string normalized(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   std::string out = base::lower_case(name);
@@ -59,7 +58,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   const std::string last(last_part(plain));
   const std::vector<Alias> known = aliases(keys.catalog());
 
-  // A full name, or a section without a counterpart, is a more precise match than a part.
+  // A full name, or a section without a counterpart, is a more precise match than a name's last part.
   const auto is_whole = [&](const Alias& alias) {
     const std::string_view called = alias.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
@@ -73,7 +72,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
     const std::string tail = plain.substr(dot + 1);
     if (tail.find('.') != std::string::npos && keys.find(tail) != nullptr) return "here it is " + tail;
   }
-  // A correct name in a misspelled section precedes other trainers' use of it.
+  // A correct name in a misspelled section precedes other trainers' use of the name.
   const std::string nearest = base::nearest_name(plain, keys.names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
   const auto match = std::find_if(known.begin(), known.end(),

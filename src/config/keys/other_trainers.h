@@ -1,5 +1,5 @@
-// Owns advice about unknown keys: the nearest key, or ours for a name of veRL, TRL or OpenRLHF. No such name is
-// accepted. The names are rows of other_trainers.yaml, which the build embeds.
+// Owns advice about unknown keys: the nearest key, or our key for a name of veRL, TRL or OpenRLHF. The names are in
+// other_trainers.yaml, which the build embeds.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ namespace qrl::config {
 
 std::span<const base::EmbeddedFile> table_files();  // written by src/embed.cmake
 
-/// Returns the rows in the reference page's order: the file's, then options'.
+/// Returns all aliases in the reference page's order: the file's rows, then Option::aliases.
 std::vector<Alias> aliases(const Catalog& catalog);
 
 /// Returns advice about an unknown key: "did you mean optim.lr?", "here it is rollout.n", … Returns "" for a long name.

@@ -10,7 +10,7 @@ using enum OnResume;
 
 constexpr std::int64_t kMaxStages = 1'048'576;
 
-/// Returns whether auto selects hadamard if the block fits: only int8 reduces real models' gap
+/// Returns whether auto selects hadamard if the block fits. Rotation reduces real models' gap with int8 only
 /// (docs/science/real-weights.md).
 bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
 

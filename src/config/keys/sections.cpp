@@ -9,7 +9,6 @@ namespace qrl::config {
 
 namespace {
 
-/// Returns the position after the section's last key, which losses and corrections may share, or the end.
 List::const_iterator place_of(const std::string& name, const List& list) {
   const std::string section = name.substr(0, name.rfind('.') + 1);
   const auto last =

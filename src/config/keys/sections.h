@@ -1,4 +1,4 @@
-// Owns the table of keys: how a row is declared, and the sections that have a file of their own.
+// Owns the table of keys: how a row is declared, and the sections with files of their own.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace qrl::config {
 
 using List = std::vector<Key>;
 
-/// Leads to a member of a struct: at(&Recipe::optim, &OptimRecipe::lr).
+/// Returns an accessor of a struct's member: at(&Recipe::optim, &OptimRecipe::lr).
 template <class Path, class Member>
 auto at(Path path, Member member) {
   return [path, member](auto& recipe) -> decltype(auto) { return (std::invoke(path, recipe).*member); };
@@ -40,7 +40,7 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, std::s
     else return unset_if_empty && member(recipe).empty() ? "null" : print(member(recipe));
   };
   if constexpr (requires(Member value) { value.is_auto; }) {
-    key.fill = [member](Recipe& recipe) {  // the CPU's default is constant: the recipe states it
+    key.fill = [member](Recipe& recipe) {  // the CPU's default is constant, so the recipe states it
       if (!learns_on_gpu(recipe)) member(recipe).is_auto = false;
     };
   }
@@ -54,13 +54,13 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, std::s
   return key;
 }
 
-/// Adds a section's keys to `list`. `path` leads to its struct.
+/// Adds a section's keys to `list`. `path` is the accessor of the section's struct.
 template <class Path>
 class Section {
  public:
   Section(List& list, std::string name, Path path) : list_(list), name_(std::move(name)), path_(path) {}
 
-  /// Declares "section.name". The reference is valid until the next key.
+  /// Declares "section.name". The reference is valid until the next key is added.
   template <class Member, class T>
   Key& add(OnResume on_resume, const std::string& name, Member member, Type<T> type, std::string meaning,
            std::string unset = {}) {
@@ -95,10 +95,11 @@ class Section {
   Condition condition_ = {};
 };
 
-/// Restricts `key` to the options that declare the param `name`, or list it in `uses`. The key `selector` selects one.
+/// Restricts `key` to the options that declare the param `name`, or list it in `uses`. The key `selector` selects the
+/// option.
 void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name);
 
-/// Adds params of `choices` directly in `section`, or with `nested` in its subsections, shared ones once.
+/// Adds the params of `choices` directly in `section`, or with `nested` in its subsections. Adds shared params once.
 void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
                 const std::string& selector);
 
@@ -133,12 +134,11 @@ Key param_key(const Param& param, std::string name, ValuesOf values_of) {
   return key;
 }
 
-/// Adds a task generator's keys: shared ones (`size` unless it is endless), then those that some generators declare.
-/// `section` leads to a GeneratorRecipe.
+/// Adds a task generator's keys, without `size` if `is_endless`. The section's struct is a GeneratorRecipe.
 template <class AnySection>
 void add_generator(OnResume on_resume, AnySection section, const Choices<tasks::Generator>& generators,
                    const std::string& unset_seed, bool is_endless = false) {
-  constexpr std::int64_t kMaxTasks = 10'000'000;  // held in memory
+  constexpr std::int64_t kMaxTasks = 10'000'000;  // tasks are held in memory
   using G = GeneratorRecipe;
   const std::string prefix = section.name() + ".", task = prefix + "task";
   if (!is_endless) section.add(on_resume, "size", &G::size, integer(0, kMaxTasks), "prompts").only_with(task, "set");
@@ -158,12 +158,11 @@ void add_generator(OnResume on_resume, AnySection section, const Choices<tasks::
 }
 
 void add_quant(List& list);
-/// Adds algorithm and rollout_correction, with params of losses and corrections.
+/// Adds algorithm and rollout_correction.
 void add_objective(List& list, const Catalog& catalog);
-/// Adds `reward`: verifiers' keys, the command's, and scores.
 void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
 
-inline constexpr const char* kCommandVerifier = "command";  ///< a program of the user
+inline constexpr const char* kCommandVerifier = "command";  ///< the verifier that is the user's program
 
 /// Returns whether a GPU reads the sampler's matrices, where rotation is unsupported.
 bool reads_matrices_on_gpu(const Recipe& recipe);

@@ -11,7 +11,6 @@ namespace qrl::config {
 
 namespace {
 
-/// Returns a scalar's text, "[a, b]" for a list.
 std::string text_of(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::sequence) return node.text;
   std::vector<std::string> texts;

@@ -38,14 +38,14 @@ bool is_one_of(std::string_view text, std::string_view words) {
          words.find(" " + base::lower_case(text) + " ") != std::string_view::npos;
 }
 
-/// Returns why a bare word like a number is not read as one, or "".
+/// Returns why a bare word that resembles a number is refused, or "".
 std::string number_trap(std::string_view text) {
   const auto* trap =
       std::find_if(std::begin(kTraps), std::end(kTraps), [&](const auto& one) { return matches(text, one.first); });
   return trap == std::end(kTraps) ? "" : trap->second;
 }
 
-/// Returns a scalar's digits in `form`.
+/// Returns a scalar's text without "+". Throws ParseError if it does not match `form`.
 std::string_view number_text(const YamlNode& node, const std::regex& form, const std::string& otherwise) {
   if (node.kind != YamlNode::Kind::scalar) throw ParseError{shown_value(node)};
   const std::string_view text = node.text;
@@ -65,7 +65,7 @@ T read_whole(const YamlNode& node, const char* too_far) {
   return value;
 }
 
-/// Returns the code point at `pos` of valid UTF-8, and its bytes.
+/// Returns the code point at `pos` of valid UTF-8, and its length in bytes.
 std::pair<std::uint32_t, std::size_t> code_point(std::string_view text, std::size_t pos) {
   const auto lead = static_cast<unsigned char>(text[pos]);
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;

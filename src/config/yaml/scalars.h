@@ -1,5 +1,5 @@
 // Owns reading and writing a YAML value as number, flag or text. Words that YAML 1.1 and 1.2 read differently (010,
-// 1_000, 12:30:45, yes, no) are refused. 1e-6 is a number here, although YAML 1.1 reads a text without a point.
+// 1_000, 12:30:45, yes, no) are refused. 1e-6 is a number, although YAML 1.1 reads it as a text.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace qrl::config {
 
-/// Says why a value was refused: what was found, and advice. The functions that read a value throw it.
+/// Says why a value was refused: what was found, and advice. Thrown by functions that read values.
 struct ParseError {
   std::string got;
   std::string advice = {};
@@ -29,7 +29,7 @@ bool read_boolean(const YamlNode& node);
 /// Reads a nonempty text without NUL. Refuses a bare word that some YAML version reads otherwise.
 std::string read_text(const YamlNode& node);
 
-/// Return canonical forms, the same in every YAML version: reals have a point, texts double quotes.
+/// Return canonical forms, the same in every YAML version: reals have a point, texts have double quotes.
 std::string write_real(double value);
 std::string write_text(std::string_view text);
 

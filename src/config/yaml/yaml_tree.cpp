@@ -180,7 +180,6 @@ class TreeBuilder : public YAML::EventHandler {
     return {node.text, node.line, nullptr};
   }
 
-  /// Returns the names that lead to this map, each with its dot.
   std::string path() const {
     std::string dotted;
     for (const Frame& frame : stack_) {
@@ -199,7 +198,7 @@ class TreeBuilder : public YAML::EventHandler {
   YamlPtr root_;
 };
 
-/// Returns whether the bytes are valid for a recipe. Adds errors for bytes that the parser would misread or drop.
+/// Returns false and adds an error for bytes that the parser would misread or drop.
 bool check_bytes(std::string_view text, const YamlSource& source, Errors& errors) {
   int line = 1;
   const auto refuse = [&](const std::string& expected, const std::string& got, const std::string& advice) {

@@ -27,11 +27,11 @@ struct YamlMember {
 struct YamlNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
-  std::string text;                 ///< of a scalar
+  std::string text;                 ///< text of a scalar
   bool quoted = false;              ///< a scalar in quotes or a block: always text
   int line = 1;                     ///< from 1
-  std::vector<YamlPtr> items;       ///< of a sequence
-  std::vector<YamlMember> members;  ///< of a map, in file order, names unique
+  std::vector<YamlPtr> items;       ///< entries of a sequence
+  std::vector<YamlMember> members;  ///< members of a map, in file order, names unique
   std::size_t num_nodes = 1;        ///< nodes of this subtree, aliases expanded
   std::size_t height = 1;           ///< levels, aliases expanded
 };
@@ -40,13 +40,13 @@ struct YamlNode {
 struct YamlSource {
   std::string name;                      ///< a file, or "--set optim.lr"
   bool has_lines = true;                 ///< false: a message needs no line
-  std::filesystem::path directory = {};  ///< base of relative paths in it; empty: the working directory
+  std::filesystem::path directory = {};  ///< base of relative paths; empty: the working directory
   std::string at(int line) const { return has_lines ? name + ":" + std::to_string(line) : name; }
 };
 
 inline constexpr std::size_t kMaxYamlBytes = 1'000'000;
 
-/// Returns the tree of `text`, a null node for "". Adds errors without throwing. Returns nullptr if there is no tree.
+/// Returns the tree of `text`, a null node for "". Adds errors without throwing. Returns nullptr if it builds no tree.
 YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Errors& errors);
 
 /// Returns the tree of one of the program's own texts. Throws an input error with all its errors.

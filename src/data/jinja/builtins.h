@@ -23,11 +23,11 @@ const std::vector<Operator>& operators();
 using Use = unsigned;
 inline constexpr Use kFilter = 1, kTest = 2, kOfText = 4, kOfObject = 8, kFunction = 16;
 
-/// Applies a filter, test or method to `value`, which a function ignores.
+/// Applies a filter, test, method or function; functions ignore `value`.
 using Builtin = std::function<Value(const Value& value, const Arguments& arguments, Budget& budget)>;
 
-/// Returns the builtin of this name for this use, never null. The call throws Unsupported for an unknown name or
-/// unknown arguments.
+/// Returns the builtin of this name for this use, never null. Calling it throws Unsupported if the name or an argument
+/// is unknown.
 Builtin builtin_of(Use use, const std::string& name);
 
 }  // namespace qrl::data::jinja

@@ -12,10 +12,10 @@
 namespace qrl::data::jinja {
 
 struct Run;
-using Names = std::map<std::string, int, std::less<>>;  ///< ids of variables
+using Names = std::map<std::string, int, std::less<>>;  ///< variable ids by name
 
-/// Compiles and renders a chat template. It supports all statements except include, import, call and filter blocks;
-/// builtins.h lists the rest. A render's time, memory and recursion depth are bounded.
+/// Compiles and renders a chat template. Supports if, for, set, macro, generation, break and continue, and the names in
+/// builtins.cpp. A render's time, memory and recursion depth are bounded.
 class Template {
  public:
   /// Throws Unsupported for invalid Jinja and for unknown tags. Other unknown names (functions, filters, …) are errors

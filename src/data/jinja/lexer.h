@@ -14,7 +14,7 @@ struct Token {
   std::string text = {};
 };
 
-/// Splits a Jinja template's text into tokens; the last one is `end`. White space control is transformers'
+/// Splits a Jinja template's text into tokens; the last one is `end`. Controls white space like transformers
 /// (trim_blocks, lstrip_blocks). Throws Unsupported.
 std::vector<Token> words_of(const std::string& text);
 

@@ -12,11 +12,11 @@ namespace qrl::data::jinja {
 struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
   Budget& budget;
-  std::vector<std::pair<int, Value>> names = {};  ///< of all open scopes
+  std::vector<std::pair<int, Value>> names = {};  ///< variables of all open scopes
   std::vector<std::size_t> scopes = {0};          ///< index of each scope's first name; the template's scope is first
-  int num_macros = 0;                             ///< calls in progress
+  int num_macros = 0;                             ///< macro calls in progress
   Source mark = 0;                                ///< kGenerated inside {% generation %}
-  Leave leave = Leave::no;                        ///< by break (loop) and continue (turn)
+  Leave leave = Leave::no;                        ///< set by break (loop) and continue (turn)
   Text out = {};
 
   const Value* find(int name) const {
@@ -60,12 +60,12 @@ struct Macro {
 
 namespace {
 
-constexpr int kMaxDepth = 40;   // of nested expressions and statements
-constexpr int kMaxMacros = 30;  // calls in progress
+constexpr int kMaxDepth = 40;   // nested expressions and statements
+constexpr int kMaxMacros = 30;  // macro calls in progress
 constexpr std::size_t kWork_bytes = std::size_t{64}
                                     << 20;  // budget: bytes of all texts that a render makes, plus 64 a step
 
-/// Returns what the macro writes. The macro sees its parameters and the template's own names.
+/// Returns what the macro writes. The macro sees its parameters and the template's top-level names.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
@@ -82,7 +82,7 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
 }
 
 /// Returns base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other
-/// than 1 or an unbounded −1.
+/// than 1, or −1 without bounds.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
   if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
   const Value list = elements_of(base, "a part", budget);

@@ -29,7 +29,7 @@ struct Namespace;
 struct Loop;
 struct Macro;
 
-/// A value's types; `method` is named but not called.
+/// Types of values; `method`: a method that is named but not called.
 enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, list, object, names, loop, macro, method };
 
 /// Any value; copies are cheap. Shared values are immutable, except namespaces.
@@ -51,7 +51,7 @@ class Value {
   bool is_number() const noexcept { return kind_ >= Kind::flag && kind_ <= Kind::real; }
   /// Returns a number; 1 or 0 for a boolean.
   double real() const noexcept { return kind_ == Kind::real ? number_.real : static_cast<double>(number_.integer); }
-  /// Each returns the value, or null if it has another type.
+  /// The functions below return the value, or null if it has another type.
   const std::int64_t* integer() const noexcept { return kind_ == Kind::integer ? &number_.integer : nullptr; }
   const Text* text() const noexcept { return held<Text>(Kind::text); }
   const List* list() const noexcept { return held<List>(Kind::list); }
@@ -86,7 +86,7 @@ struct Object {
   static constexpr Kind kKind = Kind::object;
   std::vector<std::pair<Text, Value>> members;  ///< in order of insertion
   int depth = 1;
-  const Value* find(std::string_view name) const;  ///< or null
+  const Value* find(std::string_view name) const;  ///< null if absent
   /// Adds or replaces a member. Throws Unsupported for a loop, a namespace, or values nested too deeply.
   void set(Text name, Value value);
 };
@@ -106,7 +106,7 @@ struct Arguments {
   std::size_t size() const noexcept { return positional.size() + named.size(); }
 };
 
-/// Limits a render's work; a unit costs about a byte. spend() throws Unsupported beyond it.
+/// Limits a render's work; a unit is about a byte of text. spend() throws Unsupported beyond the limit.
 struct Budget {
   std::size_t left = 0;
   void spend(std::size_t amount) {
@@ -115,7 +115,7 @@ struct Budget {
   }
 };
 
-/// Throws Unsupported like Object::set.
+/// Makes a list. Throws like Object::set.
 Value make_list(Values items);
 /// Returns an object or a namespace. Throws like Object::set.
 template <class Held>
@@ -127,8 +127,8 @@ Value make_object(const std::vector<std::pair<Text, Value>>& members) {
 /// Converts JSON, with this source for every text and member name. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
-bool is_true(const Value& value);  ///< by Python's rules
-/// Throws Unsupported with `what` for another type, like the next two functions.
+bool is_true(const Value& value);  ///< truth by Python's rules
+/// Returns the text. Throws Unsupported with `what` for another type, like the next two functions.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
 /// Returns a list of the items that a loop visits: a list's elements, an object's names or a text's characters. An
@@ -136,16 +136,16 @@ std::int64_t integer_of(const Value& value, std::string_view what);
 Value elements_of(const Value& value, std::string_view what, Budget& budget);
 /// Appends the value to `out`, formatted like Python's str(), with `flag` set in each source.
 void print(const Value& value, Text& out, Budget& budget, Source flag = 0);
-Text printed(const Value& value, Budget& budget);  ///< the same as a text
+Text printed(const Value& value, Budget& budget);  ///< the same, as a new text
 /// Formats the value like json.dumps(value, ensure_ascii=False, indent=…); indent 0: on one line.
 Text json_of(const Value& value, std::size_t indent, Budget& budget);
 bool are_equal(const Value& left, const Value& right, Budget& budget);
 /// Returns −1, 0 or 1 in Python's order of numbers or texts. Throws Unsupported for other types.
 int compare(const Value& left, const Value& right);
-/// Return base[key] and base.name; undefined if there is no such item.
+/// Return base[key] and base.name; undefined if absent.
 Value item_of(const Value& base, const Value& key, Budget& budget);
 Value member_of(const Value& base, std::string_view name);
-/// Returns whether Python's dict has this method; `base.name` then is the method.
+/// Returns whether Python's dict has this method; then `base.name` is the method.
 bool is_method(std::string_view name);
 
 }  // namespace qrl::data::jinja

@@ -13,9 +13,9 @@ struct AddedToken {
   std::string text;
   types::TokenId id = 0;
   bool special = false;      ///< left out when decoding
-  bool single_word = false;  ///< only without word characters next to it
-  bool lstrip = false;       ///< includes whitespace before it
-  bool rstrip = false;       ///< includes whitespace after it
+  bool single_word = false;  ///< matches only without adjacent word characters
+  bool lstrip = false;       ///< match includes whitespace before it
+  bool rstrip = false;       ///< match includes whitespace after it
   bool normalized = false;   ///< searched after normalization
 };
 
@@ -24,8 +24,8 @@ struct TextRange {
   std::size_t end = 0;
 };
 
-/// Finds added tokens before a text is split, those searched before (or after) normalization, like the tokenizers
-/// library. The leftmost match wins, then the longest. A match that single_word rejects still hides its text.
+/// Finds added tokens before a text is split, like the tokenizers library. The leftmost match wins, then the longest. A
+/// match that single_word rejects still consumes its text.
 class AddedTokens {
  public:
   AddedTokens() = default;

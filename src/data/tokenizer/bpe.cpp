@@ -11,21 +11,21 @@ using types::TokenId;
 
 namespace {
 
-/// Length below which a linear scan for the best pair is faster than a heap: one or two cache lines.
+/// Length below which a linear scan for the best pair is faster than a heap.
 constexpr std::size_t kShort_bytes = 48;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
-/// Mixes well in the product's high half (Fibonacci hashing).
+/// Uses the product's high half, which is mixed well (Fibonacci hashing).
 std::size_t hash_of(std::uint64_t pair) {
   return static_cast<std::size_t>(((pair ^ (pair >> 29)) * 0x9e3779b97f4a7c15ULL) >> 32);
 }
 
 std::size_t hash_of(std::string_view word) { return std::hash<std::string_view>{}(word); }
 
-/// At most half of the slots are used.
+/// Returns a table size of which `count` is at most half.
 std::size_t num_slots(std::size_t count) { return std::bit_ceil(2 * count + 2); }
 
 }  // namespace
@@ -116,7 +116,7 @@ std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tok
 
 void Bpe::merge_short(std::string_view piece, std::vector<TokenId>& ids) const {
   std::array<TokenId, kShort_bytes + 2> token;
-  std::array<std::uint32_t, kShort_bytes + 2> rank;  // rank[i]: of the pair of tokens i and i + 1
+  std::array<std::uint32_t, kShort_bytes + 2> rank;  // rank[i]: rank of tokens i and i + 1
   std::size_t size = put_single_bytes(piece, token);
   for (std::size_t i = 0; i + 1 < size; ++i) rank[i] = rank_of(token[i], token[i + 1]);
   while (size > 1) {

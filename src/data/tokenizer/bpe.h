@@ -25,13 +25,13 @@ class Bpe {
  public:
   /// Describes what replaces a byte without a token.
   struct Unknown {
-    types::TokenId id = -1;     ///< -1: dropped; its neighbors become adjacent
+    types::TokenId id = -1;     ///< −1: the byte is dropped; its neighbors become adjacent
     bool fuse_repeats = false;  ///< consecutive bytes without a token give `id` once
   };
 
-  /// `vocab`: each id's bytes, empty for tokens that text cannot become. A pair that occurs twice has the later rank,
-  /// as in the tokenizers library. `ignore_merges`: a piece that equals a token becomes that token without merges
-  /// (Llama 3).
+  /// `vocab`: each id's bytes, empty for tokens that no text becomes. A pair that occurs twice has the later rank, as
+  /// in the tokenizers library. `ignore_merges`: a piece that equals a token becomes that token without merges (Llama
+  /// 3).
   Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown);
 
   /// Appends the ids of one piece of any bytes, in O(n log n) time.
@@ -68,8 +68,8 @@ class Bpe {
   Unknown unknown_;
   std::bitset<256> has_byte_;
   std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
-  std::vector<types::TokenId> merged_;          ///< by rank
-  std::vector<PairSlot> pairs_;                 ///< open addressing, a power of two of slots
+  std::vector<types::TokenId> merged_;          ///< merged tokens by rank
+  std::vector<PairSlot> pairs_;                 ///< open addressing; the size is a power of two
   std::vector<WordSlot> words_;  ///< open addressing: tokens that the merges produce from their own bytes
 };
 

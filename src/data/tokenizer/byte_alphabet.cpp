@@ -49,7 +49,7 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   for (std::size_t i = 0; i < spelling.size(); ++i) {
     const auto lead = static_cast<unsigned char>(spelling[i]);
     std::uint32_t code = lead;
-    if (lead >= 0x80) {  // the alphabet ends at U+0143, in UTF-8's two bytes (up to U+07FF)
+    if (lead >= 0x80) {  // the alphabet ends at U+0143, two bytes in UTF-8
       if (lead < 0xc2 || lead > 0xc5 || i + 1 == spelling.size()) return std::nullopt;
       code = ((lead & 0x1fU) << 6) | (static_cast<unsigned char>(spelling[++i]) & 0x3fU);
     }

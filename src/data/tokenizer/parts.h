@@ -25,13 +25,13 @@ struct TokenizerParts {
   std::vector<SplitStep> steps;
   std::optional<Bpe> bpe;
   std::vector<types::TokenId> prefix, suffix;
-  std::vector<std::string> id_to_bytes;  ///< each id's bytes; an added token's are its spelling
+  std::vector<std::string> id_to_bytes;  ///< each id's bytes; for an added token, its text
   std::vector<bool> is_special;          ///< by id
   std::map<std::string, types::TokenId, std::less<>> added_ids;
   types::TokenId eos = -1;
   std::string summary;                       ///< a line about vocabulary and pipeline
-  std::map<std::string, std::string> files;  ///< by name, unchanged
-  std::filesystem::path dir;                 ///< of the files; empty: none
+  std::map<std::string, std::string> files;  ///< contents by name, unchanged
+  std::filesystem::path dir;                 ///< folder of the files; empty: none
 };
 
 /// Parses a tokenizer.json; see Tokenizer::parse.

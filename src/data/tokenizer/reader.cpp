@@ -38,7 +38,7 @@ class TokenizerReader {
     only_keys(root_, "",
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                "decoder", "model"});
-    // Ignores `truncation` and `padding`, which are left over from calls before saving, like transformers.
+    // Ignores `truncation` and `padding`, like transformers.
     QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
     const json& model = read_model();
     read_normalizer(field(root_, "normalizer"));
@@ -250,8 +250,8 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// Returns an added token's id. A vocabulary entry's id overrides the file's with a warning, like the tokenizers
-  /// library. Otherwise throws unless the file has the next id.
+  /// Returns an added token's id. A vocabulary entry's id overrides id_in_file with a warning, like the tokenizers
+  /// library. Otherwise throws unless id_in_file is next_id.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;
@@ -279,7 +279,7 @@ class TokenizerReader {
     std::bitset<256> has_byte;
     for (std::size_t id = 0; id < vocab_.size(); ++id) {
       auto spelled = bytes_of_spelling(vocab_[id]);
-      // Marks tokens that user text must never become: added tokens, except one of a single byte that is not special.
+      // Marks tokens that user text must never become: added tokens, except single bytes that are not special.
       const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
       QRL_REQUIRE(!spelled || spelled->size() != 1 || !result_.is_special[id], where_,
                   "special added tokens that are no single byte of the vocabulary", base::quoted(vocab_[id]));
@@ -346,10 +346,10 @@ class TokenizerReader {
 
   const json& root_;
   const std::string& where_;
-  std::vector<std::string_view> vocab_;  ///< by id, as spelled in the file's text
+  std::vector<std::string_view> vocab_;  ///< tokens by id, as spelled in the file
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;        ///< by id; after set_bytes: text must not become it
+  std::vector<bool> is_added_;        ///< by id; after set_bytes: whether text must not become the token
   std::vector<bool> is_unreachable_;  ///< by id: no spelling in the byte-level alphabet
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;

@@ -164,7 +164,7 @@ class Translator {
     if (!known) refuse("{ that is no {n}, {n,} or {n,m}");
     out_ += pattern_.substr(at_, close + 1 - at_);
     at_ = close + 1;
-    // {n,m}+ is possessive in PCRE2 and a nested repeat in Oniguruma; {n}? is optional there.
+    // {n,m}+ is possessive in PCRE2 and a nested repeat in Oniguruma. {n}? is lazy in PCRE2 and optional in Oniguruma.
     if (next_is("+") || next_is("*") || next_is("?") || next_is("{")) refuse("a repeat of {…}");
   }
 
@@ -192,7 +192,7 @@ SplitPattern::SplitPattern(const std::string& pattern, const std::string& where)
   QRL_REQUIRE(code != nullptr, where, "a valid split pattern",
               base::quoted(pattern, 200) + ": " + (code == nullptr ? pcre2_message(error) : ""));
   code_ = {code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); }};
-  // A machine may forbid JIT: interpreted patterns are slower, with equal matches.
+  // If the machine forbids JIT, matching is slower.
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 }
 

@@ -11,7 +11,7 @@ bool is_nfc(std::string_view text);
 /// characters stay unchanged.
 std::string to_nfc(std::string_view text);
 
-/// Return the whitespace bytes (property White_Space) at the start or end of valid UTF-8.
+/// Return the number of whitespace bytes (property White_Space) at the start or end of valid UTF-8.
 std::size_t leading_space_bytes(std::string_view text);
 std::size_t trailing_space_bytes(std::string_view text);
 /// Maps each character of valid UTF-8 to upper or lower case, by Unicode's full mapping, without context.

@@ -72,7 +72,6 @@ std::int64_t CpuBackend::begin() {
   return num_pages_;
 }
 
-/// Uses one parallel region per tick, with barriers only inside parts that threads share.
 void CpuBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (std::ranges::any_of(plan.sampled_sequences, cuts)) {
     for (Transformer::Workspace& workspace : workspaces_) workspace.make_room_for_logits(vocab_size_);
@@ -121,7 +120,7 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
         if (!params_of(i).cuts()) rows[static_cast<std::size_t>(i)].take(logits + i * size, size);
       }
     }
-    const bool all_there = tile == vocab_size_;  // else the sampled token's block is recomputed
+    const bool all_there = tile == vocab_size_;  // if false, the sampled token's block is recomputed
     for (std::int64_t i = share.begin; i < share.end; ++i) {
       ops::SampledToken& sampled = samples[static_cast<std::size_t>(first + i)];
       try_row([&] {

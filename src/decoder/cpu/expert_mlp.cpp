@@ -11,7 +11,7 @@ using base::Range;
 
 namespace {
 
-/// Limit on rows that one member routes alone, which saves barriers; reading the router takes as long for one row.
+/// Limit on rows that one member routes alone, which saves barriers.
 constexpr std::int64_t kRowsRoutedAlone = 4;
 
 /// Routes this member's share of the rows, one row at a time.
@@ -24,7 +24,7 @@ void choose(const base::Team& team, const model::ModelConfig& config, const ops:
   ops::linear(alone, x, weight, mine, false, logits_NM);
   std::array<std::uint8_t, model::kMaxExperts> own{};
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
-    // A row that is not finite gets NaN gates, which the sampler refuses by its logits.
+    // A row that is not finite gets NaN gates, and so NaN logits, which the sampler refuses.
     (void)ops::choose_experts(router, logits_NM + row * router.num_experts, nullptr, own.data(),
                               routes.experts.data() + row * router.per_token,
                               routes.gates.data() + row * router.per_token);

@@ -67,7 +67,7 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   KvScales scales{snapshot.version(), std::vector<float>(num_scales), std::vector<float>(num_scales)};
   std::atomic<bool> all_finite = true;
   std::atomic<std::int64_t> num_saturated = 0;
-  // Takes one head at a time, so that only its values exist besides the cache.
+  // Copies one head's values at a time, to save memory.
   base::parallel_for(static_cast<std::int64_t>(num_scales), 1, [&](base::Range range) {
     const auto head_dim = static_cast<std::size_t>(heads.head_dim);
     std::vector<float> keys(num_tokens * head_dim), values(keys.size());

@@ -1,4 +1,4 @@
-// Owns the decoder's forward pass over given sequences (teacher forcing), for comparisons.
+// Owns the decoder's forward pass over given sequences (teacher forcing).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace qrl::decoder {
 
-/// Configures how the pass is computed. Only kv_format changes results, as tests check.
+/// Configures how the pass is computed. Only kv_format changes results.
 struct ForcedLayout {
   std::int64_t page_size = 16;
   std::int64_t chunk_tokens = 512;  ///< rows per forward pass
-  std::vector<PageId> pages;        ///< page of each run of page_size tokens; empty: 0, 1, 2 …
+  std::vector<PageId> pages;        ///< page id of each run of page_size tokens; empty: 0, 1, 2 …
   int num_threads = 0;              ///< 0: all threads of the process
   quant::KvFormat kv_format = quant::KvFormat::f32;
   KvScales kv_scales;  ///< fp8_e4m3 only
@@ -32,7 +32,7 @@ struct ForcedLayout {
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
 
-/// Adds the sequence's input ranges to `observed`. Throws like forced_logits.
+/// Adds the sequence's largest |input| per channel to `observed`. Throws like forced_logits.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
 /// Returns the residual stream after each layer. Throws like forced_logits.
@@ -44,7 +44,7 @@ struct ForcedKv {
   KvCache kv;
   std::vector<std::vector<PageId>> pages;       ///< per sequence, in order
   std::int64_t num_parts = 0;                   ///< parts of the plan (decoder/plan.h)
-  std::optional<ObservedQueries> queries = {};  ///< if requested; rows in any order
+  std::optional<ObservedQueries> queries = {};  ///< set if with_queries; rows in any order
 };
 
 /// Computes all sequences at once on all threads, like a tick. A sequence's results depend on its tokens alone. Throws

@@ -156,7 +156,7 @@ void Transformer::linear(base::Team& team, QuantizedActivations& x, const ops::P
   const ops::Activations& own = x.for_layer(weight);
   if (adapter.empty()) return ops::linear(team, own, weight, rows, accumulate, y);
   const ops::Activations* plain = x.beside(weight, adapter);
-  // A is small, so members split its rows instead of its columns. Rounding A·x then needs no barrier.
+  // A is small, so members split the rows of x instead of A's outputs. Rounding A·x then needs no barrier.
   const Range share = team.slice(rows.size());
   model::multiply_by_a(adapter, plain != nullptr ? *plain : own, {rows.begin + share.begin, rows.begin + share.end},
                        scratch.products);

@@ -20,7 +20,7 @@
 
 namespace qrl::decoder {
 
-/// The largest |input| per channel after norms, for Workspace::observed.
+/// Holds the largest |input| per channel after norms, for Workspace::observed.
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
   /// Accumulates rows of a matrix's input. Only one team member at a time may call it.
@@ -29,17 +29,17 @@ struct ObservedInputs {
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
-/// The queries of all rows of a plan, for Workspace::queries.
+/// Holds the queries of all rows of a plan, for Workspace::queries.
 struct ObservedQueries {
   ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
   /// Stores rows of a block of `qkv`. `first`: the plan's index of the block's first row. Only one team member at a
   /// time may call it.
   void note(std::int64_t layer_idx, std::int64_t first, base::Range rows, const float* qkv);
   base::Buffer q_LNQ;          ///< fp32 [num_hidden_layers, N, H·E]
-  std::int64_t row_width = 0;  ///< of qkv
+  std::int64_t row_width = 0;  ///< width of a qkv row
 };
 
-/// A sequence's residual stream after the embedding and after each layer, for Workspace::outputs.
+/// Holds a sequence's residual stream after the embedding and each layer, for Workspace::outputs.
 struct LayerOutputs {
   LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens);
   /// Stores rows of D values at their positions. `stage`: 0 for the embedding, else the layer's index + 1. Only one
@@ -60,15 +60,15 @@ class Transformer {
     /// Returns the rows to quantize for the adapter in addition to for_layer(layer); null: none.
     ops::Activations* beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter);
     ops::Activations common, exempt;  ///< exempt: empty without exempt layers
-    ops::Activations plain;           ///< in the adapters' format; empty without them
+    ops::Activations plain;           ///< inputs of adapters, in their format; empty without adapters
   };
 
-  /// Scratch of sparse layers, whose rows pass the experts in larger blocks. wide_… hold the same rows unquantized, for
-  /// the router and exempt experts; empty if nothing reads them.
+  /// Scratch of sparse layers. wide_… hold the same rows unquantized, for the router and exempt experts; empty if
+  /// nothing reads them.
   struct ExpertScratch {
     ExpertScratch(const model::Snapshot& snapshot, std::int64_t num_rows);
-    ops::Activations normed, sorted, gated;                 ///< [rows], [rows·k] by expert, [rows·k] after the gate
-    ops::Activations wide_normed, wide_sorted, wide_gated;  ///< the same
+    ops::Activations normed, sorted, gated;                 ///< [rows], [rows·k] sorted by expert, [rows·k] gated
+    ops::Activations wide_normed, wide_sorted, wide_gated;  ///< the same rows, unquantized
     base::Buffer logits, halves, z;                         ///< fp32 [rows, M], [rows·k, 2F], [rows·k, D]
     ops::ExpertRows routes;
     std::int64_t num_read = 0;  ///< experts with rows, over all calls
@@ -85,8 +85,8 @@ class Transformer {
     model::AdapterProducts products;
     base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, allocated by make_room_for_logits
-    std::vector<ops::RowSummary> summaries;  ///< kLogitRows
-    /// Allocates for `num_columns` logits at once, outside forward passes.
+    std::vector<ops::RowSummary> summaries;  ///< [kLogitRows]
+    /// Allocates `logits` for `num_columns` columns. Must not run during a forward pass.
     void make_room_for_logits(std::int64_t num_columns);
     ObservedInputs* observed = nullptr;  ///< receives input ranges for calibration; null: off
     LayerOutputs* outputs = nullptr;     ///< receives layer outputs for `dump`; null: off
@@ -115,18 +115,18 @@ class Transformer {
   void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;
 
  private:
-  /// Up to kBlockRows rows of a plan in one layer, or kExpertRows in a layer's experts.
+  /// Describes at most kBlockRows rows of a plan in one layer, or kExpertRows rows in a layer's experts.
   struct LayerRows {
     std::int64_t layer_idx;
-    base::Range rows;  ///< in the workspace, from 0
+    base::Range rows;  ///< rows in the workspace, from 0
     ops::AttentionRows where;
     ops::KvPages pages;
     float* x_ND;  ///< residual stream of the first row
     ObservedInputs* observed;
     KvCache::QueryScales query_scales;
     ObservedQueries* queries;
-    std::int64_t first_row;    ///< in the plan
-    const RoutePages& routes;  ///< where a sparse layer's are kept
+    std::int64_t first_row;    ///< index in the plan
+    const RoutePages& routes;  ///< storage of sparse layers' routes
   };
   /// Adds attention's output to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
@@ -144,7 +144,7 @@ class Transformer {
 
   const model::Snapshot& snapshot_;
   ops::HeadShape heads_;
-  std::vector<bool> has_wide_experts_L_;  ///< by layer: whether exempt experts exist beside low-bit experts
+  std::vector<bool> has_wide_experts_L_;  ///< by layer: whether some experts are exempt
   base::Buffer rope_table_;
   base::Buffer x_ND_;  // residual stream, fp32
 };

@@ -242,7 +242,7 @@ void DeviceBackend::upload_adapters() {
 }
 
 std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters) {
-  uploaded_version_ = -1;  // until all are rewritten
+  uploaded_version_ = -1;  // no valid version until all are rewritten
   std::vector<model::DeviceMaster> others;
   std::vector<cuda::AdapterMaster> adapters;
   std::vector<std::string> names, adapter_names;

@@ -16,8 +16,8 @@ class DeviceMasters {
  public:
   explicit DeviceMasters(const model::ModelConfig& config);
 
-  /// Returns WeightStore::rewrite's arguments for these tensors, and sets names[i] to the i-th tensor's name. A tied
-  /// embedding also gives lm_head's argument.
+  /// Returns WeightStore::rewrite's arguments for these tensors, and sets names[i] to the tensor of the i-th argument.
+  /// A tied embedding gives two arguments, the second for lm_head.
   std::vector<cuda::Master> of(std::span<const model::DeviceMaster> masters, std::vector<std::string>& names) const;
   /// Returns WeightStore::rewrite_adapters' argument for an A or B (model/adapter.h), without values, rank and scale;
   /// null for other names.
@@ -31,12 +31,12 @@ class DeviceMasters {
   void add_tensor(const std::string& prefix, const cuda::WeightId& id, std::int64_t out, std::int64_t in);
 
   std::multimap<std::string, cuda::Master> places_;      ///< by tensor name, without values
-  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< keys: names of A and B; the arguments lack values
+  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< by name of A or B, without values
   struct Matrix {
     cuda::WeightId id;
     base::Shape shape;
   };
-  std::map<std::string, Matrix> matrices_;  ///< by a snapshot's name
+  std::map<std::string, Matrix> matrices_;  ///< by name in Snapshot::tensors
 };
 
 }  // namespace qrl::decoder

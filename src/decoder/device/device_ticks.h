@@ -10,7 +10,7 @@
 
 namespace qrl::decoder {
 
-/// Converts a plan to the arrays of an engine's tick. One object kept for all ticks reuses its memory.
+/// Converts a plan to an engine's tick, reusing its memory.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}
@@ -31,7 +31,7 @@ struct TickLimits {
 /// A continuation reads its prefix's full pages, and a copy of the partly filled last one, made in its first tick.
 class PackedTicks {
  public:
-  /// `rows` must outlive this.
+  /// `rows` must outlive this object.
   PackedTicks(const model::PackedSequences& rows, const TickLimits& limits);
   PackedTicks(const PackedTicks&) = delete;
   PackedTicks& operator=(const PackedTicks&) = delete;

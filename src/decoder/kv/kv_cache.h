@@ -14,8 +14,8 @@
 
 namespace qrl::decoder {
 
-/// Holds the experts of each position's sparse layers, in pages with the KV pages' ids, so that sequences share routes
-/// with their pages. Empty for a dense model.
+/// Holds the experts chosen at each position in each sparse layer. Pages have the KV pages' ids, so sequences that
+/// share pages share routes. Empty for a dense model.
 class RoutePages {
  public:
   RoutePages(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size);
@@ -24,7 +24,8 @@ class RoutePages {
   void release() { experts_ = base::Buffer(); }
   std::int64_t num_bytes() const { return experts_.empty() ? 0 : static_cast<std::int64_t>(experts_.num_bytes()); }
 
-  /// Stores the k experts of a position's layer, which must be sparse. Threads may store different positions at once.
+  /// Stores the k experts of a position in a layer, which must be sparse. Threads may store different positions at
+  /// once.
   void store(const PageId* page_table, std::int64_t position, std::int64_t layer_idx,
              const std::uint8_t* experts) const;
   void copy(const PageCopy& copy) const;
@@ -35,12 +36,12 @@ class RoutePages {
   std::uint8_t* slot(PageId page, std::int64_t slot_idx) const;
 
   std::int64_t num_pages_, page_size_, per_token_;
-  std::vector<std::int64_t> sparse_idx_;  // of a layer; −1: dense
+  std::vector<std::int64_t> sparse_idx_;  // by layer: index among sparse layers; −1: dense
   std::int64_t num_sparse_ = 0;
   base::Buffer experts_;  // u8 [num_pages, page_size, S, k]
 };
 
-/// Holds pages as laid out in ops/paged_attention.h, and a mixture's routes beside them.
+/// Holds KV pages, laid out as in ops/paged_attention.h, and the routes of a model with experts.
 class KvCache {
  public:
   KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, quant::KvFormat format);
@@ -53,7 +54,7 @@ class KvCache {
   bool allocated() const { return !layers_.empty(); }
 
   const RoutePages& routes() const { return routes_; }
-  /// Throws an internal error without fp8_e4m3 scales.
+  /// Throws an internal error if fp8_e4m3 pages lack scales.
   ops::KvPages layer(std::int64_t layer_idx) const;
   /// A layer's fp32 [K] scales of e4m3 queries, and their products with the key scales. Null: queries stay bf16.
   struct QueryScales {

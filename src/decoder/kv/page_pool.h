@@ -32,7 +32,7 @@ class PagePool {
   std::int32_t num_refs(PageId page) const { return num_refs_.at(static_cast<std::size_t>(page)); }
 
  private:
-  std::vector<PageId> free_;  // a stack, because the page freed last is likeliest in a cache
+  std::vector<PageId> free_;  // a stack: the page freed last is likeliest in a CPU cache
   std::vector<std::int32_t> num_refs_;
 };
 

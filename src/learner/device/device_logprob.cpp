@@ -12,7 +12,7 @@ namespace qrl::learner {
 namespace {
 
 struct PlacedTargets {
-  RowLists rows;     ///< of hidden_ND
+  RowLists rows;     ///< rows of hidden_ND
   Tensor targets_M;  ///< int64
 };
 PlacedTargets place_targets(const TargetRows& targets, std::int64_t num_rows, const torch::Device& device) {
@@ -27,7 +27,7 @@ struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor targets;  ///< int64 [M, 1]
   Tensor hidden_MD;
-  Tensor logits_MV;  ///< fp32; −inf for tokens that the sampler excluded
+  Tensor logits_MV;  ///< fp32; −inf for tokens that top-k or top-p excluded
 };
 
 void keep_only(const TargetRows& targets, Chunk& chunk) {
@@ -63,8 +63,8 @@ Tensor divided(const Chunk& chunk, float temperature) {
   return logits_MV;
 }
 
-/// Divides the logits by the temperature in place. An excluded token gets probability 0 and the lowest finite log,
-/// which adds 0, not NaN, to the entropy.
+/// Computes softmax statistics, after dividing the logits by the temperature in place. An excluded token gets p = 0 and
+/// a finite log p, and so adds 0, not NaN, to the entropy.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -80,8 +80,8 @@ Tensor part_or_zeros(const Tensor& gradient, const Chunk& chunk) {
   return gradient.narrow(0, chunk.begin, chunk.size).unsqueeze(1);
 }
 
-/// Computes ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), both divided by the temperature. Undefined
-/// d_entropy_M saves a pass over M × V numbers.
+/// Computes d_logits [M, V] from ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), both divided by the
+/// temperature. An undefined d_entropy_M means zeros.
 Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tensor& d_log_prob_M,
                        const Tensor& d_entropy_M) {
   const auto temperature = static_cast<double>(targets.temperature);
@@ -90,7 +90,7 @@ Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tens
   if (d_entropy_M.defined()) {
     const Distribution distribution(chunk, targets);
     const Tensor d_entropy_M1 = part_or_zeros(d_entropy_M, chunk) / -temperature;
-    d_logits_MV = distribution.p_MV * d_entropy_M1;  // p first: 0 times the lowest number is 0
+    d_logits_MV = distribution.p_MV * d_entropy_M1;  // p first: an excluded token's log p · d_entropy could overflow
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
   } else {
@@ -123,7 +123,8 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Computes in the hidden states' dtype. Computes the rows' `scored` first if the forward pass did not.
+/// Computes a chunk's d_logits in the hidden states' dtype. With kernels, first computes the scores if `scored` is
+/// empty.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
@@ -146,7 +147,7 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Copies log-probs and entropies to the host, detached so that autograd records no views.
+/// Begins to copy the scores to the host, detached.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };

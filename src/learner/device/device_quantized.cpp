@@ -30,7 +30,7 @@ Tensor input_gradient(const Tensor& d_y, const DeviceLayer& layer, const Tensor&
   return share;
 }
 
-/// Rounds rows for the fp8_e4m3 backward pass, in segments of 128 that restart at each fused tensor.
+/// Rounds rows of dY to e4m3, in segments of 128 outputs that restart at each fused tensor.
 Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   if (form.tensors.empty()) return rounded_activations(d_y, form.format);
   TensorList parts;
@@ -43,8 +43,8 @@ Tensor rounded_columns(const Tensor& x, quant::Format format) {
   return rounded_activations(x.t().contiguous(), format);
 }
 
-/// Returns dX and adds dYᵀ·X̂ to `gradient`, both in e4m3. d_y has any dtype; x is fp32, or undefined without a
-/// gradient.
+/// Returns dX, and adds dYᵀ·X̂ to `gradient` if defined, both from e4m3 operands. d_y has any dtype. x is fp32, and not
+/// read without a gradient.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
   const Tensor weight = dequantized_weight_there(layer, d_y.device());
@@ -83,7 +83,7 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
     layer.weights->multiply(rows.data_ptr<float>(), input(), needs_output ? padded.data_ptr() : nullptr,
                             stream_on(device));
   Tensor y = padded.narrow(1, 0, layer.form->out);
-  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // so that its gradient is fp32
+  if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // makes y's gradient fp32
   if (beside.add_to_output && needs_output) beside.add_to_output(y);
   const bool in_fp8 =
       layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;

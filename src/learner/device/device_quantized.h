@@ -10,28 +10,30 @@
 
 namespace qrl::learner {
 
-/// Returns LibTorch's current stream on a device, for model::DeviceWeights; null on the CPU.
+/// Returns LibTorch's current stream on a device; null on the CPU.
 void* stream_on(const torch::Device& device);
 
-/// A snapshot's linear layer with weights in this device's memory.
+/// Describes a snapshot's linear layer in this device's memory.
 struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
-  std::string matrix;                                                       ///< its name in DeviceWeights
-  const ops::PackedLinear* form = nullptr;                                  ///< for shape and format
-  torch::ScalarType compute = torch::kBFloat16;                             ///< of the backward pass
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3: fp8_block128 only
+  std::string matrix;                                                       ///< matrix name in DeviceWeights
+  const ops::PackedLinear* form = nullptr;                                  ///< shape and format
+  torch::ScalarType compute = torch::kBFloat16;                             ///< dtype of the backward pass's operands
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3 applies to fp8_block128 alone
 };
 
-/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in] as low_bit does (quantized.h), with the decoder's matmul,
-/// without bias. y is bf16, or fp32 if the decoder's engine or `compute` is. The backward pass is quantized_linear's.
-/// If W is trained, X̂ is kept as quantized values. X̂ and Ŵ are dequantized and rounded to `compute` when needed. dX
-/// is fp32; dYᵀ·X̂ is added to master.gradient without rounding. With backward fp8_e4m3, dY and X̂ are quantized,
-/// dequantized and rounded to `compute`, kFp8GradientTokens at a time. Matmuls have fp32 sums. The weights must not
-/// change before the backward pass. Unless needs_output, y has no values.
+/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in], like quantized_linear with low_bit, but by the decoder's matmul
+/// and without bias. y is bf16, or fp32 if the decoder's engine or `compute` is fp32. Unless needs_output, y is
+/// uninitialized. The weights must not change before the backward pass.
+///
+/// The backward pass is quantized_linear's, with fp32 sums. If W is trained, X̂ is kept as quantized values. X̂ and Ŵ
+/// are dequantized and rounded to `compute` when needed. dX is fp32. dYᵀ·X̂ is added to master.gradient without
+/// rounding. With backward fp8_e4m3, dY and X̂ are quantized, dequantized and rounded to `compute`, kFp8GradientTokens
+/// at a time.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer,
                                bool needs_output = true, const LayerAddition& beside = {});
 
-/// Returns the decoder's embedding or lm_head in place, bf16 [num_rows, width].
+/// Returns a view of the decoder's embedding or lm_head, bf16 [num_rows, width].
 Tensor device_table(model::DeviceWeights& weights, const std::string& tensor, std::int64_t num_rows, std::int64_t width,
                     const torch::Device& device);
 

@@ -15,16 +15,16 @@ struct Operands {
   Operands(const LinearAdapter& adapter, const Rounding& rounded) : a(rounded(adapter.a.value)) {
     for (const LinearAdapter::Part& part : adapter.parts) b.push_back(rounded(part.b.value.mul(adapter.scale)));
   }
-  Tensor a;      ///< [parts · rank, in]
-  TensorList b;  ///< [out, rank] each
+  Tensor a;      ///< the parts' A, stacked: [parts · rank, in]
+  TensorList b;  ///< scale·B of each part, [out, rank]
 };
 
 Tensor of_part(const Tensor& products, std::size_t part, std::int64_t rank) {
   return products.narrow(1, static_cast<std::int64_t>(part) * rank, rank);
 }
 
-/// Adds the adapter's gradients and returns its part of dX, in fp32 unless `narrow`. d_y, x and products have the
-/// matmuls' dtype.
+/// Adds the gradients of A and B. Returns the adapter's part of dX: fp32, or with `narrow` in the matmuls' dtype. d_y,
+/// x and products have that dtype.
 Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const Tensor& d_y, const Tensor& x,
                      const Tensor& products, bool narrow) {
   const Tensor u = torch::empty({d_y.size(0), with.a.size(0)}, d_y.options());
@@ -58,7 +58,7 @@ void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum) {
 void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum) {
   if (sum.scalar_type() == torch::kFloat32) return add_exact_matmul(x, y, sum);
   if (!sum.is_cpu()) sum.addmm_(x, y);
-  else sum.add_(exact_matmul(x, y));  // LibTorch sums this in fp32
+  else sum.add_(exact_matmul(x, y));  // LibTorch adds in fp32, then rounds
 }
 
 Tensor rounded_activations(const Tensor& x, quant::Format format) {

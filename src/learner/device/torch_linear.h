@@ -9,34 +9,35 @@
 
 namespace qrl::learner {
 
-/// Describes a term added to a layer's product, such as an adapter's. Null functions: no term.
+/// Describes a term added to a layer's product, such as an adapter's output. Null functions add nothing.
 struct LayerAddition {
   std::function<void(const Tensor& y)> add_to_output;
   /// Returns a new tensor with this term's part of dX, in dX's shape and dtype.
   std::function<Tensor(const Tensor& d_y)> input_gradient;
 };
 
-/// Computes x · Wᵀ with LibTorch. The gradient of x has x's dtype; W's, if trained, is added in fp32 without rounding.
-/// With a format, x is fp32 and multiplied as rounded_activations in the weight's dtype; the result is fp32, and
-/// gradients pass through the rounding. Unless needs_output, the result has no values.
+/// Computes x · Wᵀ with LibTorch. dX has x's dtype. dW, if trained, is added in fp32 without rounding. With a format, x
+/// is fp32, and rounded_activations of x are multiplied in the weight's dtype. The result is then fp32, and gradients
+/// pass straight through the rounding. Unless needs_output, the result is uninitialized.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
                      bool needs_output = true, const LayerAddition& beside = {});
 
-/// Applies quant::round_activations to each row, fp32 [N, in]; ties may round differently.
+/// Applies quant::round_activations to each row of x, fp32 [N, in]; ties may round differently.
 Tensor rounded_activations(const Tensor& x, quant::Format format);
 
 /// Computes x · y, operands of one dtype, with fp32 sums and an unrounded fp32 result.
 Tensor exact_matmul(const Tensor& x, const Tensor& y);
 void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
 /// Adds x · y, with fp32 sums, to `sum` in fp32 or bf16. The CPU rounds a bf16 result once. On a GPU, cuBLAS first
-/// rounds the product to bf16; an fp32 product would need three times the memory traffic.
+/// rounds the product to bf16.
 void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum);
 
-/// Computes a low-rank adapter's output scale·B·(A·x) with LibTorch, for x, [N, in] bf16 or fp32. Rounds A, scale·B, x
-/// and A·x to bf16 if the layer's weights are a snapshot's, else to x's dtype. Matmuls are in `compute` with fp32 sums.
-/// The output is added to the layer's y, which is rounded once to y's dtype.
+/// Makes a low-rank adapter's term scale·B·(A·x) with LibTorch, from x [N, in], bf16 or fp32. A, scale·B, x and A·x are
+/// rounded to bf16 if the layer reads a snapshot, else to x's dtype. Matmuls have operands in `compute` and fp32 sums.
+/// add_matmul adds the term to y.
 ///
-/// The backward pass is adapted_linear's (forward/fused_ops.h), without the base. Keeps A·x and rounded x.
+/// The backward pass is adapted_linear's (forward/fused_ops.h) without the base's terms. It keeps A·x and the rounded
+/// x.
 LayerAddition device_adapter(const Tensor& x, const Linear& linear, torch::ScalarType compute);
 
 }  // namespace qrl::learner

@@ -29,7 +29,7 @@ Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
 }
 
 Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
-  // One empty leaf represents all weights in the graph, as in layers.h's embed.
+  // One empty leaf represents all weights in the autograd graph.
   const Tensor leaf = torch::empty({0}, table_VD.value.options().dtype(torch::kFloat32)).set_requires_grad(true);
   const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens.tokens_N).to(compute));
   return differentiable({leaf}, {x_ND}, [tokens = rows.tokens.tokens_N, table_VD](const TensorList& d) {
@@ -89,7 +89,7 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   return {results[0], results[1], results[2]};
 }
 
-/// Attends one sequence at a time; scores, softmax and sums are fp32.
+/// Computes attention one sequence at a time, in fp32.
 Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& heads) {
   TensorList outputs;
   std::int64_t first = 0, first_key = 0;
@@ -135,7 +135,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
         },
         {qkv.q_NHE, qkv.k_NKE, qkv.v_NKE})[0];
   }
-  constexpr bool kCausal = true;  // aligned at the last key: queries are the last keys' rows
+  constexpr bool kCausal = true;  // the mask aligns the last query with the last key
   return std::get<0>(at::_flash_attention_forward(
       qkv.q_NHE, qkv.k_NKE, qkv.v_NKE, rows.starts, rows.key_starts,
       *std::max_element(rows.lengths.begin(), rows.lengths.end()),
@@ -143,7 +143,7 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
       /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
 }
 
-/// Rounds keys or values like int8 pages, one scale per head; gradients pass straight through.
+/// Rounds keys or values like int8 pages, with one scale per row and head. Gradients pass straight through.
 Tensor as_in_int8_pages(const Tensor& x_NKE) {
   const Tensor rows = f32(x_NKE.detach()).reshape({-1, x_NKE.size(2)});
   const Tensor rounded = rounded_activations(rows, quant::Format::int8).view(x_NKE.sizes()).to(x_NKE.scalar_type());

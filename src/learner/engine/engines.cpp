@@ -7,7 +7,6 @@ namespace qrl::learner {
 
 namespace {
 
-/// Computes the forward pass on the CPU, with the loops of src/ops; with `bitwise`, the decoder's.
 class FusedEngine final : public ForwardEngine {
  public:
   using ForwardEngine::ForwardEngine;

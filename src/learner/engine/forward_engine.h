@@ -1,5 +1,5 @@
-// Owns the interface of a learner's forward pass, which scores packed rows with a policy's weights. Implementations:
-// engines.cpp (src/ops) and torch_engine.h (LibTorch, or the decoder on its device).
+// Owns the interface of a learner's forward pass. Implementations: engines.cpp (src/ops) and torch_engine.h (LibTorch,
+// or the decoder on its device).
 #pragma once
 
 #include <functional>
@@ -14,16 +14,16 @@
 
 namespace qrl::learner {
 
-/// Returns the dtypes of a forward pass. With bf16, all are the compute dtype. With fake_quant and low_bit, values
-/// between the linear layers are fp32; attention's operands are in the compute dtype, or fp32 if `kv_format` is.
+/// Returns the dtypes of a forward pass. With bf16, all but lm_head's are the compute dtype. With fake_quant and
+/// low_bit, values between the linear layers are fp32; so are attention's operands if `kv_format` is f32.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
-/// Holds a forward pass's arguments. Referenced objects must outlive the backward pass.
+/// Referenced objects must outlive the backward pass.
 struct ForwardTask {
   const PackedRows& rows;
   const TargetRows& targets;
   std::function<void(std::size_t layer)> layer_done;  ///< ForwardOptions::layer_done
-  const PolicyWeights* policy = nullptr;              ///< null: the parameters' own
+  const PolicyWeights* policy = nullptr;              ///< null: Parameters::policy
 };
 
 class ForwardEngine {
@@ -34,18 +34,18 @@ class ForwardEngine {
   virtual ~ForwardEngine() = default;
 
   virtual ParameterOptions parameters() const = 0;
-  /// Reads `snapshot`'s weights from now on; call it after each publish. `device`, unless null, also has them; with
-  /// is_on_device, the host's are out of date.
+  /// Makes forward passes read `snapshot`'s weights; call it after each publish. `device`, unless null, has the same
+  /// weights. With is_on_device, the host's are out of date.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
-  /// Prepares reading the snapshot before the first `score`, which otherwise does it.
+  /// Uploads the snapshot's weights; otherwise the next `score` does.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
-  /// Computes log-probs and entropies of the targets, differentiable unless autograd is off. `snapshot`: the one last
-  /// read, with the current weights; may be null unless reads_snapshot().
+  /// Computes the targets' log-probs and entropies, differentiable unless autograd is off. `snapshot` is the snapshot
+  /// last read, with the current weights; may be null unless reads_snapshot().
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
   /// Returns whether `score` returns before the device has finished (TargetScores::wait).
   virtual bool works_beside_host() const { return false; }
-  /// Returns whether memory suffices for another `num_tokens` while the previous micro-batch is kept.
+  /// Returns whether device memory suffices for another `num_tokens` while the previous micro-batch's tensors are kept.
   virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
 
   bool reads_snapshot() const { return numerics_.quantized(); }
@@ -67,8 +67,8 @@ class ForwardEngine {
   bool activation_checkpointing_;
 };
 
-/// Returns the engine that options.device selects; cuda is the GPU with this rank's number on its machine, round-robin.
-/// Throws an input error without such a GPU.
+/// Returns the engine that options.device selects. Throws an input error if its GPU is missing, or as
+/// check_torch_engine does.
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world);
 

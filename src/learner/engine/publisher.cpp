@@ -33,7 +33,7 @@ bool Publisher::write_adapters(model::Snapshot& snapshot, std::int64_t version, 
   } else {
     if (has_base_ != &snapshot) snapshot.publish(weights_.base(), version);
     has_base_ = &snapshot;
-    if (parameters.options().torch_ops) {  // perhaps not in host memory
+    if (parameters.options().torch_ops) {  // masters may be in device memory
       snapshot.publish_adapters(
           model::views(model::read_adapters(weights_.config(), weights_.lora(), weights_.trained_masters())), version);
     } else {

@@ -18,13 +18,13 @@ class Publisher {
 
   /// Implements Learner::publish.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
-  /// Records that the masters changed. Call it after every change.
+  /// Call it after every change of the masters.
   void masters_changed() { published_.reset(); }
 
-  /// Returns the snapshot that holds the current masters, else null.
+  /// Implements Learner::published.
   const model::Snapshot* present() const;
   /// Returns the snapshot for a forward pass; null if the engine reads none. Throws an internal error if the engine
-  /// reads one and none holds the current masters.
+  /// reads one, but none has the current masters.
   const model::Snapshot* for_forward_pass() const;
 
  private:
@@ -40,7 +40,7 @@ class Publisher {
   TrainableWeights& weights_;
   ForwardEngine& engine_;
   std::optional<Published> published_;         // none if the masters changed since the last publish
-  const model::Snapshot* has_base_ = nullptr;  // has the base of adapters
+  const model::Snapshot* has_base_ = nullptr;  // snapshot that has the adapters' base
 };
 
 }  // namespace qrl::learner

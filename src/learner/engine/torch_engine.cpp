@@ -15,11 +15,10 @@ namespace {
 
 struct SampledPass {
   TensorList after_layer;  ///< residual stream after each layer, fp32 [N, D] on the device; empty unless kept
-  TargetScores scores;     ///< in host memory
+  TargetScores scores;
 };
 
-/// Runs the forward pass of rollout.bitwise: the decoder's own, on `device`. Log-probs are bit-identical to its
-/// samples' if the decoder sums each row alone. Targets must not be sampled with top-k or top-p.
+/// Runs the forward pass of Numerics::bitwise: the decoder's own, on `device`.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers) {
   QRL_INVARIANT(targets.kept.empty(), "a bitwise learner on a device", "draws without top-k and top-p", "others");
@@ -146,8 +145,8 @@ class TorchEngine : public ForwardEngine {
   model::DeviceWeights* decoder_ = nullptr;   // has the weights of the snapshot last read
   bool tables_read_ = false;                  // whether the decoder's embedding and lm_head were read
   double bytes_per_token_ = 0;                // largest number of bytes kept per token for a backward pass
-  std::int64_t num_logits_ = 0;               // of a chunk
-  const model::Snapshot* base_of_ = nullptr;  // last read
+  std::int64_t num_logits_ = 0;               // logits of a chunk
+  const model::Snapshot* base_of_ = nullptr;  // snapshot last read
   std::int64_t base_number_ = 0;
 };
 

@@ -13,7 +13,7 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Returns the bytes in tensors, and the bytes left for activations.
+/// Measures the bytes in tensors, and the bytes left for activations.
 struct DeviceRoom {
   std::function<std::int64_t()> used, left;
 };
@@ -28,8 +28,8 @@ struct TorchPlace {
 /// Throws an input error for features that only the CPU has: experts and backward int8.
 void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options);
 
-/// Makes an engine of LibTorch's operations and a device's kernels, or with `bitwise` of the decoder on its device.
-/// Throws as check_torch_engine does.
+/// Makes an engine of LibTorch's operations and a device's kernels. With low_bit and `bitwise`, the decoder on its
+/// device runs the forward pass. Throws as check_torch_engine does.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 

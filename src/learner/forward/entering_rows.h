@@ -12,8 +12,8 @@ namespace qrl::learner {
 
 constexpr std::int64_t kBlockRows = 48;
 
-/// Calls make_body()(team of one, rows) for blocks of a micro-batch's rows; each thread makes its own body. A block's
-/// matmul results stay in L2.
+/// Splits rows into blocks for all threads. Each thread calls make_body() once, then body(team of one, rows) per block.
+/// Matmul results of a default block stay in L2.
 template <class MakeBody>
 void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};
@@ -25,8 +25,8 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t bl
   });
 }
 
-/// Computes a snapshot's linear layer for a thread's block of at most `most` rows, with low_bit: quantizes the input,
-/// multiplies by the layer and its adapter. Bits equal the decoder's.
+/// Computes a snapshot's linear layer with low_bit on one thread, for at most `most` rows. Bits equal the decoder's,
+/// adapter included.
 class EnteringRows {
  public:
   EnteringRows(const Linear& linear, std::int64_t most);
@@ -45,8 +45,8 @@ class EnteringRows {
 
  private:
   const Linear& linear_;
-  const model::MatrixAdapter* adapter_;  ///< null: none
-  ops::Activations quantized_, plain_;   ///< plain_: the adapter's input if it cannot read quantized_
+  const model::MatrixAdapter* adapter_;  ///< null: no adapter
+  ops::Activations quantized_, plain_;   ///< plain_: the adapter's input, if not quantized_
   model::AdapterProducts products_;
 };
 

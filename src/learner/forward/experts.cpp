@@ -9,10 +9,10 @@ namespace qrl::learner {
 
 namespace {
 
-/// Least rows of one thread in the loops below, which cost some nanoseconds per value.
+/// Least rows per thread in the cheap loops below.
 constexpr std::int64_t kRowsAtLeast = 16;
 
-/// Returns how to multiply the router: as the sampler does, regardless of the other matrices.
+/// Returns how to multiply by the router: with the sampler's op, even with fake_quant.
 Quantized router_of(const Linear& router, const ForwardNumerics& numerics) {
   return {router.quantized, true, numerics.compute, config::LearnerBackward::model_dtype};
 }
@@ -20,7 +20,6 @@ Quantized quantized_of(const Linear& linear, const ForwardNumerics& numerics) {
   return {linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};
 }
 
-/// Returns a sparse layer's routes. The layer's first pass writes the router's choices.
 std::shared_ptr<const ops::ExpertRows> routes_of(const ops::Router& router, const Tensor& logits_NM, std::int64_t layer,
                                                  RowRoutes& all) {
   const auto routes = std::make_shared<ops::ExpertRows>();
@@ -63,7 +62,7 @@ Tensor route_gradient(const ops::Router& router, const Tensor& logits_NM, const 
   return d_logits_NM;
 }
 
-/// Computes the router's dX in fp32, and adds its weight's gradient.
+/// Returns the router's term of dX in fp32, and adds dYᵀ·x to its weight's gradient.
 Tensor router_backward(const Linear& router, const ForwardNumerics& numerics, const ops::Activations& input,
                        const Recompute& recompute_x, const Tensor& d_logits_NM) {
   if (router.quantized != nullptr) {
@@ -94,24 +93,24 @@ void add_rows(const ops::ExpertRows& routes, const TensorList& by_expert, const 
   });
 }
 
-/// Holds an expert's down projection and the input that its product read: quantized, or to be recomputed.
+/// Holds an expert's down projection and its input, quantized or recomputable.
 struct Second {
   std::size_t expert = 0;
   Linear linear;
-  std::shared_ptr<ops::Activations> input;  ///< null: not a snapshot's matrix
+  std::shared_ptr<ops::Activations> input;  ///< null without a snapshot's matrix
   Recompute again;
-  torch::ScalarType type = torch::kFloat32;  ///< of the input before it was quantized
+  torch::ScalarType type = torch::kFloat32;  ///< the input's dtype before quantization
 };
 
-/// Returns x · Wᵀ in fp32, and leaves X̂ in second.input; undefined unless needs_output.
+/// Returns x · Wᵀ in fp32; without values unless needs_output. With a snapshot, writes X̂ to second.input.
 Tensor product(const Second& second, const ForwardNumerics& numerics, const Tensor& x, bool needs_output) {
   if (second.linear.quantized != nullptr)
     return quantized_output(x, quantized_of(second.linear, numerics), *second.input, needs_output);
   return needs_output ? times_transposed(x, second.linear.weight.value, torch::kFloat32) : Tensor();
 }
 
-/// Adds gate · z, rounded to fp32 before, to the rows of an expert. Calls by ascending expert give a row the sampler's
-/// sum.
+/// Adds gate · z to the rows of an expert, each product rounded to fp32 first. Calls by ascending expert give the
+/// sampler's bits.
 void add_gated(const ops::ExpertRows& routes, const Tensor& gates, std::size_t expert, const Tensor& z,
                const Tensor& y_ND) {
   const std::int64_t width = z.size(1), first = routes.starts[expert];
@@ -125,13 +124,12 @@ void add_gated(const ops::ExpertRows& routes, const Tensor& gates, std::size_t e
   });
 }
 
-/// Returns dY·Ŵ of rows, in fp32.
 Tensor input_gradient(const Second& second, const ForwardNumerics& numerics, const Tensor& d_y) {
   if (second.linear.quantized != nullptr) return quantized_input_gradient(d_y, quantized_of(second.linear, numerics));
   return times(d_y.to(numerics.compute), second.linear.weight.value, torch::kFloat32);
 }
 
-/// Returns what the product of rows read, in the weights' own basis.
+/// Returns the input that the product read, dequantized and without rotation.
 Tensor read_input(const Second& second, const ForwardNumerics& numerics) {
   if (second.input == nullptr) return second.again();
   const Tensor rows = dequantized_input(*second.input, numerics.low_bit() ? torch::kFloat32 : numerics.compute);
@@ -152,7 +150,7 @@ void add_weight_gradient(const Second& second, const ForwardNumerics& numerics, 
   else accumulate_weight_gradient(d_y.to(numerics.compute).contiguous(), x, gradient);
 }
 
-/// Moves one value per sorted place to the routes' pairs [N, k], or back.
+/// Reorders values sorted by expert to [N, k]; gates_by_place does the reverse.
 Tensor by_pair(const ops::ExpertRows& routes, const Tensor& by_place) {
   const Tensor places = torch::from_blob(const_cast<std::int32_t*>(routes.place_of.data()),
                                          {static_cast<std::int64_t>(routes.place_of.size())}, torch::kInt32);

@@ -1,5 +1,4 @@
-// Owns the interface of a policy's forward operations, implemented by fused_ops.h and torch_ops.h. policy.cpp defines
-// their order.
+// Owns the interface of a policy's forward operations, implemented by fused_ops.h and torch_ops.h.
 #pragma once
 
 #include <functional>
@@ -13,17 +12,16 @@
 
 namespace qrl::learner {
 
-/// Holds the dtypes and formats of the passes (Numerics) for the operations.
+/// Holds Numerics with LibTorch's dtypes (forward_numerics).
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;  ///< dtype of matmuls' operands: bf16 or f32
-  torch::ScalarType lm_head = torch::kBFloat16;  ///< dtype of lm_head and of its hidden states
-  bool own_lm_head = false;  ///< whether lm_head is the learner's, not the snapshot's, for any `forward`
+  torch::ScalarType lm_head = torch::kBFloat16;  ///< dtype of lm_head and of its input
+  bool own_lm_head = false;  ///< whether logits use the learner's lm_head, not the snapshot's, with any `forward`
   torch::ScalarType between = torch::kBFloat16;    ///< dtype of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< dtype of attention's matmul operands
   config::LearnerForward forward = config::LearnerForward::bf16;
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< with low_bit (quantized.h)
-  bool bitwise = false;                                                     ///< bit-identical to the decoder, with
-                                                                            ///< low_bit
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< with low_bit (Quantized::backward)
+  bool bitwise = false;                                                     ///< with low_bit: bits equal the decoder's
   quant::KvFormat kv_format = quant::KvFormat::int8;
 
   bool quantized() const { return forward != config::LearnerForward::bf16; }
@@ -33,8 +31,8 @@ inline Heads heads_of(const model::ModelConfig& config) {
   return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
 }
 
-/// Declares differentiable operations on one micro-batch's packed rows. Gradients of weights go to Weight::gradient.
-/// The residual stream, norms and softmax are fp32. Only the graph holds the tensors of the backward pass.
+/// Declares differentiable operations on one micro-batch's packed rows. Weights' gradients are added to
+/// Weight::gradient. The residual stream, norms and softmax are fp32.
 class Ops {
  public:
   explicit Ops(const ForwardNumerics& numerics) : numerics_(numerics) {}
@@ -45,23 +43,22 @@ class Ops {
   const ForwardNumerics& numerics() const { return numerics_; }
   virtual bool recomputes_norms() const { return false; }
 
-  /// Gathers the tokens' rows of the embedding, fp32 [N, D]. Its result starts the graph.
+  /// Gathers the tokens' rows of the embedding, fp32 [N, D]. The result starts the autograd graph.
   virtual Tensor embed(const Weight& table_VD) const = 0;
-  /// Adds a branch and its bias to the residual stream, fp32, and computes the sum's RMSNorm in `out`.
+  /// Adds a branch and its bias to the fp32 residual stream, and computes RMSNorm of the sum in `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
-  /// Computes x · Wᵀ, [N, out]. Its consumer, attention or add_norm, adds the bias. Unless needs_output, only gradients
-  /// matter, and the product may be left out.
+  /// Computes x · Wᵀ, [N, out], without bias: attention or add_norm adds it. Unless needs_output, the result may be
+  /// uninitialized.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output = true) const = 0;
-  /// Applies bias, norms of q and k and rotation, then causal attention within each sequence: [N, H·E].
+  /// Adds the bias, normalizes and rotates q and k, then computes causal attention within each sequence: [N, H·E].
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
   /// Computes silu(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
-  /// Computes second(swiglu(first(x))) if one fused operation has the same bits; else returns an undefined tensor.
+  /// Computes second(swiglu(first(x))) if a fused operation gives the same bits; else returns an undefined tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
 
-  /// Computes a sparse layer's mixture of experts, fp32 [N, D]: routes each row and sums its experts' gated outputs.
-  /// `needs_output` as in linear.
+  /// Computes a sparse layer's mixture of experts, fp32 [N, D]. `needs_output` as in linear.
   virtual Tensor mlp_of_experts(const LayerWeights& /*layer*/, const Recomputable& /*x*/, bool /*needs_output*/) const {
     QRL_INVARIANT(false, "forward pass", "a dense layer", "experts, which these operations lack");
   }
@@ -71,7 +68,8 @@ class Ops {
 };
 
 struct ForwardOptions {
-  /// Keeps only each layer's input. If norms can be recomputed, keeps the stream before each norm instead.
+  /// If set, keeps only each layer's input for the backward pass. If norms can be recomputed, keeps the residual stream
+  /// at each norm instead.
   bool activation_checkpointing = false;
   /// The decoder's residual stream after each layer, [N, D] fp32, or null. The forward pass takes these values; the
   /// backward pass recomputes each layer.
@@ -80,8 +78,8 @@ struct ForwardOptions {
   std::function<void(std::size_t layer)> layer_done;
 };
 
-/// Computes lm_head's input: the final norm's output, [N, D] in lm_head's dtype. Tensors of `weights` must outlive the
-/// backward pass.
+/// Runs the layers. Returns the final norm's output, [N, D] in lm_head's dtype. `weights` must outlive the backward
+/// pass.
 Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const Ops>& ops,
                      const ForwardOptions& options);
 

@@ -15,46 +15,46 @@
 
 namespace qrl::learner {
 
-/// Computes x·Wᵀ of a frozen base in the numerics' formats, plus a low-rank adapter's scale·B·(A·x) in fp32, and rounds
-/// the sum. A forward pass that reads a snapshot equals the decoder's bitwise (model::multiply_adapted). Otherwise A,
-/// scale·B and A·x are rounded to x's dtype.
+/// Computes x·Wᵀ of a frozen base plus a low-rank adapter's scale·B·(A·x), with fp32 sums. For a snapshot's layer, the
+/// result is fp32, and with low_bit equals the decoder's bitwise (model::multiply_adapted). Without a snapshot, A,
+/// scale·B, A·x and the result are rounded to x's dtype.
 ///
-/// The backward pass is straight through the rounding. Matmuls are in `compute` with fp32 sums: dB = scale·dYᵀ·(A·x).
-/// With U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A. Unless needs_output, the base is
-/// not multiplied.
+/// The backward pass goes straight through the rounding. Matmuls have operands in `compute` and fp32 sums: dB =
+/// scale·dYᵀ·(A·x). With U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A. Unless
+/// needs_output, the base is not multiplied.
 Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics,
                       bool needs_output = true);
 
 struct EnteredExperts {
-  std::shared_ptr<const ops::ExpertRows> routes;  ///< those in use
-  Tensor gates_NK;                                ///< differentiable, fp32
-  Tensor x_ND;                                    ///< without autograd: rows are gathered when they are read
-  TensorList rows;  ///< an expert's rows of x, differentiable, in x's dtype; only with autograd
+  std::shared_ptr<const ops::ExpertRows> routes;  ///< routes that this pass uses
+  Tensor gates_NK;                                ///< fp32, differentiable
+  Tensor x_ND;                                    ///< without autograd: rows_of gathers from it
+  TensorList rows;  ///< with autograd: each expert's rows of x, differentiable, in x's dtype
 
-  /// Returns an expert's rows of x, of which it has one or more.
+  /// `expert` must have rows.
   Tensor rows_of(std::int64_t expert) const;
 };
 
-/// Routes rows of x, in the dtype of matmuls, and gathers them. Logits are fp32 sums, by the sampler's op on a
-/// snapshot's router. A row uses its route in `all`, else the router's choice, which the layer's first pass writes
-/// there. A row's gradient is the router's term, then its experts' by ascending index, added in fp32.
+/// Routes rows of x and gathers them by expert. Router logits are fp32 sums; a snapshot's router uses the sampler's op.
+/// A row uses its replayed route in `all`, else the router's choice, which the layer's first pass writes there. A row's
+/// dX is summed in fp32: the router's term, then its experts' terms by ascending index.
 EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
                              const ForwardNumerics& numerics, RowRoutes& all);
 
 /// Computes silu(gate) · up of an expert's rows.
 using GatedRows = std::function<Recomputable(std::int64_t expert)>;
 
-/// Computes each row's Σ gate · down(gated) over its experts by ascending index, fp32 [N, D]; without values unless
-/// `needs_output`. Calls `gated` for the experts that have rows; without autograd one expert's values exist at a time.
-/// A gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, with the input X̂ that the product read and dY before the gate.
+/// Computes each row's Σ gate · down(gated) over its experts by ascending index, fp32 [N, D]. Unless needs_output, the
+/// result has no values. Calls `gated` for the experts that have rows; without autograd one expert's values exist at a
+/// time. A gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32: X̂ is the input that `down` read, dY excludes the gate.
 Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
                      const ForwardNumerics& numerics, bool needs_output);
 
-/// Holds the page tables of a micro-batch's keys and values for every layer. A continuation reads its prefix's full
-/// pages and copies the last page.
+/// Holds the KV page tables of a micro-batch's sequences, for every layer. A sequence that continues a prefix shares
+/// the prefix's full pages and copies the partial last page.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
-  PageLayout(const PageLayout&) = delete;  // rows point into it
+  PageLayout(const PageLayout&) = delete;  // table_of_row_N points into it
   PageLayout& operator=(const PageLayout&) = delete;
 
   struct Copy {
@@ -64,22 +64,22 @@ struct PageLayout {
   static constexpr std::int64_t kPageSize = 16;
   std::int64_t num_pages = 0;
   std::vector<std::vector<std::int32_t>> tables;    ///< page table of each sequence
-  std::vector<const std::int32_t*> table_of_row_N;  ///< each row's, of its sequence
-  std::vector<Copy> copies;                         ///< made after rows are stored, before pages are read
+  std::vector<const std::int32_t*> table_of_row_N;  ///< page table of each row's sequence
+  std::vector<Copy> copies;                         ///< slots to copy after rows are stored, before pages are read
 };
 
-/// Computes causal attention as the sampler does (ops/paged_attention.h), fp32 [N, H·E]. qkv_NC: fp32, from
-/// qkv_transform. Keys and values are rounded to `format` (not fp8_e4m3). The backward pass is straight through this
+/// Computes causal attention as the sampler does (ops/paged_attention.h), fp32 [N, H·E]. qkv_NC is fp32, from
+/// qkv_transform. Keys and values are rounded to `format` (not fp8_e4m3). The backward pass goes straight through this
 /// rounding, with matmul operands rounded to `backward`. `rows` and `layout` must outlive the backward pass.
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward);
 
-/// Implements Ops on the CPU by the fused loops of src/ops, or with `bitwise` by the decoder's. Linear layers that read
-/// a snapshot add their own bias.
+/// Implements Ops on the CPU with the fused loops of src/ops; with `bitwise`, attention is sampled_attention. Linear
+/// layers that read a snapshot include the bias.
 class FusedOps final : public Ops {
  public:
-  /// `snapshot` provides the embedding of fake_quant and low_bit; otherwise it may be null. `rows` and `snapshot` must
-  /// outlive the backward pass.
+  /// With fake_quant and low_bit, `snapshot` provides the embedding; otherwise it may be null. `rows` and `snapshot`
+  /// must outlive the backward pass.
   FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
            const model::Snapshot* snapshot = nullptr);
 
@@ -89,7 +89,7 @@ class FusedOps final : public Ops {
   Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
-  /// Fuses with low_bit, without an adapter or a backward pass that needs intermediate values.
+  /// Fuses with low_bit if autograd is off.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
   Tensor mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool needs_output) const override;
 
@@ -98,7 +98,7 @@ class FusedOps final : public Ops {
   Heads heads_;
   ops::Router router_;
   const model::Snapshot* snapshot_;
-  std::optional<PageLayout> pages_;  // with `bitwise`
+  std::optional<PageLayout> pages_;  // set with `bitwise`
 };
 
 }  // namespace qrl::learner

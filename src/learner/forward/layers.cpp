@@ -28,7 +28,7 @@ ops::MatmulType type_of(const Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
 }
 
-/// Computes x · right [x.size(1), columns], plus `more` unless empty.
+/// Computes x · right + `more` in `out`; right is [x.size(1), columns].
 Tensor product(const Tensor& x, const ops::Operand& right, std::int64_t columns, torch::ScalarType out,
                const LowRankProduct& more) {
   const Tensor y = make(x.size(0), columns, out);
@@ -93,7 +93,7 @@ void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor
 }
 
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute) {
-  // One empty leaf represents all weights in the graph; their gradients go to Weight::gradient.
+  // One empty leaf represents all weights in the autograd graph.
   const Tensor leaf = torch::empty({0}).set_requires_grad(true);
   const Tensor tokens_N =
       torch::from_blob(const_cast<std::int32_t*>(rows.tokens.data()), {rows.num_rows()}, torch::kInt32);

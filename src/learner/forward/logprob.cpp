@@ -31,7 +31,7 @@ Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   return logits_MV;
 }
 
-/// Computes chunks: uncut(chunk) sees logits before top-k and top-p, body(chunk) after.
+/// Computes logits in chunks. Calls uncut(chunk) before top-k and top-p exclude tokens, and body(chunk) after.
 template <class Uncut, class Body>
 void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
                     const Uncut& uncut, const Body& body) {
@@ -55,7 +55,7 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// Multiplies by lm_head, dequantized for some tokens at a time, so that no fp32 copy of the table exists.
+/// Computes d_logits · lm_head, fp32 [M, D]. Dequantizes lm_head for some tokens at a time.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);
@@ -87,8 +87,8 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// Computes d_logits [M, V] in `type` from the score gradients, which begin at the chunk's first row. Overwrites the
-/// logits and keeps their row stride.
+/// Computes d_logits [M, V] in `type`. The pointers of `gradients` are at the chunk's first row. d_logits overwrite the
+/// logits at the same row stride in bytes.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
   const bool is_bf16 = type == torch::kBFloat16;
   const std::int64_t vocab_size = chunk.logits_MV.size(1);
@@ -127,8 +127,7 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
       }
     });
   };
-  // Computes d_hidden = d_log_prob · (d log_prob / d hidden) in two steps: the second factor needs the logits, which
-  // exist only now.
+  // Precomputes d log_prob / d hidden while the logits exist. The backward pass multiplies it by d_log_prob.
   const bool has_gradients = torch::GradMode::is_enabled() && hidden_ND.requires_grad() &&
                              !lm_head.gradient.defined() && !targets.entropy_is_trained;
   const Tensor by_hidden_MD = has_gradients ? torch::empty({total, head.in}) : Tensor();

@@ -11,16 +11,16 @@
 
 namespace qrl::learner {
 
-/// A linear layer's trained adapter, or empty.
+/// Holds a linear layer's trained adapter; may be empty.
 struct LinearAdapter {
   struct Part {
-    Weight b;                       ///< [out of the module, rank]
-    std::int64_t first_output = 0;  ///< first output of the module within the matrix
+    Weight b;                       ///< a module's B, [module's outputs, rank]
+    std::int64_t first_output = 0;  ///< the module's first output in the matrix
   };
   Weight a;  ///< the modules' A, concatenated: [parts · rank, in]
   std::vector<Part> parts;
   double scale = 1;
-  const model::MatrixAdapter* packed = nullptr;  ///< the packed form (Linear::quantized)
+  const model::MatrixAdapter* packed = nullptr;  ///< the snapshot's packed adapter
 
   bool empty() const { return parts.empty(); }
   std::int64_t rank() const { return parts.front().b.value.size(1); }
@@ -28,23 +28,23 @@ struct LinearAdapter {
 
 struct Linear {
   Weight weight, bias;
-  std::string name;  ///< the name in a snapshot: "layers.0.qkv"
-  /// The matrix in the published snapshot: format, shape, and values if in host memory. Null: the forward pass reads
+  std::string name;  ///< name in a snapshot: "layers.0.qkv"
+  /// The published snapshot's matrix: format, shape, and in host memory the values. Null: the forward pass reads
   /// `weight`.
   const ops::PackedLinear* quantized = nullptr;
   LinearAdapter adapter;
 };
 
-/// Matrices of a sparse layer's experts.
+/// Holds a matrix of each expert in a sparse layer.
 struct ExpertLinear {
   Weight weight;                                 ///< [M, out, in]
   std::string name;                              ///< name in a snapshot: "layers.0.experts.gate_up"
-  std::span<const ops::PackedLinear> quantized;  ///< one per expert, like Linear::quantized; empty: none
+  std::span<const ops::PackedLinear> quantized;  ///< one per expert; empty: the forward pass reads `weight`
 
   std::int64_t count() const {
     return quantized.empty() ? weight.value.size(0) : static_cast<std::int64_t>(quantized.size());
   }
-  /// Returns an expert's matrix, which refers to these tensors.
+  /// Returns an expert's matrix, as views of these tensors.
   Linear of(std::int64_t expert) const {
     const auto slice = [&](const Tensor& all) { return all.defined() ? all.select(0, expert) : Tensor(); };
     return {{slice(weight.value), slice(weight.gradient)},
@@ -55,9 +55,9 @@ struct ExpertLinear {
   }
 };
 
-/// One block's weights; a gain that the model lacks is undefined.
+/// Holds a block's weights. A gain that the model lacks is undefined.
 struct LayerWeights : model::Block<Weight, Linear, ExpertLinear> {
-  std::int64_t sparse_idx = -1;  ///< number of sparse layers before it; −1: a dense layer
+  std::int64_t sparse_idx = -1;  ///< number of sparse layers before this layer; −1: a dense layer
   bool is_sparse() const { return sparse_idx >= 0; }
   QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
 };
@@ -66,8 +66,8 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;          ///< the embedding if tied; undefined with adapters, which use `head`
-  ops::PackedLinear head;  ///< lm_head packed, in lm_head_dtype; empty unless requested
+  Weight lm_head;          ///< embedding if tied; undefined with adapters on the CPU, where logits read `head`
+  ops::PackedLinear head;  ///< packed lm_head, in lm_head_dtype; empty unless ParameterOptions::packs_head
   torch::ScalarType lm_head_dtype = torch::kBFloat16;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr quant::Format kFp8 = quant::Format::fp8_block128;
 constexpr std::int64_t kFp8Segment = 128;   // inputs per scale
-constexpr std::int64_t kFp8BlockRows = 96;  // rows of a block, for which quantized values are dequantized once
+constexpr std::int64_t kFp8BlockRows = 96;  // rows per ops::linear call, which dequantizes weights once
 
 /// Dequantizes rows to `type`, in blocks whose fp32 values stay in the cache.
 template <class DequantizeRows>
@@ -34,10 +34,10 @@ Tensor dequantized(std::int64_t num_rows, std::int64_t width, torch::ScalarType 
   return values;
 }
 
-/// Gathers columns `range` of d_y [rows, columns] contiguously, each element times its row's scale.
+/// Copies columns `range` of d_y to contiguous `columns`, and multiplies each element by its row's scale.
 template <class Scale>
 void gather_columns(const Tensor& d_y, base::Range range, float* columns, const Scale& scale) {
-  constexpr std::int64_t kRowsAtOnce = 16;  // fills a column's cache lines
+  constexpr std::int64_t kRowsAtOnce = 16;  // one cache line of each column
   const std::int64_t num_rows = d_y.size(0), stride = d_y.size(1);
   for (std::int64_t first = 0; first < num_rows; first += kRowsAtOnce) {
     const std::int64_t end = std::min(num_rows, first + kRowsAtOnce);
@@ -88,7 +88,8 @@ void add_int8_weight_gradient(const Tensor& d_y, const ops::Activations& x, cons
   });
 }
 
-/// Computes dX = dY·Ŵ in e4m3: quantizes rows of dY in segments of 128 outputs; reads the weights' blocks transposed.
+/// Computes dX = dY·Ŵ with e4m3 operands: quantizes rows of dY in segments of 128 outputs, and transposes the weights'
+/// blocks.
 Tensor fp8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
   const std::int64_t inputs = ops::transposed_inputs(packed);
   ops::PackedLinear weight = ops::make_packed_linear(kFp8, packed.in, inputs, false);
@@ -109,7 +110,7 @@ Tensor fp8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed) {
   return d_x;
 }
 
-/// Adds dYᵀ·X̂ in e4m3: quantizes columns of both in segments of 128 tokens.
+/// Adds dYᵀ·X̂ with e4m3 operands: quantizes columns of dY and X̂ in segments of 128 tokens.
 void add_fp8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
   const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
   ops::PackedLinear inputs = ops::make_packed_linear(kFp8, x.width, num_rows, false);
@@ -147,7 +148,7 @@ void rotate_back_and_add(const Tensor& d_x, const quant::Rotation& rotation,
   });
 }
 
-/// Returns the requested backward format if the layer has it, else model_dtype.
+/// Returns the requested backward format if the layer's format has it, else model_dtype.
 LearnerBackward backward_of(const Quantized& quantized) {
   const quant::Format format = quantized.packed->format;
   const bool has_format = quantized.backward == LearnerBackward::int8 ? format == quant::Format::int8 : format == kFp8;
@@ -252,7 +253,7 @@ void rotate_gradient(const Linear& linear) {
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second) {
   const std::int64_t width = first.quantized->in, both = first.quantized->out, out = second.quantized->out;
   const Tensor y = torch::empty({x.size(0), out});
-  struct Between {  // one block's intermediate values
+  struct Between {
     EnteringRows normed, gated;
     base::Buffer halves;
   };

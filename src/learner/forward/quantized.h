@@ -20,52 +20,56 @@ Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType typ
 Tensor dequantized_input(const ops::Activations& quantized, torch::ScalarType type);
 
 struct Quantized {
-  const ops::PackedLinear* packed = nullptr;     ///< the sampler's tensor
-  bool multiplies_quantized = false;             ///< low_bit: ops::linear on quantized values; otherwise fake_quant
+  const ops::PackedLinear* packed = nullptr;     ///< the snapshot's matrix
+  bool multiplies_quantized = false;             ///< whether ops::linear multiplies quantized values (low_bit)
   torch::ScalarType compute = torch::kBFloat16;  ///< dtype of fake_quant's matmuls and of every backward pass
-  /// Format whose layers multiply quantized values in the backward pass (int8; fp8_e4m3 for fp8_block128). Other layers
+  /// Format of the backward pass's products: int8 in int8 layers, fp8_e4m3 in fp8_block128 layers. Other layers
   /// multiply in `compute`.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
 };
 
-/// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]. X̂ is x quantized like the sampler's,
-/// Ŵ the packed weights. low_bit multiplies by ops::linear. fake_quant dequantizes X̂ and Ŵ, rounds them to `compute`
-/// and multiplies by LibTorch. Both backward passes use those rounded operands (QaRL; straight-through): dX = dY·Ŵ, and
-/// dYᵀ·X̂ added to the fp32 masters' gradient. X̂ is kept quantized, Ŵ dequantized when needed. The consumer of y
-/// computes the bias's gradient. `quantized.packed` must not change before the backward pass.
+/// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]. X̂ is x quantized as in sampling, Ŵ
+/// the packed weights. With low_bit, ops::linear multiplies the quantized values. With fake_quant, ops::matmul
+/// multiplies the dequantized values, rounded to `compute`. Both backward passes use operands rounded like this (QaRL;
+/// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ is added to master.gradient in fp32. X̂ is kept quantized, Ŵ dequantized
+/// when needed. The consumer of y computes the bias's gradient. `quantized.packed` must not change before the backward
+/// pass.
 ///
-/// With a rotation H, multiplies x·H and W·H (quant/rotation.h). Rotates dX back in fp32. dYᵀ·X̂ is added to a gradient
-/// that is rotated (rotate_gradient).
+/// With a rotation H, multiplies x·H and W·H (quant/rotation.h). dX is rotated back in fp32. dYᵀ·X̂ is added to a
+/// rotated gradient (rotate_gradient).
 ///
-/// With backward int8, dY is quantized per token (times Ŵ's scales) for dX, and per output channel (times X̂'s scales)
+/// With backward int8, dY times Ŵ's scales is quantized per token for dX, and dY times X̂'s scales per output channel
 /// for dYᵀ·X̂. Sums are exact in int32.
 ///
-/// With backward fp8_e4m3, blocks are those of docs/reference/formats.md. Products are exact, sums of 128 products
-/// fp32, scaled and added in fp32. A segment of zeros has scale 0; one with a NaN or infinity has scale NaN.
+/// With backward fp8_e4m3, operands are quantized in the blocks of docs/reference/formats.md. Products are exact. Sums
+/// of 128 products are fp32, then scaled and added in fp32. A segment of zeros has scale 0; a segment with a NaN or
+/// infinity has scale NaN.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool needs_output = true);
 
-/// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is the X̂ that quantized_output leaves.
+/// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is X̂ from quantized_output.
 void add_quantized_weight_gradient(const Tensor& d_y, const ops::Activations& input, const Quantized& quantized,
                                    const Tensor& gradient);
 
-/// Returns whether quantized_linear adds to a rotated gradient of this weight.
+/// Returns whether this weight's gradient is rotated while quantized_linear adds to it.
 bool gathers_rotated(const Linear& linear);
-/// Rotates the weight's gradient, fp32 [out, in], or rotates it back, on all threads; no-op without a rotation.
+/// Rotates the weight's gradient, fp32 [out, in], on all threads; a second call rotates it back. No-op without a
+/// rotation.
 void rotate_gradient(const Linear& linear);
 
-/// Runs quantized_linear's forward pass without autograd; unless needs_output, without the product. Leaves X̂ of all
-/// rows in `input`.
+/// Runs quantized_linear's forward pass without autograd, and writes X̂ of all rows to `input`. Unless needs_output,
+/// does not multiply.
 Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool needs_output = true);
 
 /// Adds one thread's term to rows of dX; d_x points to the first row.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
-/// Computes quantized_linear's dX = dY·Ŵ, rotated back, fp32 [N, in]; d_y [N, out] of any dtype. `make_add` makes a
-/// function per thread, called for at most kBlockRows rows (entering_rows.h) at a time; empty: no term.
+/// Computes quantized_linear's dX = dY·Ŵ, rotated back, fp32 [N, in]. d_y [N, out] is fp32, or has any dtype if dX is
+/// computed in `compute`. `make_add` makes each thread's function, called for at most kBlockRows rows (entering_rows.h)
+/// at a time; empty: no term.
 Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 
-/// Computes second(silu(gate) · up) of x, both fp32 [N, D]; first(x) is [N, 2F], gate first. Matmuls, bits and adapters
-/// are low_bit's, without autograd. Intermediate values exist for one block of rows per thread.
+/// Computes second(silu(gate) · up) from x, both fp32 [N, D], without autograd; first(x) is [N, 2F], gate first. Bits
+/// equal separate low_bit layers, adapters included. Each thread holds one block's intermediate values.
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second);
 
 }  // namespace qrl::learner

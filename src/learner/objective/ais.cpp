@@ -70,7 +70,7 @@ AisSettings ais_settings(const config::ParamValues& own) {
 
 void read_cap(const config::ParamValues& own, CorrectionSettings& settings) { settings.threshold = own.of(kAisCap); }
 
-/// Weights tokens by 1 + α·(min(ρ_t, C) − 1), AIS: between no correction and truncated importance sampling.
+/// Weights tokens by 1 + α·(min(ρ_t, C) − 1) (AIS, §3).
 CorrectionWeights adaptive_importance(const torch::Tensor& log_rho, const Sequences&,
                                       const CorrectionSettings& settings) {
   const torch::Tensor rho = log_rho.exp();

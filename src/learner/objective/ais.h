@@ -1,4 +1,4 @@
-// Owns AIS's blending coefficient and its sums. Does not include LibTorch, because ranks exchange the sums.
+// Owns α, the blending coefficient of AIS.
 #pragma once
 
 #include <span>
@@ -6,11 +6,11 @@
 namespace qrl::learner {
 
 struct AisSettings {
-  double cap = 5;  ///< C
+  double cap = 5;  ///< C, the cap of ρ
   double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
 };
 
-/// Holds sums over response tokens, with w̄ = min(ρ, C). Partial sums add up.
+/// Holds sums over response tokens. w is min(ρ, C), w̄ in the paper; a is the advantage A.
 struct AisSums {
   double tokens = 0, w = 0, w_squared = 0, a = 0, a_squared = 0, aw = 0, aw_squared = 0, abs_log_rho = 0;
 };
@@ -27,13 +27,13 @@ struct AisSignals {
   double weight_cv = 0;         ///< CV(w̄)
 };
 
-/// Computes the sums for tokens with these log-probs (under π_old and μ) and advantages; log ρ is clamped to ±20.
+/// Computes the sums from tokens' log-probs (under π_old and μ) and advantages. Clamps log ρ to ±20.
 AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
                  std::span<const double> advantages, double cap);
 
 /// Computes α. α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
-/// α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis. Without tokens, all are 0. Chosen by this
-/// project: population variances (paper: sample variances), one α per mini-batch, and β_var = 1.
+/// α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis. Without tokens, all are 0. Variances are
+/// those of the population (paper: of a sample).
 AisSignals ais_signals(const AisSums& sums, const AisSettings& settings);
 
 }  // namespace qrl::learner

@@ -1,5 +1,5 @@
-// DPPO (arXiv 2602.04879) bounds a token's change in probability instead of its ratio, because low-bit samplers make a
-// rare token's ratio noisy. Ratio and bound are relative to μ, so no correction is applied.
+// Owns DPPO (arXiv 2602.04879), which bounds a token's change in probability instead of its ratio. Ratio and bound are
+// relative to μ, so no correction is applied.
 #include "learner/objective/policy_losses.h"
 
 namespace qrl::learner {
@@ -15,7 +15,7 @@ const config::NumberParam kKlDelta{
     "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
 const config::NumberParam kKlCap{"algorithm.dppo_kl.ratio_cap", config::kAtLeast1, 20, "largest weight of a token"};
 
-/// Computes J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for tokens `outside`, else 1.
+/// Computes J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for the tokens in `outside`, else 1.
 Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings,
                            const torch::Tensor& outside) {
   const torch::Tensor& advantages = input.tokens.advantages;
@@ -34,8 +34,8 @@ Surrogate total_variation_surrogate(const SurrogateInput& input, const Surrogate
   return masked_surrogate(input, settings, ahead > settings.divergence);
 }
 
-/// Masks tokens that have moved in the advantage's direction and whose KL of two Bernoulli distributions exceeds δ:
-/// m·log(m/p) + (1 − m)·log((1 − m)/(1 − p)), m = μ, p = π_θ.
+/// Masks tokens that moved in the advantage's direction if KL(Bernoulli(m) ‖ Bernoulli(p)) exceeds δ: m·log(m/p) +
+/// (1 − m)·log((1 − m)/(1 − p)), with m = μ and p = π_θ.
 Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor log_p = input.tokens.log_probs.detach(), log_m = input.anchor;
   const torch::Tensor p = log_p.exp(), m = log_m.exp();

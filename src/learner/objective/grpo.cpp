@@ -2,9 +2,9 @@
 
 namespace qrl::learner {
 
-/// Computes GRPO (Shao et al. 2024, "DeepSeekMath", eq. 3) after PPO (Schulman et al. 2017, eq. 7): J_t = min(R_t·A,
-/// clip(R_t, 1 − ε_l, (1 + ε_h)·relief_t)·A). With a dual clip (Ye et al. 2020, eq. 4), where A < 0: J_t ← max(J_t,
-/// c·A). QuRL's ACR (eq. 9) is relief = 1/r_t.
+/// Computes GRPO (Shao et al. 2024, "DeepSeekMath", eq. 3) with PPO's clip (Schulman et al. 2017, eq. 7):
+/// J_t = min(R_t·A, clip(R_t, 1 − ε_l, (1 + ε_h)·relief_t)·A). relief_t is 1/r_t with QuRL's ACR (eq. 9), else 1. A
+/// dual clip (Ye et al. 2020, eq. 4) replaces J_t by max(J_t, c·A) if A < 0.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor ratio = input.log_ratio.exp(), now = ratio.detach();

@@ -25,7 +25,7 @@ std::vector<config::Constraint> constraints_of_sequence_ratios() {
 namespace {
 
 /// Computes GSPO (Zheng et al. 2025, eq. 5 and 7): J_i = min(s_i·A, clip(s_i, 1 − ε_l, 1 + ε_h)·A). Its token form (eq.
-/// 13 ff.) has the same gradient while a sequence's token weights are equal.
+/// 13 ff.) has the same gradient if all tokens of a sequence have the same weight.
 Surrogate sequence_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor ratio = sequence_ratio(input, settings.token_form), now = ratio.detach();

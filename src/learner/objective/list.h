@@ -1,4 +1,4 @@
-// Owns the lists behind algorithm.name, rollout_correction.method and algorithm.kl_loss_type.
+// Owns the options of algorithm.name, rollout_correction.method and algorithm.kl_loss_type.
 #pragma once
 
 #include "config/option.h"

@@ -15,7 +15,7 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   batch.advantages = {1.0F, -1.0F};
   batch.old_entropy = {1.0F, 1.0F};
   if (loss.algorithm.has_teacher) batch.teacher_logprobs = {-1.0F, -1.0F};
-  LossOptions named = loss;  // including the settings that prepare_mini_batch adds
+  LossOptions named = loss;  // gets the selection that prepare_mini_batch would set
   named.selection.is_set = needs_old_entropy(loss);
   named.selection.by_entropy = loss.algorithm.top_entropy_quantile < 1;
   named.selection.by_covariance = loss.algorithm.clip_cov.ratio > 0;
@@ -36,8 +36,8 @@ bool needs_whole_mini_batch(const LossOptions& loss) {
 
 namespace {
 
-/// Returns the factor that makes the mini-batch's mean weight 1, before rejection, over sequences or tokens by the
-/// correction's level (veRL 0.9.1, rollout_corr_helper.py).
+/// Returns the factor that scales the mini-batch's mean weight, before rejection, to 1 (veRL 0.9.1,
+/// rollout_corr_helper.py). The mean is over sequences or tokens, as the correction's level is.
 double weight_scale_of(std::span<const types::MicroBatch* const> batches, const LossOptions& loss,
                        dist::Collectives& world) {
   const ObjectiveSettings settings = objective_settings(loss);

@@ -14,15 +14,15 @@ namespace qrl::learner {
 bool needs_whole_mini_batch(const LossOptions& loss);
 /// Returns whether an update also needs all entropies under the old policy (MicroBatch::old_entropy).
 bool needs_old_entropy(const LossOptions& loss);
-/// Computes statistics of the mini-batch over all ranks (`batches`: this rank's, with old log-probs). Sets loss.blend,
-/// weight_scale and selection, and returns metrics. Collective.
+/// Sets loss.blend, weight_scale and selection from the mini-batch on all ranks. Returns metrics. `batches` are this
+/// rank's micro-batches, with old log-probs. Collective.
 Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, LossOptions& loss,
                            dist::Collectives& world);
 
 /// Returns pointers into `batches`, which must outlive them.
 std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches);
 
-/// Returns the names of the metrics that an update with this loss reports (UpdateReport::metrics), sorted.
+/// Returns the names of the loss's metrics, sorted.
 std::vector<std::string> policy_metric_names(const LossOptions& loss);
 
 }  // namespace qrl::learner

@@ -4,8 +4,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Weights a token by 1 where threshold_low ≤ exp(mean_t log ρ_t) ≤ threshold, else by 0 (thresholds 0.999 and 1.001:
-/// veRL's geometric preset).
+/// Weights a token by 1 where threshold_low ≤ exp(mean_t log ρ_t) ≤ threshold, else by 0 (veRL's geometric preset,
+/// with 0.999 and 1.001).
 CorrectionWeights masked_mean(const torch::Tensor& log_rho, const Sequences& sequences,
                               const CorrectionSettings& settings) {
   const torch::Tensor mean_S = sequences.mean(log_rho).exp();
@@ -31,7 +31,7 @@ const Correction mis_geo_correction{
 namespace {
 
 /// Weights each token of a sequence by Π ρ_t if that is at most `threshold`, else by 0 (masked importance sampling;
-/// threshold 3: TRL's). log Π ρ_t is also clamped to ±20.
+/// TRL's threshold is 3). Clamps log Π ρ_t to ±20.
 CorrectionWeights masked_product(const torch::Tensor& log_rho, const Sequences& sequences,
                                  const CorrectionSettings& settings) {
   const torch::Tensor product_S = sequences.sum(log_rho).clamp(-kMaxLogRatio, kMaxLogRatio).exp();

@@ -20,23 +20,23 @@ struct KlLogRatios {
   torch::Tensor to_sampler;    ///< log π_θ − log μ
 };
 
-/// Selects an estimator of KL(π_θ ‖ π_ref) per token by a word of algorithm.kl_loss_type: k1, k2, k3 (Schulman 2020,
-/// "Approximating KL divergence"), k3+ (veRL) or unbiased (DeepSeek-V3.2, eq. 7). docs/reference/algorithms.md has
-/// values and gradients. Clamps stop no gradient: above its largest value, k3 keeps its slope.
+/// Estimates KL(π_θ ‖ π_ref) per token, for a word of algorithm.kl_loss_type. docs/reference/algorithms.md has values
+/// and gradients. k1 to k3: Schulman 2020, "Approximating KL divergence". k3 is limited to kMaxKl, but keeps a gradient
+/// there.
 struct KlEstimator : config::Option {
   torch::Tensor (*estimate)(const KlLogRatios&) = nullptr;
 };
 
 torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estimator);
 
-/// Holds the denominators of the whole mini-batch over all ranks. Partial counts add up.
+/// Holds the denominators of the whole mini-batch over all ranks.
 struct Denominators {
-  std::int64_t tokens = 0;               ///< counted response tokens
-  std::int64_t sequences = 0;            ///< sequences with a counted response token
+  std::int64_t tokens = 0;               ///< response tokens in the loss
+  std::int64_t sequences = 0;            ///< sequences with a token in the loss
   std::int64_t max_response_length = 0;  ///< data.max_response_length
 };
 
-/// Returns each token's share, float64 [M]; Σ_t share_t·x_t over all micro-batches and ranks is
+/// Returns each token's share, float64 [M]. Σ_t share_t·x_t over all micro-batches and ranks is
 ///   token-mean                Σx / tokens                         (DAPO, eq. 8)
 ///   token-sum                 Σx
 ///   seq-mean-token-sum        mean over sequences of Σ_t x
@@ -55,25 +55,25 @@ struct ObjectiveSettings {
   bool behaviour_in_ratio = false;
   config::LossAggMode loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
   double kl_loss_coef = 0;
-  const KlEstimator* kl = nullptr;  ///< with kl_loss_coef
+  const KlEstimator* kl = nullptr;  ///< may be null if kl_loss_coef is 0
   double entropy_coef = 0;
 };
 
-/// Returns the settings of a policy loss; throws an internal error without a loss and a correction.
+/// Returns the settings of a policy loss. Throws an internal error if a needed option is null.
 ObjectiveSettings objective_settings(const LossOptions& options);
 
-/// Holds a micro-batch's scalar shares of the mini-batch's terms, and token statistics.
+/// Holds a micro-batch's shares of the mini-batch's loss terms, as scalars, and per-token values.
 struct Objective {
-  torch::Tensor policy, kl;  ///< kl undefined without kl_loss_coef
+  torch::Tensor policy, kl;  ///< kl is undefined without kl_loss_coef
   torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy
   Surrogate surrogate;
   CorrectionWeights weights;
-  torch::Tensor truncation;  ///< with acr: r_t, [M]; otherwise undefined
+  torch::Tensor truncation;  ///< r_t, [M] (truncation_factor); undefined without acr
   Kept kept;
   Selected selected;
 };
 
-/// Aggregates −weight_t·J_t over kept and selected tokens, the KL penalty, and the entropy.
+/// Aggregates −weight_t·J_t over kept and selected tokens, and KL penalty and entropy over all tokens.
 Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Denominators& denominators);
 
 }  // namespace qrl::learner

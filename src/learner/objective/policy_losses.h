@@ -1,4 +1,4 @@
-// Owns every policy loss. Each is a pure function with a word, in a file with its paper's equation.
+// Owns every policy loss. Each is a pure function for a word of algorithm.name.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace qrl::learner {
 
-/// Names the bound that stops the gradient of a token's ratio: active for the advantage's sign, and exceeded.
+/// Names the clip bound that stops a token's gradient. The ratio is beyond it, and it applies to the advantage's sign.
 enum class ClipSide : std::uint8_t { none, high, low, negative_high, dual };
 
-/// Holds each token's J, [M], to be maximized; a sequence's J is repeated on its tokens.
+/// Holds each token's objective J, [M], to be maximized. With sequence ratios, a sequence's tokens have equal J.
 struct Surrogate {
   torch::Tensor objective;
-  torch::Tensor side;   ///< uint8, ClipSide
+  torch::Tensor side;   ///< ClipSide as uint8
   torch::Tensor ratio;  ///< detached, before clipping
 };
 
 struct ClipRange {
-  double low = 0.2, high = 0.2;  ///< ratios within [1 − low, 1 + high]
+  double low = 0.2, high = 0.2;  ///< ratios are clipped to [1 − low, 1 + high]
 };
 
 struct SurrogateSettings {
   ClipRange clip;
-  ClipRange negative_clip;                       ///< for losses with a separate band where A < 0
-  std::optional<double> dual_clip;               ///< c
-  bool token_form = false;                       ///< for losses with a sequence ratio: s_it instead of s_i
-  double tau_positive = 1, tau_negative = 1.05;  ///< of a soft gate
-  double divergence = 0, ratio_cap = 0;          ///< δ and c of dppo_…
+  ClipRange negative_clip;                       ///< tbpo's range where A < 0
+  std::optional<double> dual_clip;               ///< c; none: off
+  bool token_form = false;                       ///< whether sequence_ratio gives s_it instead of s_i
+  double tau_positive = 1, tau_negative = 1.05;  ///< temperatures of sapo's gate
+  double divergence = 0, ratio_cap = 0;          ///< δ and c of dppo_tv and dppo_kl
 };
 
 struct SurrogateInput {
@@ -47,25 +47,25 @@ using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&,
 
 struct PolicyLoss : config::Option {
   Surrogate (*surrogate)(const SurrogateInput&, const SurrogateSettings&) = nullptr;
-  /// Reads the loss's own keys; null: none.
+  /// Reads the loss's own keys. Null if it has none.
   void (*read_own)(const config::ParamValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   bool around_sampler = false;  ///< whether ratio and bound are relative to μ, not π_old
 };
 
-/// Computes the token-ratio surrogate, shared by losses that differ only in aggregation and settings.
+/// Computes the surrogate that grpo, dr_grpo and dapo share.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings);
 
-/// Lists the keys that act on the clip of a token's ratio.
+/// Returns the constraints of losses without a clipped token ratio: keys that act on its clip must be off.
 std::vector<config::Constraint> constraints_of_weighted_log_probs();
 
-/// Computes min(R·A, clip(R, low, high)·A), all of one shape. At a bound, the gradient is that of the inside.
+/// Computes min(R·A, clip(R, low, high)·A). Arguments have one shape. At a bound, the gradient is that inside it.
 inline torch::Tensor clipped_objective(const torch::Tensor& ratio, const torch::Tensor& advantages,
                                        const torch::Tensor& low, const torch::Tensor& high) {
   return torch::minimum(ratio * advantages, ratio.clamp(low, high) * advantages);
 }
 
-/// Returns the active bound, as detached uint8 ClipSide of the ratio's shape.
+/// Returns the bound that stops each gradient: ClipSide as uint8, in the ratio's shape.
 inline torch::Tensor clip_sides(const torch::Tensor& ratio, const torch::Tensor& advantages, const torch::Tensor& low,
                                 const torch::Tensor& high) {
   torch::Tensor side = torch::zeros(ratio.sizes(), torch::kUInt8);
@@ -78,7 +78,7 @@ inline torch::Tensor clip_sides(const torch::Tensor& ratio, const torch::Tensor&
 /// s_i): equal values, with the gradient of a token's own log-ratio.
 torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form);
 
-/// Lists the keys that act on a token's ratio.
+/// Returns the constraints of losses with sequence ratios: keys that act on a token's ratio must be off.
 std::vector<config::Constraint> constraints_of_sequence_ratios();
 
 }  // namespace qrl::learner

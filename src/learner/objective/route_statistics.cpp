@@ -13,7 +13,7 @@ constexpr const char* kTokenFlips = "moe/token_flip_fraction";
 constexpr const char* kOwnFlips = "moe/own_route_flip_fraction";
 constexpr const char* kLoad = "moe/expert_load_max";
 
-/// Places of RouteStatistics' counts.
+/// Indices into RouteStatistics::counts_.
 enum Place : std::size_t { kRows, kComparedRows, kFlippedRows, kOwnFlipped, kFirstLayer };
 
 std::string flips_of_layer(std::int64_t layer) { return std::string(kFlips) + "/layer_" + std::to_string(layer); }

@@ -1,4 +1,4 @@
-// Owns the metrics of a mixture's routes: their distance from the sampler's, and the load of experts.
+// Owns the metrics of expert routing: differences from the sampler's routes, and the load of experts.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace qrl::learner {
 
-/// A forward pass's routes of N rows, [N, S, k] each.
+/// Holds a forward pass's routes of N rows, [N, S, k] each (types::Routes).
 struct PassRoutes {
-  std::span<const std::uint8_t> used;  ///< of its products
-  std::span<const std::uint8_t> own;   ///< its router's choice
+  std::span<const std::uint8_t> used;  ///< experts that computed
+  std::span<const std::uint8_t> own;   ///< experts that the pass's router chose
 };
 
-/// Counts a mini-batch's routes in the rows that the sampler computed: all but the last of each sequence. Integer
-/// counts make metrics independent of packing and ranks.
+/// Counts a mini-batch's routes in the rows that the sampler computed: all rows of a prefix, all but the last row of
+/// other sequences. Integer counts make metrics independent of packing and ranks.
 class RouteStatistics {
  public:
   explicit RouteStatistics(const model::ModelConfig& config);
 
-  /// Counts a micro-batch. Without the sampler's routes only the load counts.
+  /// Counts a micro-batch. If it lacks the sampler's routes, counts only the load.
   void add(const types::MicroBatch& batch, const PassRoutes& routes);
 
-  /// Returns the metrics moe/… (docs/reference/metrics.md) over all ranks, and forgets the mini-batch. Returns nothing
-  /// for a dense model or without rows.
+  /// Returns the metrics moe/… (docs/reference/metrics.md) over all ranks, and resets the counts. Returns nothing for a
+  /// dense model or without rows.
   ///
   /// Collective.
   std::map<std::string, double> reduce(dist::Collectives& world);
@@ -37,8 +37,8 @@ class RouteStatistics {
  private:
   std::vector<std::int64_t> layers_;  ///< indices of sparse layers
   std::size_t num_experts_, per_token_;
-  /// Rows; rows with the sampler's routes; flips of tokens and of own choices; flips by layer; rows by layer and
-  /// expert.
+  /// Counts: rows; rows compared with the sampler's; rows with a flip (a route unlike the sampler's); flips of `own`;
+  /// flips by layer; rows by layer and expert.
   std::vector<std::int64_t> counts_;
 };
 

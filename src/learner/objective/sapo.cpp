@@ -15,8 +15,8 @@ torch::Tensor temperatures(const torch::Tensor& advantages, const SurrogateSetti
                       torch::full_like(advantages, settings.tau_negative));
 }
 
-/// Computes J_t = (4/τ)·σ(τ·(R_t − 1))·A with τ by the sign of A (Gao et al. 2025, SAPO, eq. 5 and 6). At R = 1 its
-/// gradient equals that of R·A.
+/// Computes J_t = (4/τ)·σ(τ·(R_t − 1))·A with τ chosen by the sign of A (Gao et al. 2025, SAPO, eq. 5 and 6). At R = 1
+/// its gradient equals that of R·A.
 Surrogate soft_gate_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor ratio = input.log_ratio.exp(), now = ratio.detach();
@@ -29,7 +29,7 @@ void read_temperatures(const config::ParamValues& own, SurrogateSettings& settin
   settings.tau_negative = own.of(kTauNegative);
 }
 
-/// Adds metrics of 4σ(1 − σ), by which the gate multiplies the gradient of R·A; it is 1 at R = 1.
+/// Adds metrics of the gate's factor on the gradient of R·A: 4σ(1 − σ), which is 1 at R = 1.
 void add_gate(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Objective& terms,
               Statistics& statistics) {
   const torch::Tensor tau = temperatures(tokens.advantages, settings.surrogate);

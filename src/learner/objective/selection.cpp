@@ -12,10 +12,10 @@ namespace qrl::learner {
 
 namespace {
 
-/// Holds a token's values for the mini-batch's statistics, bit-identical to the micro-batch's.
+/// Holds a token's values, bit-identical to those in ObjectiveTokens: draw_of hashes them.
 struct TokenFacts {
   double log_prob, entropy, advantage;
-  std::int64_t position;  // not hashed
+  std::int64_t position;  // not part of the hash
 };
 
 std::uint64_t draw_of(const TokenFacts& token) {
@@ -55,8 +55,8 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Sets the limit on draws such that `wanted` candidates of all ranks pass. Ties with the limit pass in order of rank
-/// and position.
+/// Sets the limit on draws such that Clip-Cov omits `wanted` candidates over all ranks. Among draws equal to the
+/// limit, omits the first by rank and position.
 void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
                  dist::Collectives& world) {
   std::vector<std::uint64_t> mine;

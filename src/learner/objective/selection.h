@@ -19,16 +19,18 @@ struct SelectionSettings {
 
 struct Selected {
   torch::Tensor tokens;                  ///< [M]: selected tokens; undefined if all are
-  torch::Tensor masked_sequences;        ///< [S]: sequences that the off-policy mask omits; undefined without one
-  torch::Tensor low_entropy, covariant;  ///< [M]: tokens that top entropy and Clip-Cov omit; undefined without them
+  torch::Tensor masked_sequences;        ///< [S]: sequences with omitted tokens; undefined without the off-policy mask
+  torch::Tensor low_entropy, covariant;  ///< [M]: tokens that top entropy and Clip-Cov omit; undefined if off
 };
 
-/// `clipped` [M], bool: tokens whose gradient the surrogate's clip stops; Clip-Cov does not count them.
-/// off-policy mask (DeepSeek-V3.2, eq. 9): all tokens of a sequence where A < 0 and mean_t log(μ/π_θ) > δ
-/// top entropy (Wang et al. 2025): tokens whose entropy is below the floor of the mini-batch
-/// Clip-Cov (Cui et al. 2025, eq. 11): tokens with (A − Ā)(log π − mean log π) strictly within (low, high) whose draw
-/// is within the limit of the mini-batch. A token's draw is a hash of its log-prob, entropy and advantage, independent
-/// of packing and ranks; equal draws are ordered by rank and position. log π is π_old's (chosen here, like the draw).
+/// Omits tokens:
+/// - off-policy mask (DeepSeek-V3.2, eq. 9): tokens with A < 0 of a sequence with mean_t log(μ/π_θ) > δ;
+/// - top entropy (Wang et al. 2025): tokens with an entropy below the mini-batch's floor;
+/// - Clip-Cov (Cui et al. 2025, eq. 11): tokens with (A − Ā)(log π_old − mean log π_old) strictly within (low, high)
+///   and a draw within the mini-batch's limit. Never omits `clipped` tokens (bool [M]), whose gradient the clip stops.
+///
+/// A token's draw is a hash of its log-prob, entropy and advantage, independent of packing and ranks. Equal draws are
+/// ordered by rank and position.
 Selected select_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped, const SelectionSettings& settings);
 
 /// Returns whether the recipe selects by statistics of the whole mini-batch.
@@ -39,16 +41,16 @@ TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const>
                                        const AlgorithmOptions& algorithm, dist::Collectives& world);
 
 struct Kept {
-  torch::Tensor tokens;  ///< [M]; undefined when nothing can be rejected
-  torch::Tensor vetoed;  ///< [S], sequences that the veto rejected; undefined without one
+  torch::Tensor tokens;  ///< [M]: tokens not rejected; undefined if rejection is off
+  torch::Tensor vetoed;  ///< [S]: sequences that the veto rejected; undefined without a veto
 };
 
-/// Selects tokens by how far old policy and sampler disagree, in addition to a correction's weights. Statistics have
-/// veRL's names, per token, or as sum, mean or largest over the sequence:
-/// - k1: log ρ_t, kept if its exp is within [threshold_low, threshold];
-/// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t, kept if at most threshold.
+/// Rejects tokens by a statistic of ρ_t, in addition to a correction's weights. The statistic is a token's, or the sum,
+/// mean or largest over its sequence, with veRL's names:
+/// - k1: log ρ_t. Tokens are kept if its exp is within [threshold_low, threshold].
+/// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t. Tokens are kept if it is at most threshold.
 ///
-/// `log_rho` [M] is clamped to ±20 and detached; a sum is also clamped.
+/// `log_rho` [M] is clamped to ±20 and detached. k1's sum is clamped likewise.
 Kept kept_tokens(const torch::Tensor& log_rho, const Sequences& sequences, const RejectionSettings& settings);
 
 }  // namespace qrl::learner

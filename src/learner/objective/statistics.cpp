@@ -14,14 +14,14 @@ namespace qrl::learner {
 
 namespace {
 
-// Percentiles of ρ are computed from integer counts in bins of log ρ, so that the division of tokens over ranks does
-// not matter. A bin is 1 % wide in |log ρ|; the smallest bin counts as ρ = 1.
+// Percentiles of ρ are from integer counts in bins of log ρ, independent of the tokens' division over ranks. A bin is
+// 1 % wide in |log ρ|. Below kSmallestLogRho, ρ counts as 1.
 constexpr double kSmallestLogRho = 1e-9, kBinRatio = 1.01;
 const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSmallestLogRho) / std::log(kBinRatio)));
 constexpr std::pair<const char*, double> kPercentiles[] = {
     {"p01", 0.01}, {"p05", 0.05}, {"p50", 0.50}, {"p95", 0.95}, {"p99", 0.99}};
 
-/// Bins in ascending order of log ρ; the middle one is 0.
+/// Returns the index of a value's bin. Bins ascend with log ρ; the middle bin is 0.
 std::size_t bin_of(double log_rho) {
   const double size = std::fabs(log_rho);
   if (!(size > kSmallestLogRho)) return static_cast<std::size_t>(kBinsPerSign);
@@ -74,7 +74,7 @@ void Statistics::add(const std::string& name, Entry entry) {
   else sum.value += entry.value;
 }
 
-/// Agrees on the names first: a rank without learnable tokens has none.
+/// First collects all ranks' names, since a rank without tokens in the loss has none.
 std::map<std::string, double> Statistics::reduce_named(dist::Collectives& world) {
   std::string mine;
   for (const auto& [name, entry] : named_) mine += static_cast<char>(entry.kind) + name + '\n';
@@ -129,12 +129,12 @@ std::map<std::string, double> Statistics::reduce(dist::Collectives& world) {
   metrics["mismatch/rho_max"] = e.max_rho;
   add_percentiles(metrics, world, e);
   metrics["mismatch/ess_ratio"] = s.rho * s.rho / (n * s.rho_squared);
-  // All tokens may be rejected.
+  // Weights are all 0 if all tokens are rejected.
   metrics["mismatch/ess_ratio_weights"] = s.weight_squared > 0 ? s.weight * s.weight / (n * s.weight_squared) : 0;
   return metrics;
 }
 
-/// Adds nearest-rank percentiles, exact to 0.5 % of log ρ. Collective.
+/// Adds nearest-rank percentiles of ρ, whose log is exact to 0.5 %. Collective.
 void Statistics::add_percentiles(std::map<std::string, double>& metrics, dist::Collectives& world,
                                  const Extremes& extremes) {
   rho_counts_.resize(static_cast<std::size_t>(2 * kBinsPerSign + 1));

@@ -1,4 +1,4 @@
-// TBPO (QaRL, §3.2), loss and correction: bands on a sequence's ratio to the old policy and to the sampler.
+// Owns TBPO's loss and correction (QaRL, §3.2): bands on a sequence's ratios π_θ/π_old and π_old/μ.
 #include "learner/objective/corrections.h"
 #include "learner/objective/objective.h"
 #include "learner/objective/policy_losses.h"
@@ -21,9 +21,8 @@ const config::WordParam<bool> kDrops{"algorithm.tbpo.mismatch_action",
                                      {{"clip", false}, {"drop", true}},
                                      "a weight outside: clip it, or drop its sequence (weight 0)"};
 
-/// Computes the surrogate with r_i = s_i. A ≥ 0: min(r_i·A, clip(r_i, 1 − ε_l, 1 + ε_h)·A). A < 0: clip(r_i, 1 − ε⁻_l,
-/// 1 + ε⁻_h)·A, whose gradient is 0 on both sides of its band. Chosen: A ≥ 0 is bounded above only; the paper's wording
-/// could mean both sides.
+/// Computes the surrogate from r_i = s_i (sequence_ratio). A ≥ 0: min(r_i·A, clip(r_i, 1 − ε_l, 1 + ε_h)·A). A < 0:
+/// clip(r_i, 1 − ε⁻_l, 1 + ε⁻_h)·A, whose gradient is 0 on both sides of the band.
 Surrogate trust_band_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor ratio = sequence_ratio(input, false), now = ratio.detach();
@@ -66,8 +65,8 @@ void add_band_sides(const ObjectiveTokens& tokens, const ObjectiveSettings&, con
   }
 }
 
-/// Computes w_i = exp(mean_t log ρ_t), then clip(w_i, 1/C, C) (QaRL §3.2: "truncate with a two-sided cap"). With
-/// `drop`, the weight is w_i inside the band and 0 outside ("drop entire responses"). Chosen: clipping is the default.
+/// Computes w_i = exp(mean_t log ρ_t), then clip(w_i, 1/C, C) (QaRL §3.2). With `drop`, the weight is w_i inside the
+/// band and 0 outside.
 CorrectionWeights trust_band_weights(const torch::Tensor& log_rho, const Sequences& sequences,
                                      const CorrectionSettings& settings) {
   const double cap = settings.threshold;

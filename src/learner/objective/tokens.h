@@ -9,21 +9,21 @@
 
 namespace qrl::learner {
 
-/// Limit to which log-ratios are clamped before exp, without a gradient beyond it.
+/// Limit of |log-ratio| before exp. Log-ratios beyond it are clamped, without a gradient.
 inline constexpr double kMaxLogRatio = 20;
 
 /// Computes clamp(log_p − log_q, ±20).
 torch::Tensor log_ratio(const torch::Tensor& log_p, const torch::Tensor& log_q);
 
-/// Maps tokens to responses. All counted tokens of a response are in one micro-batch.
+/// Maps tokens to sequences. A sequence's tokens in the loss are all in one micro-batch.
 class Sequences {
  public:
-  /// of_token: int64 [M], in [0, sequences of this micro-batch). A sequence may have no token.
+  /// of_token, int64 [M]: each token's sequence in this micro-batch. A sequence may have no token.
   explicit Sequences(torch::Tensor of_token);
 
   std::int64_t num_tokens() const { return of_token_M_.numel(); }
   std::int64_t num_slots() const { return lengths_S_.numel(); }  ///< S: highest index + 1
-  const torch::Tensor& lengths() const { return lengths_S_; }    ///< float64 [S], counted tokens
+  const torch::Tensor& lengths() const { return lengths_S_; }    ///< float64 [S]: tokens of each sequence
   /// Computes each sequence's sum or mean: [M] → [S], in the tokens' order and dtype; 0 without tokens.
   torch::Tensor sum(const torch::Tensor& values_M) const;
   torch::Tensor mean(const torch::Tensor& values_M) const;
@@ -36,7 +36,7 @@ class Sequences {
   torch::Tensor of_token_M_, lengths_S_;
 };
 
-/// Holds the M counted tokens of a micro-batch, with float64 [M] values of the sampled tokens.
+/// Holds a micro-batch's M tokens in the loss ("counted" tokens). Values are float64 [M].
 struct ObjectiveTokens {
   torch::Tensor log_probs, entropy;   ///< under the current policy π_θ, differentiable
   torch::Tensor old_log_probs;        ///< π_old: the learner's weights at sampling
@@ -45,21 +45,20 @@ struct ObjectiveTokens {
   torch::Tensor advantages;
   Sequences sequences;
   torch::Tensor old_entropy = {};  ///< under π_old; read if selects_by_mini_batch
-  torch::Tensor positions =
-      {};  ///< int64, ascending in this rank's mini-batch for any packing; read with the same condition
+  torch::Tensor positions = {};    ///< int64: order in this rank's mini-batch (positions_of); used with old_entropy
 };
 
+/// Returns the rows of tokens in the loss.
 std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
-/// Returns each row's position in the caller's order of sequences, which ascends within a rank's mini-batch for any
-/// packing.
+/// Returns each row's position: sequences in the caller's order, then tokens. Packing does not change it.
 std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
-/// Returns the entries `rows` of a per-token array as fp64. Throws an invariant error that names an array whose size is
-/// not N.
+/// Returns the entries `rows` of a per-token array as fp64. Throws an internal error with `name` if its size is not
+/// num_tokens.
 std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
                             std::size_t num_tokens, const char* name);
 
-/// Returns the sequence of each of `rows`, int64 [M].
+/// Returns each row's sequence, int64 [M].
 torch::Tensor sequence_of_rows(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
 }  // namespace qrl::learner

@@ -10,29 +10,29 @@ namespace qrl::learner {
 using torch::Tensor;
 using TensorList = std::vector<Tensor>;
 
-/// Computes the inputs' gradients from the outputs' (undefined for an unused output). Called at most once, with
-/// autograd off. May also add to gradients outside autograd (Weight::gradient).
+/// Computes the inputs' gradients from d_outputs (undefined for an unused output). Called at most once, with autograd
+/// off. May also add to gradients outside autograd (Weight::gradient).
 using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 
 /// Returns `outputs` (computed from `inputs` with autograd off), recorded so that the graph's backward pass calls
-/// `backward`. Records nothing if autograd is off or no input requires a gradient. `backward` must hold no outputs (a
-/// reference cycle), only detached copies. Its tensors are freed after it has run.
+/// `backward`. Records nothing if autograd is off or no input requires a gradient. `backward` must capture no outputs
+/// (a reference cycle), only detached copies. Captured tensors are freed after it has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
-/// A weight as the forward pass reads it, and its gradient's accumulator.
+/// Holds a weight as the forward pass reads it, and its gradient.
 struct Weight {
-  Tensor value;     ///< the fp32 master; bf16 matmuls round it while reading
+  Tensor value;     ///< fp32 master, which bf16 matmuls round while reading, or a copy
   Tensor gradient;  ///< fp32, same shape; undefined: not trained
   bool defined() const { return value.defined(); }
 };
 
 /// Runs block(inputs, weights' values), and recomputes it bitwise in the backward pass (Chen et al. 2016, "Training
-/// deep nets with sublinear memory cost"). Inputs may be undefined. Weights must be defined; gradients go to
-/// Weight::gradient.
+/// deep nets with sublinear memory cost"). Inputs may be undefined. Weights must be defined; their gradients are added
+/// to Weight::gradient.
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
-/// Records already known `outputs` with the same recomputation; returns them.
+/// Records already known `outputs` of `block` like checkpointed, and returns them.
 TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                       const TensorList& outputs, const std::vector<Weight>& weights = {});
 

@@ -52,15 +52,13 @@ int load_cuda_library(int number) {
     open_library();
     loaded = true;
   }
-  // LibTorch looks for its CUDA part only once, at the first use of CUDA.
   QRL_INVARIANT(at::globalContext().hasCUDART(), "LibTorch's CUDA part", "loaded before LibTorch was asked for it",
                 "loaded too late");
   QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
               "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
-  constexpr bool kOnlyWarns =
-      false;  // whether only to warn; then FlashAttention's backward pass would use another algorithm
+  constexpr bool kOnlyWarns = false;  // if true, FlashAttention's backward pass would not be deterministic
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
-  at::globalContext().setAllowBF16ReductionCuBLAS(false);              // keeps split sums in fp32
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);              // keeps split-K sums in fp32
   at::globalContext().setDeterministicFillUninitializedMemory(false);  // would cost a pass over every new tensor
   const int device = number % static_cast<int>(torch::cuda::device_count());
   at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));

@@ -12,7 +12,7 @@ c10::Stream stream_of(const torch::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Returns options for pinned memory, which LibTorch reuses only after its copies have ended.
+/// Returns options for pinned memory, which LibTorch reuses only after copies from it have ended.
 torch::TensorOptions pinned_for(const torch::Device& device) {
   return torch::TensorOptions().pinned_memory(!device.is_cpu());
 }

@@ -19,16 +19,16 @@ HostArray array_of(const std::vector<T>& values) {
   return {values.data(), c10::CppTypeToScalarType<T>::value, {static_cast<std::int64_t>(values.size())}};
 }
 
-/// Copies arrays to a device together, on its current stream. They may change after the call.
+/// Copies arrays to a device together, on its current stream. The arrays may change afterwards.
 TensorList send(const std::vector<HostArray>& arrays, const torch::Device& device);
 
-/// An asynchronous copy of a tensor to host memory, ordered after its device's current stream.
+/// Copies a tensor to host memory asynchronously, ordered after its device's current stream.
 class Arrival {
  public:
-  /// Begins the copy; a tensor on the CPU is copied at once.
+  /// Begins the copy; on the CPU, copies at once.
   explicit Arrival(const Tensor& from);
   void wait() const;
-  /// Undefined before wait() returns.
+  /// Returns the copy, whose contents are undefined before wait() returns.
   const Tensor& values() const { return values_; }
 
  private:

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kLibTorchCpu = "libtorch_cpu.so";
 constexpr const char* kLibTorchCuda = "libtorch_cuda.so";
 constexpr const char* kNccl = "libnccl.so.2";
-constexpr int kOldestNccl = 20400;  // 2.4: the first with all functions of nccl.cpp
+constexpr int kOldestNccl = 20400;  // 2.4, the first version with all functions of nccl.cpp
 
 fs::path site_of(const fs::path& library) { return library.parent_path().parent_path().parent_path(); }
 
@@ -102,7 +102,7 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
   report.what_to_do = std::string(base::is_in_wheel() ? "" : "`QRL_TORCH_CUDA=on scripts/setup` fetches it, or ") +
                       "`pip install nvidia-nccl-cu13`";
   if (library.handle == nullptr) return report;
-  // Before 2.9, later parts of a version have one digit each.
+  // Before 2.9, the minor version has one digit.
   const int scale = version < 10000 ? 1000 : 10000;
   const auto text = [&](int major, int minor, int patch) {
     return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
@@ -138,7 +138,7 @@ std::optional<base::Error> gpu_error(const std::string& what) {
   }
   const std::size_t begin = what.find("CUDA out of memory");
   if (begin == std::string::npos) return std::nullopt;
-  const std::string line = what.substr(begin, what.find('\n', begin) - begin);  // a call stack follows
+  const std::string line = what.substr(begin, what.find('\n', begin) - begin);  // without the call stack that follows
   return base::Error(base::ErrorKind::input, "trainer.device: cuda", "memory for the learner", line,
                      "lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
                      "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and "

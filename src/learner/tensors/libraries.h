@@ -10,9 +10,9 @@
 
 namespace qrl::learner {
 
-/// Reports LibTorch's version from aoti_torch_abi_version(). 0: the function is missing (before 2.9).
+/// Reports LibTorch's version, given aoti_torch_abi_version(), or 0 if that function is missing (before 2.9).
 base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string& path);
-/// Throws an input error if the loaded LibTorch is not the build's version. Call it first.
+/// Throws an input error if the loaded LibTorch is not the build's version. Call it before using LibTorch.
 void require_libtorch();
 
 /// Returns the path of libtorch_cuda.so: beside this process's libtorch_cpu.so, in scripts/setup's folder, or in
@@ -22,14 +22,14 @@ std::string libtorch_cuda_path();
 /// accepted.
 base::LibraryReport libtorch_cuda_report(const std::string& path);
 
-/// Reports NCCL's version from ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4; 0: another library.
+/// Reports NCCL's version, given ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4; 0 means another library.
 base::LibraryReport nccl_report(int version, const base::SharedLibrary& library);
 
-/// Finds NCCL: loaded already, next to LibTorch's CUDA part, or by the loader's search.
+/// Finds NCCL: already loaded, next to LibTorch's CUDA part, or on the loader's search path.
 base::LibraryReport find_nccl();
 
-/// Translates LibTorch's GPU errors, naming the recipe's key. "CUDA out of memory. Tried to allocate …" becomes an
-/// input error, an operation without deterministic implementation an internal one. Returns nothing for other texts.
+/// Translates a LibTorch GPU error, naming the recipe's key. "CUDA out of memory …" becomes an input error, a missing
+/// deterministic implementation an internal error. Returns nothing for other texts.
 std::optional<base::Error> gpu_error(const std::string& what);
 
 /// Reports the libraries that this machine's GPU needs for rollouts and, if `learns`, for a learner. Missing libraries

@@ -19,7 +19,7 @@ namespace {
 /// Below this size malloc itself reuses memory.
 constexpr std::size_t kMinBlock_bytes = std::size_t{128} << 10;
 
-/// Rounds to eighths of a power of two, so that similar micro-batches share blocks.
+/// Rounds up to eighths of a power of two, so that similar micro-batches share blocks.
 std::size_t rounded_bytes(std::size_t num_bytes) {
   const std::size_t step = std::bit_floor(num_bytes) / 8;
   return (num_bytes + step - 1) / step * step;
@@ -36,7 +36,7 @@ class KeptBlocks {
       free_.erase(found);
       kept_bytes_ -= size;
     } else {
-      // Frees blocks of other sizes, largest first, when shapes change.
+      // Frees unused blocks, largest first, so that the total stays within the peak.
       while (!free_.empty() && used_bytes_ + size + kept_bytes_ > std::max(most_used_bytes_, used_bytes_ + size)) {
         drop(std::prev(free_.end()));
       }
@@ -81,7 +81,7 @@ class KeptBlocks {
 
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
-  std::unordered_map<void*, std::size_t> sizes_;  // of the blocks in use
+  std::unordered_map<void*, std::size_t> sizes_;  // sizes of the blocks in use
   std::size_t used_bytes_ = 0, kept_bytes_ = 0, most_used_bytes_ = 0;
 };
 

@@ -18,7 +18,7 @@ namespace qrl::learner {
 
 namespace {
 
-// Declares the used part of nccl.h, which not every build has. Its ABI is unchanged since 2.4.
+// Declares the used part of nccl.h, which some builds lack. The ABI is unchanged since 2.4.
 struct UniqueId {
   std::array<char, 128> bytes;
 };
@@ -66,7 +66,7 @@ struct Library {
   int (*all_reduce)(const void*, void*, std::size_t count, Type, int op, Comm, Stream) = nullptr;
   int (*reduce)(const void*, void*, std::size_t count, Type, int op, int root, Comm, Stream) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, Type, int root, Comm, Stream) = nullptr;
-  int (*get_async_error)(Comm, int* error) = nullptr;  // errors since a successful launch
+  int (*get_async_error)(Comm, int* error) = nullptr;  // returns errors after a successful launch
   const char* (*error_string)(int) = nullptr;
 };
 
@@ -128,7 +128,7 @@ class ByNccl final : public RankTensors {
   template <class Body>
   void begin(const char* what, const Body& body) {
     const dist::Deadline deadline = limit(what);  // the first launch connects the ranks
-    Stream stream = nullptr;                      // for the tests' NCCL
+    Stream stream = nullptr;                      // null without a GPU (in tests)
     if (device_.is_cuda()) {
       if (!stream_) stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
       c10::Event there(device_.type());
@@ -154,7 +154,7 @@ class ByNccl final : public RankTensors {
   torch::Device device_;
   Library nccl_;
   Comm comm_ = nullptr;
-  std::optional<c10::Stream> stream_;  // LibTorch's stream
+  std::optional<c10::Stream> stream_;  // from LibTorch's pool
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Includes the LibTorch headers that the learner uses. <torch/torch.h> would add 3 s per file.
+// Includes the learner's LibTorch headers. <torch/torch.h> would add 3 s of compilation per file.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

@@ -27,7 +27,7 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
 
 }  // namespace
 
-/// A forward pass that waits for its loss and backward pass. The graph points into it, so it cannot be moved.
+/// Holds a forward pass until its loss and backward pass. Autograd's graph points into it, so it cannot be moved.
 struct GradientAccumulator::MicroBatchInFlight {
   MicroBatchInFlight(const types::MicroBatch& batch_in, const types::GlobalCounts& counts_in,
                      const LossOptions& loss_in)
@@ -59,7 +59,7 @@ void GradientAccumulator::add(const types::MicroBatch& batch, const types::Globa
   QRL_INVARIANT(!sums_.begun(), "micro-batch", "an update after the last one", "another");
   auto next = std::make_unique<MicroBatchInFlight>(batch, counts, loss);
   next->rows = packer_.rows(batch);
-  next->targets = packer_.targets(next->batch, sample_params);  // into which they point
+  next->targets = packer_.targets(next->batch, sample_params);  // targets point into next->batch
   next->targets.entropy_is_trained = loss.kind == LossKind::policy && loss.algorithm.entropy_coef != 0;
   if (next->targets.rows.empty()) return;
   QRL_INVARIANT(counts.response_tokens > 0 && counts.sequences > 0, "micro-batch", "global counts above 0",
@@ -69,7 +69,7 @@ void GradientAccumulator::add(const types::MicroBatch& batch, const types::Globa
   const model::Snapshot* snapshot = publisher_.for_forward_pass();
   if (is_last) task.layer_done = sums_.from_backward();
   next->scores = engine_.score(weights_.parameters(), snapshot, task);
-  finish();  // the previous one
+  finish();  // the previous micro-batch
   in_flight_ = std::move(next);
   if (!engine_.works_beside_host()) finish();
 }

@@ -14,8 +14,8 @@
 
 namespace qrl::learner {
 
-/// Computes a mini-batch's gradients and statistics, one micro-batch at a time. A device's loss and backward pass may
-/// wait while the next forward pass runs; finish() computes them.
+/// Computes a mini-batch's gradients and statistics, one micro-batch at a time. On a device, a micro-batch's loss
+/// and backward pass may wait until the next forward pass has started.
 class GradientAccumulator {
  public:
   GradientAccumulator(TrainableWeights& weights, ForwardEngine& engine, const Publisher& publisher,
@@ -27,19 +27,19 @@ class GradientAccumulator {
   /// Implements Learner::accumulate.
   void add(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
            const ops::SampleParams& sample_params, bool is_last);
-  /// Computes loss and gradients of a waiting micro-batch. Autograd must be on.
+  /// Computes loss and gradients of the waiting micro-batch, if any. Autograd must be on.
   void finish();
 
-  /// Returns this rank's gradients so far, those of the weights themselves (quantized.h).
+  /// Returns this rank's gradients so far, rotated back (quantized.h).
   model::WeightViews gradients();
 
   struct MiniBatch {
     Metrics metrics;                 ///< over all ranks
     bool has_finite_losses = false;  ///< on all ranks
   };
-  /// Ends the mini-batch: finishes, and sums its gradients over ranks. Autograd must be on. Collective.
+  /// Ends the mini-batch: calls finish(), then sums gradients over ranks. Autograd must be on. Collective.
   MiniBatch end();
-  /// Forgets the mini-batch and clears its gradients.
+  /// Discards the mini-batch and its gradients.
   void restart();
 
  private:

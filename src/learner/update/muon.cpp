@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Multiplies matrices whose entries are exact in bf16: bf16 on a GPU, fp32 on the CPU, which may lack bf16 matmuls.
+/// Multiplies matrices with bf16 values: in bf16 on a GPU, in fp32 on the CPU. Returns fp32.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
@@ -23,7 +23,8 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Advances the momentum and zeroes the gradient. Writes the orthogonalized update, bf16, unless it is undefined.
+/// Advances the momentum and zeroes the gradient. Writes the orthogonalized update to `orthogonal` unless that is
+/// undefined.
 void advance(const MuonMatrix& matrix, const MuonStep& step, torch::Tensor& orthogonal) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;
@@ -36,8 +37,7 @@ void advance(const MuonMatrix& matrix, const MuonStep& step, torch::Tensor& orth
   gradient.zero_();
 }
 
-/// Returns room for the updates of a rank's matrices, bf16, undefined for others. One allocation, since results between
-/// temporaries would fragment the heap.
+/// Allocates the updates of this rank's matrices in one block, bf16. Those of other matrices are undefined.
 std::vector<torch::Tensor> room_for_updates(std::span<const MuonMatrix> matrices, const std::vector<int>& owners,
                                             int rank) {
   std::int64_t size = 0, at = 0;
@@ -55,7 +55,7 @@ std::vector<torch::Tensor> room_for_updates(std::span<const MuonMatrix> matrices
   return updates;
 }
 
-/// Sends the updates of a tensor's matrices from their owner, by one broadcast. `first`: the first of these matrices.
+/// Sends the updates of one tensor's matrices, of which `first` is the first, from their owner in one broadcast.
 void exchange(std::span<const MuonMatrix> matrices, std::size_t first, int owner, RankTensors& ranks,
               std::vector<torch::Tensor>& orthogonal) {
   std::size_t end = first;
@@ -81,7 +81,7 @@ void exchange(std::span<const MuonMatrix> matrices, std::size_t first, int owner
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);
-  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // the host does not wait
+  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // without a host sync
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * scale);
   for (std::int64_t step = 0; step < steps; ++step) {
     const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));
@@ -108,8 +108,8 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
-  // Uses one thread per matrix: LibTorch's matmuls add no threads here, so results do not depend on their number. A GPU
-  // takes matrices one at a time.
+  // Updates one matrix per thread, where LibTorch's matmuls start no threads: results do not depend on the number of
+  // threads.
   if (on_cpu) base::parallel_for(all.end, 1, advance_range);
   else advance_range(all);
   const torch::NoGradGuard no_grad;

@@ -11,27 +11,26 @@ namespace qrl::learner {
 
 /// Approximates the nearest semi-orthogonal matrix by `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al.
 /// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values end between about 0.7 and 1.2, except tiny
-/// ones. Values are rounded to bf16 after each matmul with fp32 sums. Takes [rows, cols] fp32 and returns bf16 on its
-/// device; 0 stays 0.
+/// ones. Values are rounded to bf16 after each matmul with fp32 sums. Takes [rows, cols] fp32 and returns bf16 on the
+/// same device; a zero matrix stays zero.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
-/// A matrix with Muon's inputs and outputs, fp32 [rows, cols] each, contiguous, on one device.
+/// Holds a matrix's values, fp32 [rows, cols] each, contiguous, on one device.
 struct MuonMatrix {
   torch::Tensor weights, gradients, momentum;
-  std::size_t tensor = 0;  ///< ascending; ranks exchange a tensor's matrices, such as its experts', together
+  std::size_t tensor = 0;  ///< index of the matrix's tensor, ascending; an expert tensor has many matrices
 };
 
 struct MuonStep {
   double lr = 0, weight_decay = 0;
-  double gradient_scale = 1;  ///< applied to gradients first: clipping
+  double gradient_scale = 1;  ///< factor on gradients, for clipping
   MuonOptions settings;
 };
 
 /// Updates each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 −
 /// lr·weight_decay) − lr·s·O. s is 0.2·√max(rows, cols), which gives AdamW's RMS (Liu et al. 2025, "Muon is scalable"),
-/// or 1 without match_adamw_rms. Decoupled decay was chosen by this project. Zeroes gradients. Ranks have equal
-/// matrices and gradients; each orthogonalizes its share and sends it to the others. Results equal one process's
-/// bitwise. Collective.
+/// or 1 without match_adamw_rms. Zeroes gradients. Ranks have equal matrices and gradients; each orthogonalizes its
+/// share and sends the results. Results equal one process's bitwise. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

@@ -19,12 +19,12 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns the ranges to update in order, equal on every rank. One range's copies travel while the next is updated. If
-/// copies do not overlap with work, one range suffices, and CPU threads take several of Muon's matrices at once.
+/// Returns the ranges to update in order, equal on every rank. Ranks exchange one range's copies while the next range
+/// is updated. If they cannot, returns one range, so that CPU threads update more Muon matrices at once.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
-  std::vector<GradientRange> all = {layout.others()};  // first embedding and lm_head, the largest to copy
+  std::vector<GradientRange> all = {layout.others()};  // embedding and lm_head first: their copies take longest
   for (std::size_t layer = 0; layer < parameters.policy().layers.size(); ++layer) all.push_back(layout.layer(layer));
   return all;
 }
@@ -108,7 +108,7 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const Opti
                   on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
 }
 
-/// Computes squares in one launch and one copy; 0 for other ranks' tensors.
+/// Computes each tensor's sum of squared gradients, with one launch and one copy. Other ranks' tensors keep 0.
 void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
   const std::vector<Placement>& placements = parameters.layout().placements();
   const torch::Device& device = parameters.options().device;
@@ -205,7 +205,7 @@ void GradientSums::begin(const GradientRange& range) {
 
 void GradientSums::end() {
   rotate_back();
-  was_rotated_back_ = false;  // the update clears them
+  was_rotated_back_ = false;  // the update zeroes all gradients
   if (ranks_.size() == 1) return;
   for (std::size_t left = parameters_.policy().layers.size() - num_begun_; left > 0; --left) begin_layer(left - 1);
   begin(parameters_.layout().others());
@@ -249,7 +249,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
-  // Updates on each rank its own Muon matrices.
+  // When sharded, each rank updates its own Muon matrices alone.
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
   const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};
@@ -259,7 +259,7 @@ void take_step(Parameters& parameters, const OptimizerOptions& optim, const Opti
     for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
   }
-  if (layout.is_sharded()) clear_gradients(parameters);  // drops its terms of gradients that other ranks own
+  if (layout.is_sharded()) clear_gradients(parameters);  // drops this rank's terms of gradients that other ranks own
   parameters.end_refresh(ranks);
 }
 

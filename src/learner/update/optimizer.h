@@ -12,9 +12,9 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks in fp32, on every rank or each tensor on its owner, after rotating back rotated gradients
-/// (quantized.h). A layer's sums may begin when the last backward pass has left the layer. The order is fixed: layers
-/// from last to first, then all other tensors. Ranks need not agree on when a sum begins.
+/// Sums gradients over ranks in fp32: on every rank, or when sharded on each tensor's owner. First rotates rotated
+/// gradients back (quantized.h). A layer's sum may begin when the last backward pass has left the layer. The order is
+/// fixed: layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
 class GradientSums {
  public:
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
@@ -22,7 +22,7 @@ class GradientSums {
   /// Returns a ForwardOptions::layer_done that begins a layer's sum; empty if all sums begin in `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
-  /// Rotates gradients, so that a backward pass can add to them. Call it before each.
+  /// Rotates gradients, since a backward pass adds rotated terms. Call it before each backward pass.
   void gather();
   void rotate_back();
   /// Resets the state. Call after gradients were zeroed.
@@ -37,13 +37,13 @@ class GradientSums {
 
   const Parameters& parameters_;
   RankTensors& ranks_;
-  std::size_t num_begun_ = 0;  // number of layers whose sums have begun, from the last
+  std::size_t num_begun_ = 0;  // layers whose sums have begun, counted from the last layer
   bool is_rotated_ = false,
-       was_rotated_back_ = false;  // whether gradients whose sums have not begun are rotated; whether they were
+       was_rotated_back_ = false;  // state of gradients whose sums have not begun
 };
 
-/// Holds ‖gradients‖², equal on every rank, and the name of the first non-finite tensor, if any. A tensor's square is
-/// ops::sum_of_squares; with torch_ops, one kernel launch sums all squares in fp64. Collective when sharded.
+/// Holds ‖gradients‖², equal on every rank, and the name of the first non-finite tensor, or "". Squares are summed by
+/// ops::sum_of_squares, with torch_ops in fp64 on the device. Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;
@@ -52,29 +52,27 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 struct OptimizerStep {
   double lr = 0;
-  std::int64_t num_updates = 0;  ///< before this one
-  double gradient_scale = 1;     ///< on gradients: clipping
+  std::int64_t num_updates = 0;  ///< updates before this one
+  double gradient_scale = 1;     ///< factor on gradients, for clipping
 };
 
 /// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Zeroes gradients and refreshes the
-/// forward pass's copies. When sharded over GPUs, a layer's copies travel while the next layers are updated.
-/// Collective.
+/// forward pass's copies. Collective.
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);
 
-/// Holds an optimizer's options and counts its updates, on which the learning rate depends.
 class Optimizer {
  public:
-  /// Throws an input error for a schedule that ends without total_updates.
+  /// Throws an input error if the schedule is not constant and total_updates is 0.
   Optimizer(const OptimizerOptions& options, std::int64_t total_updates);
 
-  double lr() const;  ///< of the next update
+  double lr() const;  ///< learning rate of the next update
   std::int64_t num_updates() const { return num_updates_; }
-  /// Clips gradients that have this norm and applies them (take_step). Returns when a device is done. Collective.
+  /// Clips gradients, which have this norm, and calls take_step. Waits for a device. Collective.
   void step(Parameters& parameters, double gradient_norm, RankTensors& ranks);
 
-  /// Restarts with options of the same kind and no updates. Moments stay.
+  /// Sets options, for the same algorithm, and the update count to 0. Moments stay.
   void reset(const OptimizerOptions& options, std::int64_t total_updates);
   void set_num_updates(std::int64_t num_updates) { num_updates_ = num_updates; }
 

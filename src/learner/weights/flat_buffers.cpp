@@ -98,7 +98,7 @@ void NamedState::fill(const std::function<void(const std::string& name, const ba
         continue;
       }
       if (!host.defined() || host.numel() < view.numel()) {
-        host = Tensor();  // never both at once
+        host = Tensor();  // frees the old buffer first
         host = torch::empty({view.numel()});
       }
       fill(name, {host.data_ptr(), base::DType::f32, view.shape});

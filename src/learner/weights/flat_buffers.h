@@ -13,27 +13,25 @@
 namespace qrl::learner {
 
 struct FlatBuffers {
-  /// Makes zeroed buffers. Without `trainable`, there are no gradients and moments.
+  /// Makes zeroed buffers. Without `trainable`, gradients and moments are undefined.
   FlatBuffers(const ParameterLayout& layout, bool trainable, const torch::Device& device);
 
-  /// Frees the moments' memory; no update is possible afterwards.
   void free_moments() { exp_avg = exp_avg_sq = Tensor(); }
   bool trainable() const { return gradients.defined(); }
   Tensor master(const Placement& of) const { return masters.narrow(0, of.owned_offset, of.spec.shape.numel()); }
   Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }
 
   Tensor masters, gradients, exp_avg;
-  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements, since Muon has no second moment
+  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements, which are Muon's
 };
 
 /// Returns a view of contiguous fp32 or bf16 values.
 base::View view_of(const Tensor& values, const base::Shape& shape);
 
-/// Names a rank's own tensors and all gradients. Layout and buffers must outlive this object.
+/// Accesses a rank's masters and moments, and all gradients, by name. Layout and buffers must outlive this object.
 class NamedState {
  public:
-  /// With is_staged, host copies pass through a buffer of at most staging_bytes, even from host memory, so that all
-  /// devices take the same path.
+  /// With is_staged, the host reads tensors through a buffer of at most staging_bytes, even those in host memory.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
@@ -43,12 +41,12 @@ class NamedState {
   model::WeightViews moments() const;
   model::WeightViews gradients() const;
   /// Returns a reader of masters and moments for a file's writer; null unless staged. The first read allocates the
-  /// buffer, pinned if there is a GPU.
+  /// buffer, pinned for a GPU.
   state::StagedRead staged_read() const;
   base::Buffer master(const std::string& name) const;
 
-  /// Calls fill(name, to) for each master, then each moment, to write the whole tensor to host memory, staged or in
-  /// place. Call Parameters::refresh afterwards.
+  /// Calls fill(name, to) for each master, then each moment. `fill` writes the whole tensor to `to`, in host memory.
+  /// Call Parameters::refresh afterwards.
   void fill(const std::function<void(const std::string& name, const base::View& to)>& fill);
   /// Changes the masters selected by `chosen`, one tensor at a time in host memory. Call Parameters::refresh
   /// afterwards.

@@ -1,4 +1,4 @@
-// Owns each tensor's place in the learner's flat buffers, and its owner rank. Does not depend on LibTorch.
+// Owns each tensor's offsets in the learner's flat buffers, and its owner rank.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool 
 struct Placement {
   model::WeightSpec spec;
   std::int64_t offset = 0;        ///< first element in the gradients
-  int owner = 0;                  ///< has its master and moments
+  int owner = 0;                  ///< rank with its master and moments
   std::int64_t owned_offset = 0;  ///< first element in the owner's masters and moments
 };
 
@@ -36,17 +36,17 @@ struct GradientRange {
 
 struct LayoutOptions {
   bool muon = false;  ///< whether the layers' matrices have only a first moment
-  /// With a rank above 0, the trained tensors are only model::adapter_specs, unsharded.
+  /// If lora.rank is above 0, the trained tensors are model::adapter_specs, unsharded.
   model::LoraConfig lora = {};
-  /// With several `shards`, masters and moments are divided (shard_owners).
+  /// With several `shards`, masters and moments are divided over ranks (shard_owners).
   int rank = 0, shards = 1;
 };
 
 /// Returns whether a weight is neither a gain nor a bias.
 bool is_matrix(const model::WeightSpec& spec);
 
-/// Orders the tensors: matrices first (they have weight decay), the layers' before embedding and lm_head, then gains
-/// and biases. Tensors of one matmul are adjacent. Gradients cover all tensors; masters and moments only this rank's.
+/// Orders the tensors: the layers' matrices, embedding and lm_head, then gains and biases, which have no weight decay.
+/// Tensors of one matmul are adjacent. Gradients cover all tensors, masters and moments only this rank's.
 class ParameterLayout {
  public:
   ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options);
@@ -61,29 +61,27 @@ class ParameterLayout {
   std::int64_t num_mine() const { return num_mine_; }    ///< elements of this rank's masters
   std::int64_t num_muons() const { return num_muons_; }  ///< number of leading elements without second moment
 
-  /// Return ranges of gradients: a layer's matrices, embedding and lm_head, gains and biases, all but layers' matrices,
-  /// everything.
-  GradientRange layer(std::size_t idx) const;
+  GradientRange layer(std::size_t idx) const;  ///< a layer's matrices
   GradientRange layers() const { return {0, first_other_}; }
-  GradientRange tables() const { return {first_other_, num_decayed_ - first_other_}; }
-  GradientRange vectors() const { return {num_decayed_, size_ - num_decayed_}; }
-  GradientRange others() const { return {first_other_, size_ - first_other_}; }
+  GradientRange tables() const { return {first_other_, num_decayed_ - first_other_}; }  ///< embedding and lm_head
+  GradientRange vectors() const { return {num_decayed_, size_ - num_decayed_}; }        ///< gains and biases
+  GradientRange others() const { return {first_other_, size_ - first_other_}; }         ///< all but layers()
   GradientRange all() const { return {0, size_}; }
 
-  /// Returns the owners' parts, counted from the range's first gradient.
+  /// Returns the range's tensors with their owners; offsets count from the range's first gradient.
   std::vector<dist::Part> parts(const GradientRange& range) const;
-  /// Returns this rank's AdamW segments in the range, as few as possible.
+  /// Returns this rank's AdamW segments in the range, adjacent tensors merged.
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
 
  private:
   void place(const std::vector<model::WeightSpec>& specs);
   void share_out();
-  std::vector<std::size_t> in_order() const;  ///< placements_ by offset
+  std::vector<std::size_t> in_order() const;  ///< indices into placements_, by offset
 
   LayoutOptions options_;
   std::vector<Placement> placements_;
   std::vector<dist::Part> parts_;
-  std::int64_t size_ = 0, num_decayed_ = 0, first_other_ = 0, first_adamw_ = 0;  ///< of the flat order
+  std::int64_t size_ = 0, num_decayed_ = 0, first_other_ = 0, first_adamw_ = 0;  ///< offsets in the gradients
   std::int64_t num_mine_ = 0, num_muons_ = 0;
 };
 

@@ -223,7 +223,7 @@ void Parameters::read_quantized(const model::Snapshot& snapshot) {
     // Converts first, so that fewer bytes go to the device.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
-  // Uses the sampler's table, bf16 even with an fp32 compute dtype. A tied head is the embedding.
+  // The sampler's table is bf16 even with an fp32 compute dtype. A tied head is the embedding.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));
   const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
   if (!is_tied && !options_.own_lm_head) read(snapshot.lm_head(), policy_.lm_head.value);
@@ -264,7 +264,7 @@ void Parameters::read_tables(model::DeviceWeights& weights) {
 void Parameters::wait_for_device() const { wait_for(options_.device); }
 
 void Parameters::pack_head() {
-  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // rows of a bf16 copy that are fp32 at once
+  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // rows converted to fp32 at once
   for (std::int64_t first = 0; first < policy_.head.out; first += kRows) {
     const std::int64_t count = std::min(kRows, policy_.head.out - first);
     const Tensor rows = policy_.lm_head.value.narrow(0, first, count).to(torch::kFloat32);

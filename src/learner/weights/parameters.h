@@ -22,27 +22,27 @@ class TrainingKernels;  // cuda/train/training.h
 namespace qrl::learner {
 
 /// Selects what the forward pass reads. With shards: copies of all weights, matrices in their matmuls' dtype. With
-/// adapters: frozen weights in that dtype, except a snapshot's. Otherwise: the masters.
+/// adapters: frozen weights in that dtype, unless a snapshot has them. Otherwise: the masters.
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
-  bool trainable = true;     ///< else no gradients and moments
+  bool trainable = true;     ///< false: no gradients and moments
   bool f32_lm_head = false;  ///< whether lm_head multiplies in fp32, for any `compute`
-  bool packs_head = true;    ///< logits use PolicyWeights::head
-  bool reads_layers = true;  ///< false: the layers' matrices are a snapshot's, without copies here
+  bool packs_head = true;    ///< whether logits use PolicyWeights::head
+  bool reads_layers = true;  ///< false: the forward pass reads the layers' matrices in a snapshot
   torch::Device device = torch::kCPU;
   /// Whether LibTorch's operations compute (torch_ops.h). A bf16 policy then has bf16 copies of matrices, and the host
   /// reads masters through staged copies.
   bool torch_ops = false;
-  const cuda::TrainingKernels* kernels = nullptr;  ///< null: LibTorch's operations update
-  bool fake_quant = false;   ///< with torch_ops: matrices' copies are the snapshot's, dequantized (read_quantized)
-  bool own_lm_head = false;  ///< whether lm_head is the masters', never a snapshot's or a device's
-  bool reads_tables = true;  ///< false: embedding and lm_head are a device's (read_tables), without copies here
+  const cuda::TrainingKernels* kernels = nullptr;  ///< kernels of gradient_norm and take_step; may be null
+  bool fake_quant = false;                         ///< with torch_ops: copies hold dequantized values (read_quantized)
+  bool own_lm_head = false;                        ///< whether lm_head is from the masters, not the snapshot
+  bool reads_tables = true;                        ///< false: embedding and lm_head are the decoder's (read_tables)
   std::size_t staging_bytes = std::size_t{256} << 20;  ///< limit of NamedState::staged_read
 };
 
 class Parameters {
  public:
-  /// Initializes the masters from `initial`; with adapters, these and the base. Call `refresh` before a forward pass.
+  /// Initializes masters, and with adapters the base, from `initial`. Call `refresh` before a forward pass.
   Parameters(const model::ModelConfig& config, const model::WeightSource& initial, const ParameterOptions& options);
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
@@ -57,24 +57,24 @@ class Parameters {
 
   /// Updates what the forward pass reads, after every change of masters. Collective when sharded.
   void refresh(RankTensors& ranks);
-  /// Refresh tensors while masters are updated, in the same order on every rank. begin_refresh takes whole tensors and
-  /// starts copies between ranks, which end in end_refresh. With are_written, copies of this rank's masters (copies_of)
-  /// are up to date, except Muon's. Collective when sharded.
+  /// Refresh copies while masters are updated. begin_refresh takes whole tensors, in the same order on every rank, and
+  /// starts exchanges between ranks, for which end_refresh waits. With are_written, this rank's copies (copies_of) are
+  /// up to date, except Muon's. Collective when sharded.
   void begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written = false);
   void end_refresh(RankTensors& ranks);
-  /// Describes the forward pass's copy of a part of the flat order; undefined if it has none.
+  /// Holds the forward pass's copy of a range; `values` are undefined if it reads none.
   struct Copy {
     GradientRange range;
     Tensor values;
   };
-  /// Returns the copies of these tensors, split by dtype.
+  /// Returns the copies in the range, split by dtype.
   std::vector<Copy> copies_of(const GradientRange& range) const;
-  /// Sets each layer's Linear::quantized.
+  /// Sets each Linear::quantized to the snapshot's matrix.
   void bind_quantized(const model::Snapshot& snapshot);
   /// With fake_quant: sets the matrices to `snapshot`'s, dequantized and rounded to the compute dtype, until the next
   /// refresh.
   void read_quantized(const model::Snapshot& snapshot);
-  /// Sets the matrices from the weights on this device.
+  /// Does the same from the snapshot's copy on this device.
   void read_quantized(model::DeviceWeights& weights);
   /// Without reads_tables, reads the device's embedding and lm_head in place; call it again if they move. lm_head is a
   /// copy if lm_head_dtype is fp32.
@@ -82,8 +82,8 @@ class Parameters {
   /// Writes a tensor's master to `to` on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 
-  /// Shows all ranks' masters on options().device: in place, or when sharded one at a time, valid for the call.
-  /// Collective when sharded.
+  /// Calls `visit` with views of all ranks' masters on options().device. When sharded, calls it for one tensor at a
+  /// time, with views valid for the call. Collective when sharded.
   void visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const;
 
   void clear_moments();
@@ -91,10 +91,11 @@ class Parameters {
   void wait_for_device() const;
 
  private:
-  bool has_copies() const;  ///< the forward pass reads copies, not masters
+  bool has_copies() const;  ///< whether the forward pass reads copies, not masters
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
-  /// Returns an untrained weight; nothing if it is not read. is_kept: the table is read from these copies.
+  /// Returns a copy of an untrained weight, or nothing for a matrix that the forward pass reads elsewhere. is_kept
+  /// forces a copy.
   Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const;
   void bind_policy(const model::WeightSource& base);
   LinearAdapter bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const;
@@ -105,7 +106,7 @@ class Parameters {
   ParameterLayout layout_;
   FlatBuffers flat_;
   NamedState named_;
-  std::vector<Copy> segments_;  ///< all copies, or the masters
+  std::vector<Copy> segments_;  ///< all copies; without copies, the masters
   PolicyWeights policy_;
 };
 

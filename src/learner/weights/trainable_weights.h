@@ -1,5 +1,4 @@
-// Owns the weights that a learner trains: masters, moments and gradients, the forward pass's copies, the frozen base of
-// adapters, and the ranks that share them.
+// Owns a learner's weights: masters, moments, gradients, the forward pass's copies, and the frozen base of adapters.
 #pragma once
 
 #include <memory>
@@ -18,8 +17,8 @@ namespace qrl::learner {
 
 class TrainableWeights {
  public:
-  /// Writes `initial` into the masters. With options.lora it is the base, which must stay readable, and the masters are
-  /// the adapters'. `how`: the engine's parameters(). Collective.
+  /// Initializes the masters from `initial`. With options.lora, `initial` is the base, which must stay readable, and
+  /// masters are adapters. `how`: ForwardEngine::parameters(). Collective.
   TrainableWeights(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
                    ParameterOptions how, dist::Collectives& world);
   TrainableWeights(const TrainableWeights&) = delete;
@@ -32,18 +31,18 @@ class TrainableWeights {
   const Parameters& parameters() const { return parameters_; }
   RankTensors& ranks() { return *ranks_; }
   dist::Collectives& world() { return world_; }
-  const model::WeightSource& base() const { return base_; }  ///< frozen, of adapters
+  const model::WeightSource& base() const { return base_; }  ///< the frozen base of adapters
 
   void require_trainable() const;
-  /// Updates what the forward pass reads after every change of masters. Collective when sharded.
+  /// Collective when sharded.
   void refresh() { parameters_.refresh(*ranks_); }
 
-  /// Implements Learner::master.
+  /// Implements LearnerState::master.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters, with adapters only those of the adapters. Every rank reads it in the same
+  /// Returns a source of all ranks' masters; with adapters, of adapter_specs' tensors. Every rank reads it in the same
   /// order. Collective when sharded.
   model::WeightSource trained_masters();
-  /// Returns that source with adapters merged into the base. Collective when sharded.
+  /// Implements LearnerState::all_masters.
   model::WeightSource all_masters();
 
  private:
@@ -55,8 +54,8 @@ class TrainableWeights {
 
 class ReferencePolicy {
  public:
-  /// Makes the reference policy of a KL term with adapters: the same base, with the adapters `start` (adapter_specs'
-  /// tensors). Without `start`, has no adapters and the gains of `base`. `parameters` must outlive it.
+  /// Makes the reference of a KL term: the same base with the adapters `start` (adapter_specs' tensors). Without
+  /// `start`, it has no adapters and the gains of `base`. `parameters` must outlive it.
   ReferencePolicy(const model::ModelConfig& config, const model::LoraConfig& lora, const Parameters& parameters,
                   const model::WeightSource& base, const std::optional<model::WeightSource>& start);
   ReferencePolicy(const ReferencePolicy&) = delete;
@@ -74,7 +73,7 @@ class ReferencePolicy {
   model::LoraConfig lora_;
   const Parameters& parameters_;
   PolicyWeights policy_;
-  std::vector<model::LayerSnapshot> packed_;  ///< its adapters alone, by layer
+  std::vector<model::LayerSnapshot> packed_;  ///< packed adapters, by layer
 };
 
 }  // namespace qrl::learner

@@ -12,12 +12,12 @@ namespace qrl::ops {
 
 namespace {
 
-/// Number of rows whose product takes as long as reading a panel's weights, for dividing work.
+/// Rows whose product takes as long as reading a panel's weights.
 constexpr std::int64_t kRowsOfReading = 16;
 
 constexpr std::int64_t kMaxRouterExperts = 256;
 
-/// Number of columns whose sums stay in the first-level cache.
+/// Columns whose sums stay in L1.
 constexpr std::int64_t kSumColumns = 512;
 
 void copy_row(const Activations& from, std::int64_t from_row, Activations& to, std::int64_t to_row) {
@@ -29,7 +29,6 @@ void copy_row(const Activations& from, std::int64_t from_row, Activations& to, s
                 static_cast<std::size_t>(scales) * sizeof(float));
 }
 
-/// Holds the softmax over all experts: fp32, terms added by ascending index.
 struct Softmax {
   Softmax(const float* logits_M, std::int64_t count) {
     const float largest = *std::max_element(logits_M, logits_M + count);
@@ -145,8 +144,8 @@ void expert_linear(base::Team& team, const Activations& x, const Activations* wi
   for (std::size_t expert = 0; expert < weights.size(); ++expert) total += panels * cost(expert);
   const base::Range mine = team.slice(total);
   base::Team alone = base::Team::solo();
-  std::int64_t before =
-      0;  // cost of the experts before this one; a panel belongs to the member whose share it begins in
+  // Cost of the experts before the current one. A member computes the panels that begin in its share of the cost.
+  std::int64_t before = 0;
   for (std::size_t expert = 0; expert < weights.size(); ++expert) {
     if (cost(expert) == 0) continue;
     const auto panel_at = [&](std::int64_t at) {
@@ -166,7 +165,7 @@ void add_experts(base::Team& team, const float* z, const ExpertRows& rows, base:
                  float* x_ND) {
   const std::int64_t chosen = rows.per_token;
   check_range(which, chosen == 0 ? 0 : std::ssize(rows.place_of) / chosen, "add_experts");
-  // few rows are divided by columns; an element's order of summation does not change
+  // Splits by columns if rows are fewer than members. An element's order of summation does not change.
   const bool by_rows = which.size() >= team.size();
   base::Range mine = which, columns{0, width};
   if (by_rows) {

@@ -19,8 +19,7 @@ namespace {
 
 constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
 
-/// Requests AMX's int8 and bf16 tiles from the operating system, once. If granted, each thread's saved state grows by 8
-/// KiB.
+/// Requests AMX's int8 and bf16 tiles from the operating system, once. Returns whether it granted them.
 bool tiles_granted() {
   static const bool granted = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -72,7 +71,6 @@ Isa choose() {
                    "unset QRL_ISA to take the best one");
 }
 
-/// Holds the path in use and its table, null until the first call. A call costs one atomic load.
 struct Path {
   Isa isa;
   const Kernels* kernels;
@@ -81,7 +79,7 @@ constexpr Path kPaths[] = {{Isa::amx, &g_tiled},
                            {Isa::avx512, &avx512::kKernels},
                            {Isa::avx2, &avx2::kKernels},
                            {Isa::portable, &portable::kKernels}};
-constinit std::atomic<const Path*> g_path{nullptr};
+constinit std::atomic<const Path*> g_path{nullptr};  // path in use; null until the first call
 
 const Path& use(Isa isa) {
   const Path& path = *std::ranges::find(kPaths, isa, &Path::isa);

@@ -20,13 +20,13 @@ const MatmulKernels& matmul_kernels(MatmulType type) {
   return type == MatmulType::f32 ? *kernels().f32_matmul : *kernels().bf16_matmul;
 }
 
-/// Limit on a panel's 32-bit words along the depth: 192 KiB, which fit in L2 with the left rows.
+/// Limit on a panel's 32-bit words along the depth: 192 KiB, to fit in L2 with the left rows.
 constexpr std::int64_t kMostWords = 768;
 /// Limit on the left rows' words in L2: 1.25 MiB.
 constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
-/// Limit on the words of all panels packed at once, for all threads: 8 MiB, in L3.
+/// Limit on the words of all panels packed at once: 8 MiB, to fit in L3.
 constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
-/// Least number of a task's left rows. With fewer, it would read more panel bytes than row bytes.
+/// Least left rows per task. With fewer, a task would read more panel bytes than row bytes.
 constexpr std::int64_t kFewestRows = 48;
 
 std::int64_t element_bytes(const MixedArray& values) { return values.is_bf16 ? 2 : 4; }
@@ -40,8 +40,8 @@ OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) 
   return {at(operand, row, column), operand.values.is_bf16, operand.stride};
 }
 
-/// Divides a matmul: the depth into chunks, the right operand into panels packed in batches. A task computes some rows
-/// by some packed panels.
+/// Divides a matmul: the depth into chunks, the right operand into panels packed in batches. A task multiplies some
+/// rows by some packed panels.
 struct Plan {
   Plan(const Matmul& task, const MatmulKernels& table) {
     add_chunks(task.left, task.right, task.depth, table);
@@ -60,8 +60,8 @@ struct Plan {
 
   struct Chunk {
     Operand left, right;
-    std::int64_t begin = 0, depth = 0;  ///< inputs
-    std::int64_t first_word = 0;        ///< in words, in a panel and in a packed left row
+    std::int64_t begin = 0, depth = 0;  ///< range of inputs
+    std::int64_t first_word = 0;        ///< offset in words in a panel, and in a packed left row
     bool first = false, last = false;
   };
   void add_chunks(const Operand& left, const Operand& right, std::int64_t depth, const MatmulKernels& table) {

@@ -24,7 +24,7 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
-// Largest width whose int8 products, and 128 · Σ quantized values (column_sums), fit in int32.
+// Largest width whose sums of int8 products, and 128 · Σ quantized values (column_sums), fit in int32.
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
@@ -33,7 +33,7 @@ std::int64_t inputs_per_scale(Format format, std::int64_t in) {
   return spec(format).scale_inputs == 0 ? in : spec(format).scale_inputs;
 }
 
-/// Returns the address of output `row`'s word 0; word w is at panel_words(...)[w · kPanelColumns].
+/// Returns the address of output `row`'s word 0; its words are kPanelColumns apart.
 std::uint32_t* panel_words(const PackedLinear& packed, std::int64_t row) {
   const std::int64_t words = ceil_div(packed.in, inputs_per_word(packed.format));
   return static_cast<std::uint32_t*>(packed.panels.view().data) + row / kPanelColumns * kPanelColumns * words +
@@ -47,7 +47,7 @@ int bit_of_input(const FormatSpec& what, int idx) {
   return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// Each value is in the low bits of its byte.
+/// Packs values, each in the low bits of its byte, into words.
 void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
@@ -81,7 +81,7 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// Reads rows of a weight as the layer quantizes them: multiplied by the input factors, then rotated. Single-threaded.
+/// Multiplies a weight's rows by the input factors, then rotates them. Single-threaded.
 class EnteringWeights {
  public:
   EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)
@@ -89,7 +89,7 @@ class EnteringWeights {
     if (factors_ != nullptr || rotation_) changed_.resize(static_cast<std::size_t>(in_));
   }
 
-  /// Returns the row, valid until the next call.
+  /// Returns the prepared row, valid until the next call.
   const float* row(std::int64_t row) {
     const float* values = weight_ + row * in_;
     if (changed_.empty()) return values;
@@ -109,7 +109,7 @@ class EnteringWeights {
 
 class RowQuantizer {
  public:
-  /// Quantizes rows of `entering`. Where several rows share a scale, reads them twice, first for the scale.
+  /// Quantizes rows of `entering`. If rows share a scale, reads them twice, first for the scale.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
@@ -127,7 +127,8 @@ class RowQuantizer {
     for (std::int64_t r = first; r < std::min(rows_, end_of_known_); ++r) add_amax(entering_.row(r));
   }
 
-  /// Quantizes `values` (row `row` of the tensor) into quantized() and stores its scales for the layer's row `to`.
+  /// Quantizes `values`, the tensor's row `row`, into quantized(). Stores the scales and column sums of the layer's row
+  /// `to`.
   void quantize(const float* values, std::int64_t row, std::int64_t to) {
     if (row_scales_ == nullptr && end_of_known_ == 0) {
       std::fill(amax_.begin(), amax_.end(), 0.0F);
@@ -145,7 +146,7 @@ class RowQuantizer {
   const std::uint8_t* quantized() const { return quantized_.data(); }
 
  private:
-  /// Calls visit(scale index, first input, number of inputs) for each segment of inputs under one scale.
+  /// Calls visit(scale index, first input, number of inputs) for each segment under one scale.
   template <class Visit>
   void for_segments(const Visit& visit) const {
     const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);
@@ -178,7 +179,7 @@ class RowQuantizer {
   const float* row_scales_;
   std::vector<std::uint8_t> quantized_;
   std::vector<float> amax_;
-  std::int64_t end_of_known_ = 0;  ///< end of the rows that amax_ covers, where rows share scales
+  std::int64_t end_of_known_ = 0;  ///< end of the rows that amax_ covers; 0 if no rows share a scale
 };
 
 }  // namespace
@@ -249,7 +250,7 @@ constexpr std::int64_t kWordsOfVector = 4;
 
 using FourWords [[gnu::vector_size(16)]] = std::uint32_t;
 
-/// Transposes words [at, at + 4) of the four panel rows that begin at `from`.
+/// Transposes 4 × 4 words: four columns from `from` on become four rows at `words`, num_words apart.
 void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_t* words) {
   const auto load = [&](std::int64_t w) {
     FourWords of_rows;

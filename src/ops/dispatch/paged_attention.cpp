@@ -23,7 +23,7 @@ using quant::KvFormat;
 
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// Bytes of one kv head's quantized values in a page, in whole cache lines.
+/// Returns the larger of the bytes of one kv head's quantized keys and values in a page, in whole cache lines.
 std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t word = quant::values_per_word(format);
   return round_up(quant::value_bytes(format) *
@@ -36,7 +36,7 @@ std::int64_t head_bytes(const HeadShape& shape, KvFormat format, std::int64_t pa
   return quantized_bytes(shape, format, page_size) + round_up(scales, 64);
 }
 
-// Checks the arguments. Every team member reads the same values, so all throw or none does.
+// All team members check the same values, so all throw or none does.
 void check_heads(const HeadShape& shape, const KvPages& pages, const char* where) {
   QRL_INVARIANT(shape.num_kv_heads > 0 && shape.num_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 &&
                     shape.head_dim > 0 && shape.head_dim % 2 == 0,
@@ -88,7 +88,7 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Stores a row's key and value. Unless null, kept_key and kept_value [E] receive the dequantized values.
+/// Stores one head's key and value. Unless null, kept_key and kept_value [E] receive the dequantized values.
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);
@@ -261,8 +261,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // Divides positions equally among members. The member whose share has the first position of a (row, kv head) computes
-  // it.
+  // Divides positions equally among members. The member whose share has a (row, kv head) pair's first position computes
+  // the pair.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);

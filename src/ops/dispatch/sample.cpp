@@ -14,7 +14,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// Holds a row's distribution before top-k and top-p: weights exp((logit − max) / temperature).
+/// Describes a row's distribution before top-k and top-p: weights exp((logit − max) / temperature).
 struct Weights {
   const float* logits;
   std::int64_t vocab_size;
@@ -27,8 +27,7 @@ float logprob_of(const Weights& row, std::int32_t token, double mass) {
   return static_cast<float>(logit - std::log(mass));
 }
 
-/// Returns whether `a` is likelier. Compares logits, because small weights underflow; equal logits go to the lower
-/// index.
+/// Compares logits, because small weights underflow. Among equal logits, the lower index is likelier.
 bool likelier(const Weights& row, std::int32_t a, std::int32_t b) {
   return row.logits[a] > row.logits[b] || (row.logits[a] == row.logits[b] && a < b);
 }
@@ -38,8 +37,8 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
-  // Skips tokens with mass below (1 − p)/N: all N together have less than 1 − p, so top-p never keeps them. Halves the
-  // bound for rounding. Not valid with top-k, which changes the total mass.
+  // Skips tokens with mass below (1 − p)/N: together they have less than 1 − p, so top-p never keeps them. Halves the
+  // bound for rounding. Invalid with top-k, which changes the total mass.
   const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
   std::vector<std::int32_t> kept;
   for (std::int64_t i = 0; i < row.vocab_size; ++i) {
@@ -77,7 +76,7 @@ void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& to
   std::sort(tokens.begin(), tokens.end());
 }
 
-/// Returns all tokens' weights in a thread-local buffer, valid until this thread's next call.
+/// Returns all tokens' weights, valid until this thread's next call.
 const std::vector<float>& all_weights(const Weights& row) {
   thread_local std::vector<float> memory;
   memory.resize(static_cast<std::size_t>(row.vocab_size));
@@ -112,13 +111,13 @@ SampledToken sample_cut(const Weights& row, const SampleParams& params, double t
   return sampled;
 }
 
-/// Returns NaN if a logit is NaN, else 0. max_value alone may miss NaN.
+/// Returns NaN if a logit is NaN, which max_value may ignore; else 0.
 double nan_of(const float* logits, std::int64_t count) {
   const bool any = std::any_of(logits, logits + count, [](float x) { return std::isnan(x); });
   return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;
 }
 
-/// Returns a row's summary in a thread-local object, valid until this thread's next call.
+/// Returns a row's summary, valid until this thread's next call.
 const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature) {
   thread_local RowSummary row;
   row.begin(temperature);
@@ -163,7 +162,7 @@ double RowSummary::share(const Block& block) const {
 void RowSummary::end() {
   total_ = 0;
   for (const Block& block : blocks_) total_ += share(block);
-  // Checks both: a NaN logit makes total_ NaN; a +inf logit makes max_ infinite.
+  // A NaN logit makes total_ NaN; a +inf logit makes max_ infinite.
   QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "sample",
                 "logits that are finite or -inf, one of them finite",
                 "maximum " + std::to_string(max_) + ", sum of exp " + std::to_string(total_),
@@ -171,7 +170,7 @@ void RowSummary::end() {
 }
 
 RowSummary::Place RowSummary::place(double uniform) const {
-  // Ends in a block with weight above 0, because the target is below the sum of these weights.
+  // The search ends in a block with a sum above 0, because the target is below total_.
   std::size_t block = static_cast<std::size_t>(best_block_);
   double rest = 0;
   if (!greedy_) {

@@ -12,7 +12,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// Least rows (elements) per thread, below which another thread costs more than it saves.
+/// Least rows, or elements, that pay for another thread.
 constexpr std::int64_t kRowGrain = 16, kElementGrain = 16384;
 
 template <class Body>
@@ -70,7 +70,7 @@ void qkv_transform(const QkvTransform& args, float* out, float* inverse_rms) {
 }
 
 void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients) {
-  constexpr std::int64_t kMaxHeadDim = 1024;  // of the kernels' row buffer
+  constexpr std::int64_t kMaxHeadDim = 1024;  // size of the kernels' row buffer
   QRL_REQUIRE(args.head_dim <= kMaxHeadDim, "training", "head_dim of at most " + std::to_string(kMaxHeadDim),
               std::to_string(args.head_dim));
   const TrainingKernels& table = *kernels().training;

@@ -14,7 +14,7 @@ namespace qrl::ops {
 
 namespace {
 
-constexpr std::int64_t kInputsPerWord = 4;  // of int8 and e4m3
+constexpr std::int64_t kInputsPerWord = 4;  // in int8 and e4m3 layers
 constexpr std::int64_t kBlock = 128;        // an fp8_block128 block's rows and columns
 
 __m128i transposed_words(__m128i words) {
@@ -57,7 +57,7 @@ void check_blocks(const PackedLinear& packed, const char* where) {
 
 std::int64_t round_up_to_blocks(std::int64_t count) { return (count + kBlock - 1) / kBlock * kBlock; }
 
-/// Converts e4m3's byte order (0, 2, 1, 3) in both directions.
+/// Swaps words 1 and 2, to convert from or to e4m3's byte order (0, 2, 1, 3).
 __m128i swapped_middle(__m128i words) { return _mm_shuffle_epi32(words, _MM_SHUFFLE(3, 1, 2, 0)); }
 
 /// Calls body(first output, first input in the transposed layer, number of outputs) for each tensor.
@@ -74,7 +74,7 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Transposes all outputs of one tensor: words of four inputs become words of four outputs.
+/// Writes one tensor's outputs to panel `panel` of `to`: words of four inputs become words of four outputs.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);
@@ -111,7 +111,7 @@ void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLin
   const std::int64_t num_words = to.panels.shape()[1], words_of_weight = weight.panels.shape()[1];
   for (std::int64_t panel = mine.begin; panel < mine.end; ++panel) {
     std::int32_t* into = panel_of(to, panel);
-    // Four columns of this panel are one word of the weight; the last groups may be past its width.
+    // One word of the weight holds four columns of this panel. The last groups may be past the weight's width.
     const std::int64_t first_group = panel * kPanelColumns / kInputsPerWord;
     const std::int64_t groups = std::min(kPanelColumns / kInputsPerWord, words_of_weight - first_group);
     for (std::int64_t word = 0; word < num_words; ++word) {
@@ -160,7 +160,7 @@ void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& t
 std::int64_t transposed_inputs(const PackedLinear& weight) {
   std::int64_t inputs = 0;
   for_tensors(weight, [&](std::int64_t, std::int64_t input, std::int64_t outputs) {
-    inputs = input + outputs;  // the last block is not padded
+    inputs = input + outputs;  // the last tensor is not padded
   });
   return inputs;
 }
@@ -199,7 +199,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
   const std::int64_t num_words = (num_rows + kInputsPerWord - 1) / kInputsPerWord;
   float* const scales = to.scales.as<float>() + first_row / kBlock * to.scales.shape()[1];
   constexpr std::int64_t kAtOnce = 16;
-  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero past num_rows, where padding quantizes to zero
+  std::array<std::array<float, kBlock>, kAtOnce> columns{};  // zero past num_rows, so padding quantizes to zero
   std::array<std::uint8_t, kBlock> quantized{};
   for (std::int64_t first = 0; first < to.out; first += kAtOnce) {
     const std::int64_t count = std::min(kAtOnce, to.out - first);
@@ -214,7 +214,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
                                               : std::numeric_limits<float>::quiet_NaN();
       scales[c] = scale;
       if (scale > 0) kernels().quantize_fp8(column.data(), kBlock, scale, quantized.data());
-      else quantized.fill(0);  // a scale of 0 or NaN alone determines the products
+      else quantized.fill(0);  // a scale of 0 or NaN determines the products
       std::int32_t* words =
           panel_of(to, c / kPanelColumns) + first_row / kInputsPerWord * kPanelColumns + c % kPanelColumns;
       for (std::int64_t w = 0; w < num_words; ++w) {

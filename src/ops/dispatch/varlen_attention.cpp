@@ -45,8 +45,7 @@ Families families_of(const VarlenAttention& attention) {
   return families;
 }
 
-/// Runs body(family, kv_head, scratch) for all pairs, scheduled dynamically over the threads. Outputs of pairs are
-/// disjoint.
+/// Runs body(family, kv_head, scratch) for all pairs, scheduled dynamically. Pairs write disjoint outputs.
 template <class Body>
 void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
   const Families families = families_of(attention);

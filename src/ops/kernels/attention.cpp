@@ -1,6 +1,4 @@
-// Processes positions that consecutive rows share together, so that each page is read once for all their queries.
-//
-// Keys are contiguous over positions and values over elements: inner loops multiply a broadcast by contiguous lanes.
+// Processes consecutive rows that share pages together, so that each shared page is read once.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kernels.h"
@@ -11,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kVectorsAtOnce = 4;  // of positions (keys), or of elements (values)
+constexpr int kVectorsAtOnce = 4;  // vectors of positions (keys), or of elements (values)
 #else
 constexpr int kVectorsAtOnce = 2;
 #endif
@@ -22,7 +20,7 @@ constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Describes consecutive rows, and the positions, in whole spans, that they all attend to on the same pages.
+/// Describes num_rows consecutive rows whose first `shared` positions, in whole spans, are on the same pages.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
@@ -36,7 +34,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// Returns segment `idx` of a group: 0 is the shared one, the others belong to one row each.
+/// Returns segment `idx` of a group: 0 is the positions that all rows share, i the rest of row i − 1.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
@@ -51,7 +49,7 @@ class RowGroups {
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // Stops if another row would shorten the shared part for the group by more than it saves.
+      // Stops if another row would shorten the shared part by more than it saves.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -73,8 +71,7 @@ class RowGroups {
   const AttentionTask *next_, *end_;
 };
 
-/// Prefetches the pages of all groups some microseconds ahead, because hardware prefetching stops at the ends of short,
-/// scattered pages.
+/// Prefetches the pages of all groups; hardware prefetching stops at page ends.
 class Ahead {
  public:
   Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {
@@ -89,7 +86,7 @@ class Ahead {
     at_ += kLinesRead * step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// Catches up at a segment's end with lines read without a prefetch.
+  /// Restores the prefetch distance, because ask() may prefetch fewer lines than are read.
   void end_of(const Segment& segment) {
     const AttentionTask& task = *segment.tasks;
     passed_ += 2 * segment.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
@@ -97,7 +94,7 @@ class Ahead {
   }
 
  private:
-  static constexpr std::int64_t kLines = 2048;      // prefetch distance: 128 KiB, a small part of L2
+  static constexpr std::int64_t kLines = 2048;      // prefetch distance in lines: 128 KiB, a small part of L2
   static constexpr std::int64_t kLongestPage = 64;  // longer pages may be largely unwritten, so they are not prefetched
 
   void ask_line() {
@@ -122,7 +119,7 @@ class Ahead {
     page_ += in_values_ ? 1 : 0;
     in_values_ = !in_values_;
   }
-  /// Ends prefetching: later calls repeat the same line.
+  /// Ends prefetching: later calls repeat one line.
   void stop() {
     step_ = 0;
     at_ = reinterpret_cast<const std::byte*>(this);
@@ -140,7 +137,7 @@ class Ahead {
   bool in_values_ = false;
 };
 
-/// One kv head's quantized values and scales for a span, in blocks of kBlock positions.
+/// Locates one kv head's quantized values and scales for a span, in blocks of kBlock positions.
 struct Span {
   std::int64_t count = 0;  ///< positions
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
@@ -211,7 +208,7 @@ struct Join {
   float before, now;
 };
 
-/// Merges a span's softmax into `running`, or replaces it at the first span.
+/// Merges a span's softmax into `running`. The first span overwrites it.
 Join join(bool is_first, float most, float sum, Running& running) {
   if (is_first) {
     running = {most, sum};
@@ -223,7 +220,8 @@ Join join(bool is_first, float most, float sum, Running& running) {
   return factors;
 }
 
-/// Computes Σ weight · value over a span for elements from `first` on, and merges it into each query's context.
+/// Computes Σ weight · value over a span for Vectors vectors of elements from `first` on. Merges the sums into each
+/// query's context.
 template <class Kv, int Queries, int Vectors, class Lanes>
 void mix(const Span& span, const typename Kv::Operand* weights, const Join* joins, bool is_first, std::int64_t first,
          float* const* contexts, Lanes lanes, Ahead& ahead) {
@@ -338,7 +336,7 @@ void put_together(const AttentionTask& task, std::int64_t begin, Span& span, std
   span.scales = side_bytes;
 }
 
-/// A group's query heads and their running results, by kv head, then row.
+/// Holds a group's query heads and their running results, ordered by kv head, then row.
 template <class Kv>
 class GroupQueries {
  public:

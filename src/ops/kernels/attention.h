@@ -1,4 +1,3 @@
-// Plain types only (simd.h).
 #pragma once
 
 #include <cstddef>
@@ -6,13 +5,13 @@
 
 namespace qrl::ops {
 
-/// Positions per span, from position 0: scores and weights exist for one span at a time.
+/// Positions per span. Scores and weights exist for one span at a time.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// The most rows in a group that reads shared pages once.
+/// Most rows per group; a group reads its shared pages once.
 inline constexpr std::int64_t kAttentionRows = 8;
 
-/// One row's query heads over its sequence's pages (ops/paged_attention.h).
+/// Describes one row's attention over its sequence's pages (ops/paged_attention.h).
 struct AttentionTask {
   const float* q = nullptr;      ///< [num_heads · num_queries, head_dim]
   std::int64_t num_heads = 0;    ///< kv heads
@@ -23,9 +22,9 @@ struct AttentionTask {
   std::int64_t page_bytes = 0;  ///< stride between pages
   std::int64_t head_bytes = 0;  ///< stride between kv heads in a page
   std::int64_t page_size = 0;
-  std::int64_t scales = 0;  ///< int8: bytes from a head's quantized values to its fp32 scales [page_size]
+  std::int64_t scales = 0;  ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
-  std::int64_t num_positions = 0;  ///< sees positions 0 … num_positions − 1; at least 1
+  std::int64_t num_positions = 0;  ///< attends to positions 0 … num_positions − 1; at least 1
   float softmax_scale = 0;
   const float *key_scales = nullptr, *value_scales = nullptr;  ///< fp8: [num_heads]; null for other formats
   float* context = nullptr;                                    ///< [num_heads · num_queries, head_dim]
@@ -34,8 +33,8 @@ struct AttentionTask {
 
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
-/// Returns a task's scratch: scores and weights of four queries over a span, a gathered span, and queries and partial
-/// results of kAttentionRows rows.
+/// Returns a task's scratch size: scores and weights of four queries over a span, a gathered span, and queries and
+/// partial results of kAttentionRows rows.
 constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::int64_t head_dim) {
   return kAttentionSpan * (4 + 2 * (head_dim + 4) + 2) + attention_operand_bytes(kAttentionSpan) +
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);

@@ -10,8 +10,8 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 // registers.
 inline constexpr int kChains = 12;
 
-/// Runs step(accumulator) on kChains accumulators; returns the operations. The empty asm keeps the compiler from
-/// merging rounds.
+/// Runs step(accumulator) on kChains accumulators, `rounds` times; returns the operation count. The empty asm keeps the
+/// compiler from merging rounds.
 template <class Vec, class Step>
 std::int64_t run_chains(std::int64_t rounds, std::int64_t operations_per_step, Step step) {
   Vec chains[kChains] = {};

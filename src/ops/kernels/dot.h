@@ -1,5 +1,5 @@
-// Owns the dot product of each element type: adjacent inputs of a row (Input, broadcast) times those of a vector of
-// columns (Weights).
+// Owns the dot product of each element type: adjacent inputs of a row (Input, broadcast) times the same inputs of a
+// vector of columns (Weights).
 #pragma once
 
 #include "ops/kernels/simd.h"

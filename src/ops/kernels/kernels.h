@@ -1,5 +1,5 @@
-// Owns the table of every instruction set's kernels, and the structs they take. ops/dispatch checks arguments and
-// splits the work. Plain types only (simd.h).
+// Owns the table of each instruction set's kernels, and their argument structs. ops/dispatch checks arguments and
+// splits the work. Plain types only (reason: simd.h).
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace qrl::ops {
 
-/// Inputs dequantized at once, a multiple of every scale group.
+/// Inputs dequantized at once, a multiple of all group sizes of scales.
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
-/// Returns a product's scratch: one panel's dequantized weights, and the sums of `rows` rows.
+/// Returns a linear kernel's scratch size: one panel's dequantized weights, and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
 struct AttentionKernels;        // attention.h
@@ -17,38 +17,39 @@ struct MatmulKernels;           // matmul.h
 struct TrainingKernels;         // training.h
 struct VarlenAttentionKernels;  // varlen_attention.h
 
-/// A second product of the same rows, added to some columns of the first. Both cover whole panels.
+/// Describes a second product of the same rows, added to some columns of the first (ops::AddedProduct).
 struct AddedTask {
   const void* x = nullptr;    ///< first row, bf16 or fp32; null: none
   std::int64_t x_stride = 0;  ///< elements between rows
   const void* panels = nullptr;
   std::int64_t in = 0;
-  std::int64_t first_column = 0;  ///< column of the first product for this product's column 0
+  std::int64_t first_column = 0;  ///< column of the first product to which column 0 is added
   bool is_bf16 = false;
 };
 
-/// Quantized rows times a range of a packed layer's panels (ops/linear.h).
+/// Describes quantized rows times a range of a packed layer's panels (ops/linear.h).
 struct LinearTask {
   const void* x = nullptr;          ///< first row
   std::int64_t x_stride = 0;        ///< elements between rows
-  const float* x_scales = nullptr;  ///< of the first row; null: none
+  const float* x_scales = nullptr;  ///< scales of the first row; null: none
   std::int64_t x_scale_stride = 0;  ///< scales between rows
   std::int64_t rows = 0;
   const void* panels = nullptr;               ///< panel 0 of the layer
   const void* scales = nullptr;               ///< fp32 (int4: bf16); null: none
   const std::int32_t* column_sums = nullptr;  ///< int8 activations only
-  std::int64_t scale_stride = 0;              ///< between groups of inputs, in scales and column_sums
+  std::int64_t scale_stride = 0;              ///< elements between groups of inputs, in scales and column_sums
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
-  float* y = nullptr;         ///< column 0 of the first row; for tiles possibly outside the allocation
+  float* y = nullptr;         ///< column 0 of the first row; if first_panel > 0, possibly before the allocation
   std::int64_t y_stride = 0;  ///< elements between rows
   bool accumulate = false;
-  float* scratch = nullptr;  ///< linear_scratch_floats, 64-byte aligned; e4m3 and int4
-  AddedTask added;           ///< fp32 sums, after the bias; only if Kernels::adds_products
+  float* scratch = nullptr;  ///< [linear_scratch_floats], 64-byte aligned; for e4m3 and int4
+  AddedTask added;           ///< added in fp32 after the bias; set only if Kernels::adds_products
 };
 
-/// One row's heads, in place: RMSNorm unless `gain` is null, then rotate-half with `rope` (cosines, then sines).
+/// Describes RMSNorm (unless `gain` is null), then rotate-half, of one row's heads in place. `rope` holds cosines, then
+/// sines.
 struct RopeTask {
   float* heads = nullptr;  ///< [num_heads, head_dim]
   std::int64_t num_heads = 0;
@@ -58,7 +59,7 @@ struct RopeTask {
   const float* rope = nullptr;  ///< [head_dim]
 };
 
-/// A row to rotate by blocks (quant/rotation.h). `turned` receives the result and may be `x`.
+/// Describes the rotation of a row by blocks (quant/rotation.h). `turned` receives the result and may be `x`.
 struct RotateTask {
   const float* x = nullptr;
   std::int64_t n = 0;      ///< a multiple of block
@@ -67,9 +68,9 @@ struct RotateTask {
   float* turned = nullptr;
 };
 
-/// One instruction set's kernels; bf16 values are passed as bits.
+/// Holds one instruction set's kernels. bf16 values are passed as 16-bit patterns.
 struct Kernels {
-  bool adds_products;  ///< the linear_* kernels accept LinearTask::added
+  bool adds_products;  ///< whether the linear_* kernels accept LinearTask::added
   /// Returns the largest |x|; not finite if an element is not.
   float (*max_abs)(const float* x, std::int64_t n);
   /// Computes quant::rotate, bit-identically, and returns max_abs of the output.
@@ -89,9 +90,9 @@ struct Kernels {
   void (*linear_f32)(const LinearTask& task);
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);
-  void (*linear_fp8)(const LinearTask& task);        ///< a scale per output channel
-  void (*linear_fp8_block)(const LinearTask& task);  ///< a scale per 128 inputs, also of x
-  void (*linear_int4)(const LinearTask& task);       ///< x is bf16, or e4m3 when it has scales
+  void (*linear_fp8)(const LinearTask& task);        ///< one weight scale per output channel
+  void (*linear_fp8_block)(const LinearTask& task);  ///< one scale per 128 inputs, in weights and x
+  void (*linear_int4)(const LinearTask& task);       ///< x is bf16; with x_scales, e4m3 as bf16
   void (*linear_int4_int8)(const LinearTask& task);
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);

@@ -1,5 +1,5 @@
 // Owns the dot products of queries with keys, and of softmax weights with values, per KV format. A 32-bit word holds
-// kWord quantized values, adjacent in one key, or of one element at adjacent positions.
+// kWord quantized values: adjacent elements of a key, or one value element at adjacent positions.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -17,8 +17,8 @@ inline void for_padded(const float* from, std::int64_t n, Body body) {
   for (i = (n + kLanes - 1) / kLanes * kLanes; i < padded(n); i += kLanes) body(i, VecF{});
 }
 
-// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors for the dot product. `put` stores a quantized
-// vector and returns its values.
+// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors for the dot product. `put` rounds a vector,
+// stores it, and returns the rounded values.
 
 struct F32Values : F32Dot {
   static constexpr int kSteps = 1;
@@ -44,7 +44,7 @@ struct Bf16Values : Bf16Dot {
   }
 };
 
-/// Handles e4m3 values, exact in bf16; a word gives values 0 and 2, then 1 and 3.
+/// Handles e4m3 values as bf16, which is exact. A word gives values 0 and 2, then 1 and 3.
 struct Fp8Values : Bf16Dot {
   static constexpr int kSteps = 2;
   static void dequantize(VecI words, Weights (&to)[2]) {
@@ -70,7 +70,7 @@ struct FloatKv {
 
   struct Operand {
     const typename Values::Element* quantized;
-    float unit;  ///< factor from the int32 sum to the result
+    float unit;  ///< factor from the sum to the result
   };
 
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
@@ -79,8 +79,8 @@ struct FloatKv {
     return {quantized, scale};
   }
 
-  /// Computes weights exp(score − top) of `count` scores, padded with −inf to a whole vector. `sum`: of the rounded
-  /// weights.
+  /// Rounds the weights exp(score − top) of `count` scores, which are padded with −inf to a whole vector. `sum`: sum of
+  /// the rounded weights.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
     auto* quantized = static_cast<typename Values::Element*>(memory);
@@ -117,8 +117,7 @@ using KvF32 = FloatKv<F32Values>;
 using KvBf16 = FloatKv<Bf16Values>;
 using KvFp8 = FloatKv<Fp8Values>;
 
-/// int8 keys and values: splits queries and weights into two 8-bit terms (ops/paged_attention.h), each summed exactly
-/// in int32.
+/// Handles int8 keys and values. Splits queries and weights into two 8-bit terms (ops/paged_attention.h).
 struct KvInt8 {
   static constexpr int kWord = 4;
   static constexpr bool kTokenScales = true;
@@ -133,7 +132,7 @@ struct KvInt8 {
   struct Operand {
     const std::int8_t *high, *low;
     float unit;
-    std::int32_t bias_high, bias_low;  ///< offset that the keys' bias adds to each of a query's sums
+    std::int32_t bias_high, bias_low;  ///< excess of the query's high and low sums, because kBias is added to keys
   };
 
   /// Prepares a query. A NaN or infinity makes `unit` NaN, and thereby every result.
@@ -160,7 +159,8 @@ struct KvInt8 {
             ScoreDot::kBias * reduce_add(low_sum)};
   }
 
-  /// Computes FloatKv's weights times the values' scales: token_scales(i) for position i, undefined from `count` on.
+  /// Computes FloatKv's weights times the values' scales. token_scales(i) returns scales from position i on, undefined
+  /// after `count`.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales& token_scales, void* memory,
                         float& sum) {

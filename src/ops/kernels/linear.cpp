@@ -6,7 +6,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-// A format defines an accumulator's initial value (`start`) and final value (`finish`) around its dot product.
+// Each format defines an accumulator's initial value (`start`) and final value (`finish`) around its dot product.
 
 struct F32 : F32Dot {
   static VecF start(const LinearTask&, std::int64_t) { return VecF{}; }
@@ -27,8 +27,7 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-/// Computes Rows rows from `row` by Vectors vectors from `column`, and issues Asks prefetches from `ahead` on per group
-/// of inputs.
+/// Computes a tile of Rows rows by Vectors vectors. Issues Asks prefetches per group of inputs, from `ahead` on.
 template <class Format, int Rows, int Vectors, int Asks>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const void* ahead) {
   using Element = typename Format::Element;
@@ -56,7 +55,7 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
       task, row, column, [&](int r, int v) { return Format::finish(task, sums[r][v], row + r, column + v * kLanes); });
 }
 
-/// Number of groups of inputs that narrow tiles prefetch ahead.
+/// Prefetch distance of narrow tiles, in groups of inputs.
 constexpr std::int64_t kNarrowGroupsAhead = 64;
 
 /// Computes columns [column, end) in narrower, taller tiles, for few columns such as those of a LoRA adapter's A.
@@ -73,7 +72,7 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Divides rows into tiles of nearly equal height, because tiles of one or two rows would wait for weights.
+/// Tiles of one or two rows would wait for weights, so all have nearly equal height.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
@@ -93,7 +92,7 @@ void linear(const LinearTask& task) {
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
   const std::int64_t begin = task.first_panel * kPanel;
   const std::int64_t panel_bytes = (task.in + Format::kGroup - 1) / Format::kGroup * kPanel * 4;
-  if (task.rows == 1) {  // one row only reads weights, which hardware prefetching handles
+  if (task.rows == 1) {  // one row only reads weights, which hardware prefetches
     const auto* panels = static_cast<const char*>(task.panels);
     for (std::int64_t column = begin; column < end; column += kSingleRowColumns)
       tile<Format, 1, kSingleRowVectors, 1>(task, 0, column, panels + column / kPanel * panel_bytes);

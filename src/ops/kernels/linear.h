@@ -5,14 +5,14 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr int kPanel = 64;  // as ops::kPanelColumns
+inline constexpr int kPanel = 64;  // equals ops::kPanelColumns
 
 #if defined(QRL_ISA_AVX512)
 inline constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers hold sums
 inline constexpr int kSingleRowVectors = 4;
 #else
 inline constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums
-inline constexpr int kSingleRowVectors = 8;            // sums, with longer contiguous reads of the panel
+inline constexpr int kSingleRowVectors = 8;            // more sums, for longer contiguous reads of the panel
 #endif
 
 constexpr std::int64_t kLine = 64;
@@ -26,7 +26,7 @@ inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   }
 }
 
-/// Splits rows into tiles of at most Most, of nearly equal height.
+/// Splits rows into tiles of at most Most rows and nearly equal height.
 template <int Most = kTileRows, class Body>
 inline void for_row_tiles(std::int64_t rows, const Body& body) {
   const std::int64_t count = (rows + Most - 1) / Most;
@@ -60,7 +60,7 @@ inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* n
     __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
 }
 
-/// Writes a tile plus the added product, summed as in a separate matmul, one row at a time, because the tile's sums
+/// Writes a tile plus the added product, summed as in a separate matmul. Works row by row, because the tile's sums
 /// occupy the registers.
 template <class Dot, int Rows, int Vectors, class Value>
 inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
@@ -83,7 +83,7 @@ inline void write_with_added(const LinearTask& task, std::int64_t row, std::int6
   }
 }
 
-/// Writes a tile of Rows rows from `row` by Vectors vectors from `column`, with fp32 sums value(r, v).
+/// Writes a tile whose fp32 sums are value(r, v).
 template <int Rows, int Vectors, class Value>
 inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   if (task.added.x != nullptr) {

@@ -6,9 +6,10 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-constexpr int kAskedLines = 2;  // per stored word: half a panel row of kPanel words
+constexpr int kAskedLines = 2;  // lines prefetched per stored word: half a panel row
 
-/// Holds one row's and vector's sums: `open` under the current scale, and `scaled` so far.
+/// Holds one row's sums for a vector of columns: `open`, unscaled, under the current scale, and the `scaled` total so
+/// far.
 template <class F>
 struct Sums {
   typename F::Accumulator open;
@@ -76,7 +77,7 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   finish<F, Rows, Vectors>(task, 0, column, sums);
 }
 
-/// Dequantizes each panel once, a segment of inputs at a time.
+/// Multiplies all rows by one panel, dequantized once, a segment of inputs at a time.
 template <class F>
 void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];

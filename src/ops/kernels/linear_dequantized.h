@@ -4,9 +4,9 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr std::int64_t kScaleInputs = 128;  // of formats with a scale per group of inputs
+inline constexpr std::int64_t kScaleInputs = 128;  // inputs per scale, in formats with a scale per group
 
-// Quantized values: a stored word of kInputs inputs gives kSteps words for the dot product, kAtOnce at a time.
+// Dequantization: a stored word of kInputs inputs gives kSteps words for the dot product, kAtOnce at a time.
 
 struct Fp8Values {
   static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
@@ -17,7 +17,7 @@ struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
   static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
-    // Repeats its 16 entries: the permute uses five index bits, the fifth from the next nibble.
+    // Repeats its 16 entries, because the permute uses five index bits, the fifth from the next nibble.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
@@ -40,8 +40,7 @@ struct Int4AsInt8Values {
   }
 };
 
-// Weight formats for the matmuls. Each names its quantized values, its dot product, and whether each group of inputs
-// has its own scale.
+// Weight formats. Each names its quantized values, its dot product, and whether each group of inputs has its own scale.
 
 enum class InputScale { row, chunk };
 
@@ -85,7 +84,7 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// Returns the weights' scale of a segment, times the inputs' scale in formats with both.
+/// Returns a segment's weight scale, times its input scale in formats with both.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
@@ -100,14 +99,14 @@ inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) 
   return value;
 }
 
-/// A segment of inputs, its scale's index, and whether it is the first and the last segment under that scale.
+/// Describes inputs [begin, end) under scale `segment`, and whether they are the first and last under it.
 struct Chunk {
   std::int64_t begin, end, segment;
   bool first, last;
 };
 
-/// Calls body for each chunk of [begin, end). With chunk scales, both are multiples of kScaleInputs, or the end of the
-/// inputs.
+/// Calls body for each chunk of [begin, end). With a scale per chunk, begin and end are multiples of kScaleInputs, or
+/// the end of the inputs.
 template <class F, class Body>
 inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
   if constexpr (F::kScaledChunks) {

@@ -1,5 +1,5 @@
-// Implements training's matmuls. A panel of the right operand holds kMatmulPanel columns; each word holds inputs of one
-// column that are adjacent along the depth. A tile of kTileRows by kTileVectors stays in registers along the depth.
+// Implements training's matmuls (layouts: matmul.h). A tile of kTileRows rows by kTileVectors vectors stays in
+// registers along the depth.
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/matmul.h"
 #include "ops/kernels/matmul_words.h"
@@ -11,7 +11,7 @@ namespace {
 #if defined(QRL_ISA_AVX512)
 constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers hold sums
 #elif defined(QRL_ISA_AVX2)
-constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers: a pair of bf16 needs two
+constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums: a bf16 operand takes two
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif

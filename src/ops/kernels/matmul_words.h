@@ -9,7 +9,8 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 inline constexpr int kPanelVectors = kMatmulPanel / kLanes;
 
-/// Converts elements of type T to words, `along` the depth of one row, or `across` two rows of the depth.
+/// Converts elements of type T to kLanes words: `along` from one row along the depth, `across` from two rows adjacent
+/// in the depth.
 template <class Dot, class T>
 struct Words;
 
@@ -78,7 +79,7 @@ struct RowsOfGroup {
 
 inline constexpr std::int64_t kRowsAhead = 32;
 
-/// Prefetches `columns` of a group's rows, too far apart for hardware prefetching.
+/// Prefetches `columns` of a group's rows, which are too far apart for hardware prefetching.
 template <class Dot, class T>
 void prefetch_rows(const OperandTile& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
   for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {

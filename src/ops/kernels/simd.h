@@ -1,7 +1,7 @@
 // Owns the kernels' vector type, kLanes floats of an instruction set, and its functions.
 //
-// Kernel sources are compiled once per instruction set, in its namespace, without standard headers that have code. The
-// linker keeps one copy of an inline function, which an older processor might not run.
+// Kernel sources are compiled once per instruction set, in its namespace. They include no standard headers with code:
+// the linker keeps one copy of an inline function, which an older processor might not run.
 #pragma once
 
 // GCC 11 and 12 warn about operands that their AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
@@ -50,8 +50,8 @@ inline VecF float_of_bits(VecI v) { return (VecF)v; }
 inline VecF splat(float x) { return x - VecF{}; }
 inline VecI splat(std::int32_t x) { return x - VecI{}; }
 
-// Selects the valid lanes of a load or store: All, or the First few. Others load as zero and are not stored; their
-// memory is not accessed.
+// Selects the valid lanes of a load or store: All, or the First few. Invalid lanes load as zero and are not stored;
+// their memory is not accessed.
 struct All {};
 struct First {
   int count;
@@ -183,7 +183,7 @@ inline VecF max(VecF a, VecF b) {
 }
 inline VecI max(VecI a, VecI b) { return a > b ? a : b; }
 
-/// Sum, or find the largest, over the lanes, folded in halves (lane i with i + n/2 …) in an order that is fixed per
+/// Reduce the lanes to their sum or largest. Fold halves (lane i with i + n/2 …) in an order that is fixed per
 /// instruction set.
 inline float reduce_add(VecF v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = v + __builtin_shuffle(v, kLaneIndex ^ half);
@@ -202,7 +202,7 @@ inline std::int32_t reduce_max(VecI v) {
   return v[0];
 }
 
-// Adding this constant to |x| ≤ 2²² rounds x to the nearest even integer, in the significand's low bits.
+// Adding this constant to x, |x| ≤ 2²², leaves x rounded to an integer (ties to even) in the significand's low bits.
 inline constexpr float kRoundingShift = 0x1.8p23F;
 
 /// Returns v rounded to the nearest integer, ties to even, for |v| ≤ 2²².

@@ -5,7 +5,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 #if defined(QRL_ISA_AMX)
-inline constexpr std::int64_t kSmallMultiple = 32;  // columns of two tiles; inputs of one tile step
+inline constexpr std::int64_t kSmallMultiple = 32;  // two tiles of columns, or one tile step of inputs
 #else
 inline constexpr std::int64_t kSmallMultiple = kLanes;
 #endif
@@ -34,8 +34,8 @@ constexpr std::int64_t elements(std::int64_t words) {
   return words * Dot::kGroup;
 }
 
-/// Attention's small matmuls between blocks of rows, with one dot type. Depths are padded to multiples of kDepth, with
-/// zeros on one side and finite numbers on the other. Rows are padded to multiples of kRows; the padding's results are
+/// Computes attention's small matmuls between blocks of rows. Depths are padded to multiples of kDepth, with zeros in
+/// one operand and finite numbers in the other. Rows are padded to multiples of kRows; the padding's results are
 /// undefined.
 template <class Dot>
 class SmallMatmuls {

@@ -1,4 +1,4 @@
-// Owns an instruction set's kernels as constant data, so that none of its code runs before it is chosen.
+// Owns an instruction set's kernels as constant data, so that none of its code runs before its choice.
 #include "ops/kernels/kernels.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

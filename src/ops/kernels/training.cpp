@@ -80,9 +80,9 @@ inline VecF nearest_bf16(VecF x) {
 }
 
 struct Head {
-  bool turns;         // q or k head, for rotary positions
+  bool turns;         // applies rotary positions: q and k heads
   const float* gain;  // null: no norm
-  bool rounds;        // k or v head of a bf16 cache
+  bool rounds;        // rounds to bf16: k and v heads of a bf16 cache
 };
 inline Head head_at(const QkvTransform& args, std::int64_t head) {
   const bool is_query = head < args.num_heads, is_key = !is_query && head < args.num_heads + args.num_kv_heads;
@@ -121,7 +121,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
         for_vectors(half, [&](std::int64_t i, auto n) {
           const VecF low = load(y + i, n), high = load(y + half + i, n);
           const VecF cosine = load(cosines + i, n), sine = load(sines + i, n);
-          // Uses the decoder's fused multiply-adds of rope, for equal bits.
+          // Uses the same fused multiply-adds as the decoder, for equal bits.
           store(y + i, fma(low, cosine, -(high * sine)), n);
           store(y + half + i, fma(high, cosine, low * sine), n);
         });
@@ -133,7 +133,7 @@ void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_
   }
 }
 
-/// ops/dispatch/training.cpp refuses more.
+/// Largest head_dim; ops/dispatch/training.cpp refuses more.
 constexpr std::int64_t kMaxHeadDim = 1024;
 
 template <class T>
@@ -290,7 +290,7 @@ void token_rows_backward(const TokenDistribution& args, const float* logits, con
       return -p * (d_log_prob + d_entropy * (bounded + entropy)) * scale;
     };
     const std::int64_t target = args.targets[r];
-    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;  // before the logit may be overwritten
+    const VecF at_target = slope(splat(row[target])) + d_log_prob * scale;  // read before the logit is overwritten
     for_vectors(args.vocab_size, [&](std::int64_t i, auto n) { store(to + i, slope(load(row + i, n)), n); });
     store(to + target, at_target, First{1});
   }
@@ -306,7 +306,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  // Length of segments summed in fp32, whose rounding error is below the gradients'.
+  // Elements per segment summed in fp32.
   constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
   for (std::int64_t first = 0; first < count; first += kSegment) {

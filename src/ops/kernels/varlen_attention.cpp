@@ -1,5 +1,5 @@
-// Computes causal attention of one family and one key head with its query heads, as small matmuls over blocks of query
-// rows. Right operands are packed once per call.
+// Computes causal attention of one family (ops/varlen_attention.h) and one key head with its query heads, as small
+// matmuls over blocks of query rows. Right operands are packed once per call.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/kernels.h"
@@ -11,7 +11,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
-/// Query rows per block: larger blocks make products efficient, smaller ones waste less above the diagonal.
+/// Query rows per block. Larger blocks make products efficient; smaller ones waste less above the diagonal.
 #if defined(QRL_ISA_AMX)
 constexpr std::int64_t kMaxBlock = 64;
 #else
@@ -19,10 +19,10 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
-/// Prefetch distance in rows, which are too far apart for hardware prefetching.
+/// Prefetch distance in rows.
 constexpr std::int64_t kAskedAhead = 4;
 
-/// Converts rows [T, E] with stride `stride` to the operands' type, with stride `wide`, zero-padded.
+/// Converts rows [rows, width] with stride `stride` to the operands' type, with stride `wide`, zero-padded.
 template <class Element, class T>
 void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t wide,
                Element* to) {
@@ -40,8 +40,8 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-/// Interleaves rows (stride `wide`) into zero-padded words [groups of rows][wide] whose depth runs over the rows.
-/// Covers rows from `at` on, `columns` numbers each. For an odd `at`, keeps the previous row's half word.
+/// Interleaves rows (`columns` numbers, stride `wide`) into zero-padded words [row groups][wide], from row `at` on. A
+/// word holds one column of adjacent rows. For an odd `at`, keeps the previous row's half of the word.
 template <class Dot>
 void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
                 std::int64_t at, typename Dot::Element* to) {
@@ -70,8 +70,8 @@ void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64
   }
 }
 
-/// Transposes rows of `width` numbers into columns from `at` on of words [width/group][wide], whose depth runs over a
-/// row's numbers. Zeroes the columns after them up to padded().
+/// Transposes rows of `width` numbers into words [width/group][wide], from column `at` on. The depth runs over a row's
+/// numbers. Zeroes the columns after the rows up to padded().
 template <class Dot>
 void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::int64_t rows, std::int64_t at,
                     std::int64_t wide, typename Dot::Element* to) {
@@ -87,8 +87,8 @@ void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::
 
 struct Heads {
   std::int64_t head_dim, wide_head, row_stride, group;
-  const float* qkv;           ///< row 0's first head of the query group
-  std::int64_t keys, values;  ///< from `qkv` to the key head and the value head
+  const float* qkv;           ///< row 0, first head of the query group
+  std::int64_t keys, values;  ///< offsets from `qkv` to the key head and the value head
   float scale;
 
   Heads(const VarlenAttention& attention, std::int64_t kv_head)
@@ -103,7 +103,7 @@ struct Heads {
   const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
 
-/// A family's sequence: its rows, and the prefix rows before them.
+/// Describes a family's sequence: its rows, and the number of prefix rows before them.
 struct Member {
   std::int64_t first_row, length, num_before;
   bool is_prefix;
@@ -164,8 +164,8 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
   return {most * scale, reduce_add(sum)};
 }
 
-/// One key head's keys or values in the layouts that products read. The prefix's rows come first and are packed once
-/// for all members.
+/// Holds one key head's keys or values in the layouts that products read. The prefix's rows come first and are packed
+/// once.
 template <class Dot>
 struct PackedHead {
   using Element = typename Dot::Element;
@@ -292,7 +292,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
     interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
   };
-  // Computes d (+)= headᵀ · across: a block's key or value gradients, transposed. Columns run over the wide dimension.
+  // Adds headᵀ · across, over a block's rows, to d_ET: key or value gradients, transposed.
   const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
                               float* d_ET) {
     const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);
@@ -302,7 +302,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
-  // Keeps the prefix's keys and their gradients at the front while the continuations change.
+  // Keeps the prefix's keys and their gradients at the front; each continuation overwrites the rest.
   pack(starts[0], starts[1] - starts[0], 0);
   for_members(attention, family, [&](const Member& m) {
     if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);

@@ -11,10 +11,10 @@
 
 namespace qrl::reward::math {
 
-/// The meaning of the words after a number: "km/h", "square meters", "million dollars".
+/// Describes the unit after a number: "km/h", "square meters", "million dollars".
 struct Measure {
-  std::uint64_t dimensions = 0;  ///< one number per dimension, summed over units; 0: unknown
-  long double factor = 1;        ///< product of the units' factors
+  std::uint64_t dimensions = 0;  ///< sum over the units of exponent · number_of(dimension); 0: unknown
+  long double factor = 1;        ///< product of the units' conversion factors
   long double scale = 1;         ///< 1e6 for "million"
   bool is_known() const noexcept { return dimensions != 0; }
   bool is(char dimension) const noexcept { return dimensions == number_of(dimension); }
@@ -25,23 +25,23 @@ struct Measure {
   }
 };
 Measure measure(std::string_view words, const Vocabulary& vocabulary);
-/// Returns the factors that convert both numbers to common units; nothing if the dimensions differ.
+/// Returns the factors that convert both numbers to common units; none if the dimensions differ.
 std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
-/// An answer's name, words and run of capitals. Notes must agree only if both sides have them.
+/// Holds an answer's name, words and run of capitals. A note must agree only if both answers have it.
 struct Notes {
   std::string name;  ///< name of a point (A in A(1, 2)), or of the variable in x ∈ {1, 2}
-  std::string run;   ///< consecutive capitals such as HTH, possibly a product
+  std::string run;   ///< adjacent capitals such as HTH, which may be a product
   Measure unit;
-  std::string_view words;  ///< after a number
+  std::string_view words;  ///< words after a number
 };
 
 enum class Form : unsigned char {
-  value,     ///< a number or formula; in `parts`: the same with letters read as a unit
+  value,     ///< a number or formula; parts[0], if any: the same with its letters read as a unit (6 m)
   list,      ///< unordered: a list, ± (`signs`), alternatives (`either`), or rows of cases as tuples
   set,       ///< unordered, without repetitions
   tuple,     ///< ordered: a tuple, an interval, or a matrix (its rows, or a single row's or column's entries)
-  relation,  ///< the parts are its sides
+  relation,  ///< an equation or inequality; `parts`: its sides
   sets,      ///< a union or difference, ℝ, ∅, {x | …}
   text,
 };
@@ -50,8 +50,8 @@ struct Answer {
   Form form = Form::value;
   const Tree* tree = nullptr;
   const Node* node = nullptr;
-  int sign = 1;         ///< the sign that ± takes in this answer
-  bool signs = false;   ///< list: has both signs of a ±
+  int sign = 1;         ///< sign that ± takes in this answer: 1, −1, or 0 while undecided
+  bool signs = false;   ///< list: `parts` are the two values of a ±
   bool either = false;  ///< list: members joined by "or"
   Notes notes;
   std::vector<Answer> parts;
@@ -60,8 +60,8 @@ struct Answer {
   char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
 
-/// What lowering rules read: the tree and the vocabulary. A rule rewrites nodes of one kind, and sees one side of the
-/// comparison only.
+/// Gives lowering rules the tree and the vocabulary. A rule rewrites nodes of one kind, and sees only one of the
+/// compared answers.
 struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;
@@ -78,7 +78,7 @@ struct Rule {
 };
 std::span<const Rule> default_rules() noexcept;
 
-/// Converts a tree, which receives new nodes and must outlive the answer.
+/// Converts a tree to an answer. Adds nodes to the tree, which must outlive the answer.
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules);
 
 }  // namespace qrl::reward::math

@@ -23,7 +23,7 @@ class AnswerForm {
   }
 
  private:
-  using Numbers = std::vector<const Node*>[2];  ///< of numerator and denominator
+  using Numbers = std::vector<const Node*>[2];  ///< factors of numerator and denominator
 
   /// Returns whether a product is not fully computed, as 2·3√2. A computed product's numeric factors are one number or
   /// one reduced fraction.
@@ -35,7 +35,7 @@ class AnswerForm {
     return !below.empty() && !is_lowest_fraction(above.empty() ? nullptr : above[0], *below[0]);
   }
 
-  /// Collects the rational factors, also of nested products. Returns whether another factor is not fully computed.
+  /// Collects the rational factors, also of nested products. Returns whether any factor is not fully computed.
   bool collect(const Node& at, bool inverse, Numbers& numbers) {
     return std::ranges::any_of(at.parts, [&](const Node& part) {
       const bool below = (part.joint == '/') != inverse;
@@ -45,14 +45,14 @@ class AnswerForm {
     });
   }
 
-  /// Checks relations: a chain of equalities (x = 25 + 60 = 85) needs one computed number; in other relations every
-  /// side must be computed.
+  /// Returns whether a relation is not fully computed. A chain of equalities (x = 25 + 60 = 85) needs one computed
+  /// side, other relations only computed sides.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
     bool open[2] = {}, done[2] = {};
     for (const Node& side : at.parts) {
-      // x ≡ 10 (mod 7) is a residue class.
+      // Accepts 10 (mod 7) as computed.
       const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);
       const bool formula = has_symbols(side);
       if (!equality && left) return true;
@@ -68,8 +68,8 @@ class AnswerForm {
     if (budget_.spent() || !number) return false;
     const bool has_constants = any_node(at, [](const Node& part) { return part.is(Kind::constant); });
     if (value.image && !has_constants) return true;
-    constexpr int kMaxDenominator =
-        100;  // chosen: √2·√2 and log₂8 are rational, but the algebra has no exact value for them
+    // Finds rational values without an exact form in the algebra, such as √2·√2 and log₂8.
+    constexpr int kMaxDenominator = 100;  // chosen
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));
       if (equal(value, algebra_.divide(algebra_.integer(p), algebra_.integer(q)))) return true;
@@ -86,7 +86,8 @@ class AnswerForm {
     return at.is(Kind::ratio) || at[1].joint == '/' ? is_lowest_fraction(&at[0], at[1]) : is_scientific(at);
   }
 
-  /// Returns whether a fraction of integers is in lowest terms. A null `above` means 1; beyond 64 bits, returns true.
+  /// Returns whether a fraction of integers is in lowest terms, with a denominator above 1. A null `above` means 1.
+  /// Integers beyond 64 bits count as coprime.
   bool is_lowest_fraction(const Node* above, const Node& below) const {
     if (!is_digits(unsigned_of(below)) || (above != nullptr && !is_digits(unsigned_of(*above)))) return false;
     const auto a = above != nullptr ? integer_of(unsigned_of(*above)) : 1, b = integer_of(unsigned_of(below));
@@ -130,7 +131,7 @@ bool is_worked_out_as(const Reading& gold, const Reading& answer) {
   if (!AnswerForm().has_operation_left(*of_answer) && !leaves_work(*of_answer)) return true;
   if (of_gold == nullptr) return false;
   if (modulus_of(*of_gold) && modulus_of(*of_answer) && of_answer->is(Kind::product))
-    return !AnswerForm().any_left(*of_answer);  // 10 (mod 7) is the same class as 3 (mod 7)
+    return !AnswerForm().any_left(*of_answer);  // accepts 10 (mod 7) for 3 (mod 7)
   return form_of(bare_value(*of_gold)) == form_of(bare_value(*of_answer));
 }
 

@@ -27,7 +27,7 @@ bool Parser::closes_outward() const noexcept {
 /// Returns whether a bracket's single number with thousands commas may be a pair: (1,234), but not (1,000)(0.05).
 bool Parser::may_be_pair() const noexcept {
   const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
-  const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // (3,331\pi)
+  const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // as in (3,331\pi)
   const Token &last = before(), &behind = now(close + 1);
   if (!now(number).thousands || now(close).type != T::close) return false;
   if (is(T::open, '{')) return at_ == 0 && behind.type == T::end;
@@ -37,10 +37,10 @@ bool Parser::may_be_pair() const noexcept {
 }
 
 Node Parser::bracketed(char open) {
-  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another reading of the commas may apply
+  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another meaning of the commas may parse
   ++at_;
   const char closing = closing_of(open);
-  // LaTeX does not print plain braces: {x | …} and {x ∈ S : …}.
+  // Reads {x | …} and {x ∈ S : …} as sets, although LaTeX does not print plain braces.
   const Token& bar = now(is(now(1), T::relation, 'e') ? 3 : 1);
   if (open == '{' && now().type == T::symbol && (bar.type == T::bar || is(bar, T::op, ':'))) open = 'S';
   if (has("S{", open) && take(T::close, closing))
@@ -54,7 +54,7 @@ Node Parser::bracketed(char open) {
     content = Node{Kind::set_builder, std::move(content), list()};
   }
   inner_ = outer;
-  if (open == 'S' && content.is(Kind::matrix) && !is(T::close, 'S')) {  // \left\{ … \right.
+  if (open == 'S' && content.is(Kind::matrix) && !is(T::close, 'S')) {  // a system: \left\{ … \right.
     content.text = kCases;
     return content;
   }
@@ -67,7 +67,7 @@ Node Parser::bracketed(char open) {
   if (open == 'F') return Node{Kind::floor, std::move(content)};
   if (open == 'C') return Node{Kind::ceiling, std::move(content)};
   if (open == 'S' && !several && !builder) return Node{Kind::set, std::move(content)};
-  if (open == '{' || !several) return content;  // LaTeX does not print plain braces
+  if (open == '{' || !several) return content;  // plain braces only group
   content.kind = open == 'S' ? Kind::set : Kind::tuple;
   content.open = open;
   content.close = close;
@@ -82,15 +82,14 @@ Node Parser::list() {
   return all;
 }
 
-/// Parses items between separators, or equations without separators; semicolons separate lists of comma-separated
-/// items.
+/// Parses items between separators, or equations on separate lines. Semicolons separate lists of comma-separated items.
 Node Parser::separated(const Operator& op, Node first) {
   std::vector<Node> items;
   items.push_back(std::move(first));
   const auto separates = [&] { return now().type == T::separator && op.has(now().code); };
   while (separates() || equation_follows()) {
     bool alternative = false;
-    for (; separates(); ++at_) alternative = alternative || now().code == '|';  // "19, 46, and 82"
+    for (; separates(); ++at_) alternative = alternative || now().code == '|';  // skips both separators of "46, and 82"
     if (ends_list()) break;
     if (alternative && words_.is(WordClass::hedge, now().text) && begins_value(1)) {  // 1/6, or approximately 0.1667
       ++at_;
@@ -123,7 +122,8 @@ bool Parser::begins_operand() const noexcept {
 
 // ---- environments
 
-/// Removes every & that only aligns, and merges continued rows. `begin`: the token after the environment's name.
+/// Removes every & that only aligns, and merges continued rows. `begin`: index of the token after the environment's
+/// name.
 void Parser::lay_out_rows(std::size_t begin) {
   const std::string_view name = tokens_[begin - 1].text;
   if (name.ends_with("matrix")) return;
@@ -133,11 +133,11 @@ void Parser::lay_out_rows(std::size_t begin) {
   bool aligned = false;
   for (std::size_t k = begin; tokens_[k].type != T::end; ++k)
     aligned = aligned || (tokens_[k].type == T::cell && is_beside(k, is_relation));
-  if (!aligned && (name == "array" || name == "tabular")) return;  // a matrix
+  if (!aligned && (name == "array" || name == "tabular")) return;  // rows of a matrix
   tokens_[begin - 1].text = kCases;
   const bool indented = tokens_[begin].type == T::cell;
-  std::size_t end = begin, kept = begin,
-              row = begin;  // where kept tokens end, the current row starts, and its last row starts
+  // Current token, end of the kept tokens, start of the current row.
+  std::size_t end = begin, kept = begin, row = begin;
   for (int depth = 0; tokens_[end].type != T::end && (depth > 0 || tokens_[end].type != T::finish); ++end) {
     const Token token = tokens_[end];
     depth += token.type == T::begin ? 1 : token.type == T::finish ? -1 : 0;

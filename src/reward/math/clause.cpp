@@ -14,7 +14,7 @@ using base::is_space;
 using base::trimmed;
 using W = WordClass;
 
-constexpr std::size_t kMaxSentence_bytes = 400;  // limit on the sentence checked around a last number
+constexpr std::size_t kMaxSentence_bytes = 400;  // limit on the text checked before a last number
 constexpr std::string_view kBold = "**", kDigits = "0123456789", kFigures = "0123456789$", kEnds = ".,;\\",
                            kApart = "([;, ", kBreaks = " ,:", kValues = "0123456789$\\", kPause = "...",
                            kArticle = " a", kAnd = " and ", kLoss = "($";
@@ -34,7 +34,7 @@ std::size_t formula_begin(std::string_view text, const Vocabulary& vocabulary) {
   for (Words words{text}; words.next();) {
     const Meaning* meaning = vocabulary.word(text.substr(words.begin, words.word.size()));
     const bool symbol = meaning != nullptr && meaning->type != TokenType::separator && meaning->type != TokenType::op;
-    const std::size_t brace = text.find_last_of("{}", words.begin);  // \begin{pmatrix}
+    const std::size_t brace = text.find_last_of("{}", words.begin);  // ignores the name in \begin{pmatrix}
     const bool inside = brace != std::string_view::npos && text[brace] == '{';
     if (words.word.size() > 1 && !symbol && !inside) first = words.end;
   }
@@ -134,13 +134,13 @@ std::optional<std::string> last_number(std::string_view text, const Vocabulary& 
   for (; said.data() + said.size() < end; said = sentence(text, vocabulary)) text.remove_prefix(said.size() + 1);
   const std::size_t first = formula_begin(said.substr(0, static_cast<std::size_t>(end - said.data())), vocabulary);
   std::string_view formula = trimmed(said.substr(std::min(said.find_first_not_of(kBreaks, first), said.size())));
-  const std::size_t and_at = formula.find(kAnd), behind = and_at + kAnd.size();  // in April and May
+  const std::size_t and_at = formula.find(kAnd), behind = and_at + kAnd.size();  // "in April and May"
   if (and_at != std::string_view::npos && behind < formula.size() && is_capital(formula[behind]))
     formula = formula.substr(0, and_at);
   const bool fits = !formula.starts_with('{') && !formula.starts_with(kLoss);
   const std::string_view before = trimmed(said.substr(0, first));
   const bool stated = formula.find('=') != std::string_view::npos || vocabulary.is(W::verb, last_word(before));
-  const std::size_t other = before.find_last_of(kFigures) + 1;  // 2 hours and 30 minutes
+  const std::size_t other = before.find_last_of(kFigures) + 1;  // other number: "2 hours and 30 minutes"
   const std::string_view between = before.substr(other);
   constexpr std::ptrdiff_t kFewWords = 2;
   const bool one_of_several = other > 0 && !stated && (between.empty() || has(kBreaks, between[0])) &&

@@ -9,7 +9,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes: variables may be negative
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes: variables of both signs, or integers
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
@@ -19,7 +19,7 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
-/// Returns those of a number's following words that change the statement (WordClass::saying); units do not.
+/// Returns the words after a number that change the statement (WordClass::saying).
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -27,7 +27,7 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Returns whether an absolute value occurs, whose sign depends on the variables even if these are positive.
+/// Returns whether an absolute value or √((x − y)²) occurs, whose argument may be negative even for positive variables.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -43,8 +43,8 @@ bool alternates(const Node& x) noexcept {
   });
 }
 
-/// Returns whether one side is a decimal of six or more places, rounded or truncated from the other side. The other
-/// side must be no decimal, and within one unit of the last place.
+/// Returns whether one side is a decimal of six or more places, rounded or truncated from the other, which is no
+/// decimal.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -109,7 +109,7 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Compares the statements' words, which must be on both sides.
+/// Compares names, and words of WordClass::saying. A side may lack a name, or the words if neither has variables.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -141,7 +141,7 @@ bool Equality::same_values(const Answer& g, const Answer& a) {
     return false;  // 7:30 p.m. is not 7/30
   const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
   if (modulus && other && !same_value({.node = modulus}, {.node = other})) return false;  // 3 mod 7 is not 3 mod 5
-  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));   // 6 m/s
+  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));   // reads 6 m/s with its unit
   return same_units(g, unit ? a.parts[0] : a);
 }
 
@@ -156,7 +156,7 @@ bool Equality::same_units(Answer g, Answer a) {
   g.notes.unit = unit_of(g);
   a.notes.unit = unit_of(a);
   const bool known[] = {g.notes.unit.is_known(), a.notes.unit.is_known()};
-  Answer& other = known[0] ? a : g;  // a percentage or angle, and a value with a unit
+  Answer& other = known[0] ? a : g;  // 50 % or 90° against a value with a unit
   if (known[0] != known[1] && is_marked(other)) unmark(other);
   const auto by = scales(g.notes.unit, a.notes.unit);
   if (!by) return false;
@@ -165,7 +165,7 @@ bool Equality::same_units(Answer g, Answer a) {
     return u && v && std::abs(*u * (*by)[0] - *v * (*by)[1]) <= 1e-9L * std::abs(*u * (*by)[0]);
   }
   if (same_value(g, a) || is_marked(g) == is_marked(a)) return same_value(g, a);
-  Answer& marked = is_marked(g) ? g : a;  // 20 for 20 %, 90 for 90°
+  Answer& marked = is_marked(g) ? g : a;  // accepts 20 for 20 %, 90 for 90°
   const bool percent = marked.at().is(Kind::percent);
   unmark(marked);
   return (!percent || (is_plain_number(g) && is_plain_number(a))) && same_value(g, a);
@@ -197,10 +197,11 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
               y = a.is_collection() ? Parts(a.parts) : Parts(&a, 1);
   if (tuples[0] && tuples[1]) {
     const Node &gold = g.at(), &answer = a.at();
-    const bool brackets = x.size() != 2 || (gold.open == answer.open && gold.close == answer.close);  // of intervals
+    // Pairs may be intervals, whose brackets must agree.
+    const bool brackets = x.size() != 2 || (gold.open == answer.open && gold.close == answer.close);
     return (gold.kind != answer.kind || (gold.columns == answer.columns && brackets)) && in_order(x, y);
   }
-  if (tuples[0] || tuples[1]) {  // x = 3, y = 4 is (3, 4); y = 4, x = 3 is not compared
+  if (tuples[0] || tuples[1]) {  // x = 3, y = 4 equals (3, 4), but y = 4, x = 3 does not
     const Answer &tuple = tuples[0] ? g : a, &list = tuples[0] ? a : g;
     const auto name_of = [](const Answer& part) {
       return part.form == Form::relation ? form_of(part.parts[0].at()) : std::string();
@@ -208,7 +209,7 @@ bool Equality::same_collections(const Answer& g, const Answer& a) {
     return list.form == Form::list && tuple.at().open == '(' && tuple.at().close == ')' && !list.signs &&
            !list.either && std::ranges::is_sorted(list.parts, {}, name_of) && in_order(x, y);
   }
-  // Compares lists with multiplicity (1, 1, 2 differs from 1, 2), but solutions in brackets as sets.
+  // Counts repetitions in lists (1, 1, 2 differs from 1, 2), except in lists of collections.
   return as_sets(x, y, g.form == Form::list && a.form == Form::list && !x[0].is_collection());
 }
 
@@ -216,7 +217,7 @@ bool Equality::in_order(Parts x, Parts y) {
   return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
-/// Hashes a number or point, alike for equal ones; returns 0 for other answers.
+/// Returns a hash of a number or point, the same for equal values; 0 for other answers.
 std::uint64_t Equality::image(const Answer& of) {
   const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
   const bool number = of.form == Form::value || of.at().is(Kind::tuple);
@@ -225,7 +226,7 @@ std::uint64_t Equality::image(const Answer& of) {
   return one && other ? (*one ^ (*other << 1)) | 1 : 0;
 }
 
-/// Compares two collections without order, with multiplicity if `counted`. Sorts by hash to save time.
+/// Compares two collections regardless of order. If `counted`, repetitions count.
 bool Equality::as_sets(Parts x, Parts y, bool counted) {
   const std::size_t most = std::max(x.size(), y.size());
   if ((counted && x.size() != y.size()) || most > 2 * std::min(x.size(), y.size()) + 2) return false;
@@ -250,7 +251,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
   std::vector<bool> found(answer.size());
   const auto match = [&](std::size_t i, std::size_t j) {
     const Member &one = gold[i], &other = answer[j];
-    // Rejects 3 apples for 3 pears if the other answer counts apples itself, or this one pears.
+    // Rejects 3 apples for 3 pears if either collection counts both.
     const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label &&
                        (std::ranges::count(answer, one.label, &Member::label) > 0 ||
                         std::ranges::count(gold, other.label, &Member::label) > 0);
@@ -270,7 +271,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
          all_match(answer, gold, [&](std::size_t j, std::size_t i) { return found[j] || match(i, j); });
 }
 
-/// Compares unions and differences part by part, except sets of real constants (real_set.cpp).
+/// Compares unions and differences operand by operand. real_set.cpp compares sets of real constants.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
   if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
   const auto& operands = g.at().parts;

@@ -43,7 +43,7 @@ class Equality {
   bool same_relations(const Answer& g, const Answer& a);
   bool solved_by(const Answer& solution, const Answer& equation);
   int proportion(const Answer& g, const Answer& a);
-  /// Returns whether `relation` assigns `other` to its left side: x = 5 is 5, x ∈ S is S.
+  /// Returns whether `relation` gives its left side the value `other`: x = 5 equals 5, x ∈ S equals S.
   bool says(const Answer& relation, const Answer& other, bool gold);
   bool is_consistent(const Answer& relation);
   bool is_same_constant(const Answer& one, const Answer& other, bool about);

@@ -11,7 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Evaluates a number, with an exponent of at most four digits.
+/// Evaluates a number. If its exponent is longer than five characters, the value is opaque.
 Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);
@@ -26,7 +26,7 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   return algebra.digits(text.substr(0, e), exponent);
 }
 
-constexpr std::int64_t kFunctionSteps = 20;  // in addition to the node's
+constexpr std::int64_t kFunctionSteps = 20;  // steps of a function, besides its node's step
 
 }  // namespace
 
@@ -69,7 +69,7 @@ Value Evaluator::ratio(const Node& at) {
   return parts.size() == 2 ? parts[0] : opaque(':', parts);
 }
 
-/// Returns an opaque value that compares parts in order, with signs.
+/// Returns an opaque value, equal for nodes of the same kind and brackets with equal parts and signs in order.
 Value Evaluator::as_written(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
   std::vector<Value> parts;
@@ -163,8 +163,7 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-/// Sums the entries, each times a symbol for its position and the matrix's shape, so that sums and multiples of
-/// matrices compare as numbers.
+/// Sums the entries times symbols for position and shape, so that sums and multiples of matrices compare as numbers.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);
@@ -173,7 +172,7 @@ Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entr
   return all;
 }
 
-/// Multiplies two matrices; products of three or more compare as written.
+/// Multiplies two matrices. Longer products compare as written.
 Value Evaluator::matrix_product(const Node& at) {
   const Node &left = at[0], &right = at[1];
   const std::size_t inner = left.columns, columns = right.columns;

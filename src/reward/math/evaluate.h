@@ -1,9 +1,8 @@
-// Owns the value of a tree: its image in a finite field, a number with 34 digits, and a short exact fraction.
+// Owns a tree's value: an image in a finite field, a number of 34 digits, and a short exact fraction.
 //
 // A lane is a field and an assignment of pseudo-random field elements and positive numbers to the variables. Two values
-// are equal if they are equal in every lane. Exact forms decide alone. Images of rational functions decide if the
-// numbers agree. All other values must agree to 25 digits. An unknown function becomes a polynomial with pseudo-random
-// coefficients.
+// are equal if they are equal in every lane. Two exact forms decide alone. Otherwise the images, if both values have
+// one, must be equal, and the numbers must agree to 25 digits. An unknown function becomes a pseudo-random polynomial.
 #pragma once
 
 #include <complex>
@@ -44,14 +43,14 @@ struct Field {
   }
 };
 
-/// The lanes' fields. Different numbers agree in both fields only if both primes divide the numerator of their
-/// difference. Different functions of degree d agree at a random point of one field with probability at most d / 2^61.
+/// Different numbers agree in both fields only if both primes divide the numerator of their difference. Different
+/// functions of degree d agree at a random point of one field with probability at most d / 2^61.
 inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u},
                                      {4611686018427387761u, 3481184452870754207u}};
 
 struct Value {
   std::optional<Rational> exact = {};
-  std::optional<std::uint64_t> image = {};  ///< present if computed by + − · / and integer powers only
+  std::optional<std::uint64_t> image = {};  ///< present if only + − · / and integer powers compute it
   Complex z = {};
   std::int8_t infinite = 0;  ///< ±1: ±∞; ignore the other members
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
@@ -61,17 +60,17 @@ struct Value {
   bool is_number() const noexcept { return !undefined && infinite == 0; }
   bool is_integer() const noexcept { return exact && exact->is_integer(); }
   bool is_zero() const noexcept;
-  /// Returns a real constant's number; nothing for other values.
+  /// Returns a real constant's number; none for other values.
   std::optional<long double> real() const noexcept;
 };
 bool equal(const Value& a, const Value& b) noexcept;
 
 inline constexpr std::int64_t kMaxFactorial = 3000;  ///< a larger n gives an approximate n!
 
-/// States what variables may be, besides positive reals.
+/// Describes the values that variables take, besides positive reals.
 struct Variables {
-  bool whole = false;  ///< integers: signs may depend on parity
-  bool signs = false;  ///< positive or negative: for absolute values
+  bool whole = false;  ///< if set, integers, because signs depend on parity
+  bool signs = false;  ///< if set, of both signs, because absolute values occur
 };
 
 /// Computes in one lane, with bounded work per operation.
@@ -81,7 +80,7 @@ class Algebra {
 
   Value rational(Rational q) const noexcept;
   Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
-  /// Returns the value of ASCII digits in `base` (2 to 10), with at most one '.', times 10^exponent, |exponent| ≤ 10⁴.
+  /// Returns the value of ASCII digits in `base` (2 to 10), with at most one '.', times 10^exponent, |exponent| < 10⁵.
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;
@@ -106,7 +105,7 @@ class Algebra {
   }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;
-  /// Computes the one-argument function `law`; nothing for other laws.
+  /// Computes the one-argument function `law`; none for other laws.
   std::optional<Value> function(Law law, const Value& a) const noexcept;
 
  private:
@@ -125,7 +124,7 @@ class Budget {
   bool spent() const noexcept { return left_ < 0; }
 
  private:
-  std::int64_t left_ = 4000;  ///< nodes to evaluate or compare, up to 1 µs each; chosen
+  std::int64_t left_ = 4000;  ///< steps left (nodes evaluated or compared, up to 1 µs each); chosen
 };
 
 /// Evaluates trees. A node that is no number (a set in a function, a relation in a sum) becomes an opaque value of its
@@ -137,7 +136,7 @@ class Evaluator : public Algebra {
       : Algebra(algebra), budget_(budget), upper_(upper) {}
 
   Value value(const Node& at);
-  /// Sets the value of `variable`, which must outlive this.
+  /// Sets a variable's value. Both arguments must outlive this.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:

@@ -26,8 +26,7 @@ void skip(std::string_view& text, std::string_view characters) noexcept {
 }
 std::string_view line_of(std::string_view text) noexcept { return text.substr(0, text.find('\n')); }
 
-/// Removes a condition such as ", where b is any integer" after a formula. Keeps an equation, which belongs to the
-/// answer.
+/// Removes a condition such as ", where b is any integer" after a formula, but keeps an equation.
 std::string without_condition(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxAnswer_bytes).find(kWhere);
   if (at == std::string_view::npos || at == 0 || is_letter(text[at - 1])) return std::string(text);
@@ -41,12 +40,11 @@ std::string without_condition(std::string_view text) {
 class Extraction {
  public:
   using Candidates = std::vector<std::string>;
-  using Found = std::optional<Candidates>;  ///< nothing: the mark does not occur
+  using Found = std::optional<Candidates>;  ///< no value: the profile's mark does not occur
 
   Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
       : text_(text), profile_(profile), vocabulary_(vocabulary) {}
 
-  /// Extracts by the profile; `automatic` uses the first that finds something.
   Candidates run() {
     constexpr std::pair<P, Found (Extraction::*)()> kFinders[] = {{P::boxed, &Extraction::boxed},
                                                                   {P::gsm8k, &Extraction::after_mark},
@@ -77,7 +75,7 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// Returns a clause's value, and its sentence's last number. "18!" at the end may also mean 18.
+  /// Returns a clause's value, then alternatives: 18 for "18!" at its end, and the last number of prose.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return one(clause);
@@ -125,7 +123,6 @@ class Extraction {
     return one(answer);
   }
 
-  /// Removes a leading "Answer:".
   std::string_view without_label(std::string_view content) const noexcept {
     std::string_view rest = content;
     vocabulary_.take(W::silent, rest);  // \text
@@ -138,7 +135,7 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Returns whether the text between two boxes joins them: a comma, semicolon, "and" or "or".
+  /// Returns whether the text between two boxes joins them to a list: a comma, semicolon, "and" or "or".
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -160,7 +157,7 @@ class Extraction {
     return said(sentence(line, vocabulary_));
   }
 
-  /// Consumes a verb, a sign, or both, between a noun and the answer.
+  /// Consumes the verb, colon or dash after a noun ("answer"). Returns whether one was found.
   bool take_joint(std::string_view& rest) const noexcept {
     skip(rest, kEmphasis);
     if (rest.starts_with(kJson)) rest.remove_prefix(1);
@@ -223,7 +220,7 @@ class Extraction {
 
   // ---- no mark
 
-  /// Extracts the last number, or the last delimited formula after that number.
+  /// Extracts the formula that ends the text in delimiters ($…$), else the last number.
   Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {
@@ -251,7 +248,6 @@ class Extraction {
 
 namespace {
 
-/// Returns the text before the first chat token that begins another turn.
 std::string_view first_turn(std::string_view text, const Vocabulary& vocabulary) noexcept {
   constexpr std::size_t kLongestToken_bytes = 40;
   for (std::size_t at = text.find('<', 1); at < text.size(); at = text.find('<', at + 1)) {

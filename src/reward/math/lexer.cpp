@@ -12,7 +12,7 @@ using base::is_letter;
 using base::is_space;
 using T = TokenType;
 
-constexpr std::string_view kSpaced = ":-+=<>,";  // in braces, for spacing
+constexpr std::string_view kSpaced = ":-+=<>,";  // signs that may have braces for spacing
 
 bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
@@ -37,10 +37,10 @@ class Lexer {
         read_break();
       } else if (is_word_byte(c)) {
         read_letters();
-      } else if (c == '$') {  // a formula, or money if this is the only $ and a number follows
+      } else if (c == '$') {
         ++at_;
         if (is_digit(peek()) && std::ranges::count(text_, '$') == 1) note_currency("dollar");
-      } else if (c == '{' && peek(2) == '}' && has(kSpaced, peek(1))) {  // 1{:}2, {-}7
+      } else if (c == '{' && peek(2) == '}' && has(kSpaced, peek(1))) {  // drops the braces of 1{:}2 and {-}7
         out_.source[at_] = out_.source[at_ + 2] = ' ';
       } else {
         read_sign();
@@ -74,7 +74,7 @@ class Lexer {
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
-  /// Records a currency sign, the unit of all numbers, without a token.
+  /// Records the currency, the unit of all numbers.
   void note_currency(std::string_view unit) noexcept {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
@@ -153,7 +153,7 @@ class Lexer {
     push(depth_ > 0 ? T::newline : T::separator, ',');
     if (depth_ > 0) skip_option();
   }
-  /// Skips an option such as [2pt] or [t].
+  /// Skips [2pt] or [t].
   void skip_option() noexcept {
     if (peek() == '[') at_ = std::min(text_.find(']', at_), text_.size() - 1) + 1;
   }
@@ -176,7 +176,7 @@ class Lexer {
     depth_ += type == T::begin ? 1 : -1;
     if (type == T::begin) {
       skip_option();
-      if (!name->ends_with("matrix")) argument();  // its columns
+      if (!name->ends_with("matrix")) argument();  // skips its columns: {lcr}
     } else if (last() == T::newline) {
       out_.tokens.pop_back();
     }
@@ -200,7 +200,7 @@ class Lexer {
     at_ -= content->size() + 1;  // to read the content next
     const std::size_t end = at_ + content->size();
     if (wrapper == 'r') upright_end_ = end;
-    else if (!has(*content, '=')) text_end_ = end + 1;  // content with = is no text but a formula: \text{y = 2x + 3}
+    else if (!has(*content, '=')) text_end_ = end + 1;  // content with = is a formula: \text{y = 2x + 3}
     out_.source[end] = ' ';
   }
 
@@ -208,9 +208,9 @@ class Lexer {
   std::string_view text_;
   Comma comma_;
   const Vocabulary& words_;
-  std::size_t at_ = 0, upright_end_ = 0, text_end_ = 0;  ///< ends of the last \mathrm{…} and \text{…}
+  std::size_t at_ = 0, upright_end_ = 0, text_end_ = 0;  ///< reading position; ends of the last \mathrm{…} and \text{…}
   bool space_ = false, newline_ = false;
-  int depth_ = 0;  ///< open environments
+  int depth_ = 0;  ///< number of open environments
 };
 
 }  // namespace

@@ -16,8 +16,8 @@ struct Token {
   TokenType type = TokenType::end;
   char code = 0;
   bool space = false;
-  bool newline = false;    ///< after a line break or \quad
-  bool thousands = false;  ///< has thousands commas
+  bool newline = false;    ///< follows a line break or \quad
+  bool thousands = false;  ///< has commas between thousands
   std::string_view text;
 };
 
@@ -29,24 +29,24 @@ enum class Comma : unsigned char {
 };
 
 struct Tokens {
-  std::vector<char> source;      ///< memory of the tokens' texts, whose address survives a move
+  std::vector<char> source;      ///< memory that the tokens' texts view; a move keeps its address
   std::vector<Token> tokens;     ///< ends with a token of type end
-  bool ambiguous_comma = false;  ///< whether another meaning of commas gives other tokens
+  bool ambiguous_comma = false;  ///< another meaning of commas gives other tokens
   std::string_view currency;     ///< unit of the currency signs; "several" if they differ
-  std::string fault;             ///< such as an unknown command; empty on success
+  std::string fault;             ///< error, such as an unknown command; empty on success
 };
 
 Tokens tokenize(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 // ---- spelling.cpp
 
-/// Rewrites compatibility characters in LaTeX: x² as x^{2}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤ as \le.
-/// Normalizes others by NFKC (Unicode); keeps non-ASCII letters and invalid UTF-8.
+/// Rewrites compatibility characters as LaTeX or ASCII: x² as x^{2}, ½ as \frac{1}{2}, Ⅳ and ④ as 4, √ as \sqrt, ≤ as
+/// \le. Normalizes other characters by NFKC (Unicode). Keeps non-ASCII letters and invalid UTF-8.
 std::string normalized(std::string_view text);
 
 struct WrittenNumber {
   std::string digits;   ///< at most one '.', repeating digits in (), an exponent after 'e'; number words may give "2/3"
-  std::size_t end = 0;  ///< where the number ends in the text
+  std::size_t end = 0;  ///< offset in the text after the number
   bool ambiguous_comma = false, thousands = false;
 };
 WrittenNumber scan_number(std::string_view text, std::size_t begin, Comma comma, const Vocabulary& vocabulary);

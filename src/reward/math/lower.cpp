@@ -10,7 +10,7 @@ const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
   const bool product = at.is(Kind::product), in_front = product && one.is(Kind::subscript, Kind::power);
-  std::array<const Node*, 3> of;  // the letter, n and k
+  std::array<const Node*, 3> of;
   if (in_front && one[0].is(Kind::words) && other.is(Kind::subscript)) of = {&other[0], &one[1], &other[1]};
   else if (!product && one.is(Kind::subscript)) of = {&one[0], &one[1], &other};
   else if (!product && other.is(Kind::subscript)) of = {&one, &other[1], &other[0]};
@@ -47,7 +47,7 @@ const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
 
 namespace {
 
-/// Returns the text after a number and whitespace that may be a unit, such as "m/s^2".
+/// Returns the text after a number and a space if it is a known unit ("m/s^2"), else "".
 std::string_view unit_letters(const Lowering& to) {
   const Node& root = *to.tree.root;
   const auto is_other = [](const Node& part) {
@@ -140,7 +140,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
   Lowering to{tree, vocabulary};
   Answer answer = answer_of(to, rules, &*tree.root, 0);
   const std::string_view letters = unit_letters(to);
-  if (!letters.empty() && answer.form == Form::value)  // also keeps the reading as a unit
+  if (!letters.empty() && answer.form == Form::value)  // also keeps the letters as a unit
     answer.parts.push_back(
         answer_of(to, rules, to.add(Node{Kind::quantity, (*tree.root)[0], Node(Kind::words, letters)}), 0));
   return answer;
@@ -150,7 +150,6 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
 
 namespace {
 
-/// Returns the exponent after a unit's name: 2, ^3 or ^{-1}; 1 if none.
 int exponent_of(std::string_view behind) noexcept {
   behind.remove_prefix(std::min(behind.find_first_not_of(" }$^{"), behind.size()));
   const bool negative = behind.starts_with('-');
@@ -161,7 +160,7 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// Returns a unit's measure. It is unknown if any word is, or if the only word is "units".
+/// Returns a unit's measure. The measure is unknown if any word is unknown or has no factor ("units").
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

@@ -19,14 +19,14 @@ using base::trimmed;
 // ---- choices
 
 std::string_view without_layout(std::string_view text, const Vocabulary& vocabulary) noexcept {
-  constexpr int kMost = 50;  // commands removed at most: no label begins with more
+  constexpr int kMost = 50;  // most layout commands before a label
   for (int k = 0; k < kMost && vocabulary.take(WordClass::silent, text);) ++k;
   return text;
 }
 
 struct Label {
   char letter = 0;
-  std::string_view rest;  ///< empty: a label only
+  std::string_view rest;  ///< text after the label; empty: a label only
 };
 
 /// Parses a choice label: "(B) 42", "\text{(B)} 42", "B. 42", "Option B".
@@ -64,14 +64,14 @@ std::string key_of(std::string_view text, const Vocabulary& vocabulary) {
   return text_key(article ? noun : text, vocabulary);
 }
 
-/// Returns whether the answer begins with the gold answer (yes, no, true or false) and does not end in its opposite, as
-/// "Yes, but no" does.
+/// Returns whether the answer begins with the gold answer (yes, no, true or false) and does not end in its opposite
+/// ("Yes, but no").
 bool begins_with_verdict(const std::string& gold, std::string_view answer, const Vocabulary& vocabulary) {
   const std::size_t end = std::min(answer.find_first_of(",.;"), answer.size());
   if (!vocabulary.is(WordClass::verdict, gold) || text_key(answer.substr(0, end), vocabulary) != gold) return false;
   std::string last;
   for (Words words{answer.substr(end)}; words.next();) last = words.word;
-  if (last.empty()) return std::ranges::none_of(answer, is_digit);  // "no, 7"
+  if (last.empty()) return std::ranges::none_of(answer, is_digit);  // rejects "no, 7"
   return last == gold || !vocabulary.is(WordClass::verdict, last);
 }
 
@@ -86,8 +86,7 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 
 // ---- comparison
 
-/// Returns whether the comma may be decimal: 2,74 without brackets, if the other side has a decimal point. 1,250 is a
-/// thousand.
+/// Returns whether the comma may be a decimal point (2,74, not 1,250): without brackets, if the other side has a point.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
   std::size_t places = 0;
@@ -104,12 +103,12 @@ Reading::Reading(std::string_view whole, const Vocabulary& words) : vocabulary(w
   label = read.letter;
   is_choice = label != 0 && read.rest.empty();
   if (!read.rest.empty()) text = std::string(trimmed(read.rest));
-  reads.reserve(3);  // answers point into the elements
+  reads.reserve(3);  // never reallocates: answers point into the elements
   for (const Comma comma : {Comma::thousands, Comma::separator, Comma::decimal}) {
-    if (comma == Comma::separator && !reads[0].tree.root) reads.clear();  // the pair (1,234)
+    if (comma == Comma::separator && !reads[0].tree.root) reads.clear();  // (1,234) is only a pair
     Tree& tree = reads.emplace_back(Read{comma, parse(text, comma, vocabulary), std::nullopt}).tree;
     if (tree.root) reads.back().answer = lower(tree, vocabulary, default_rules());
-    const bool several = text.find(',') != text.rfind(',');  // then none is decimal
+    const bool several = text.find(',') != text.rfind(',');  // several commas: none is decimal
     if (!tree.tokens.ambiguous_comma || (several && comma == Comma::separator)) break;
   }
 }
@@ -118,7 +117,6 @@ Verdict compare(const Reading& gold, const Reading& answer) {
   Verdict correct{Outcome::correct, "correct"}, wrong{Outcome::wrong, "wrong value"};
   if (answer.text.empty()) return {Outcome::no_answer, "no answer"};
   if (answer.text.size() > kMaxAnswer_bytes) return {Outcome::no_answer, "answer too long", true};
-  // Labels and values of two choices must agree.
   const bool labelled = gold.label != 0 && answer.label != 0;
   if (labelled && gold.label != answer.label) return wrong;
   if (labelled && (gold.is_choice || answer.is_choice)) return correct;
@@ -132,7 +130,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
       read = true;
       Equality equality(gold.vocabulary);
       const bool same = equality.run(*g.answer, *a.answer);
-      // Stops, because another reading would need as much work again.
+      // Stops: another reading would need as much work.
       if (equality.out_of_budget()) return {Outcome::no_answer, "out of budget", true};
       if (same) return correct;
     }
@@ -193,8 +191,8 @@ void MathVerifier::check_ground_truth(std::string_view ground_truth, const std::
 
 bool MathVerifier::same_answer(std::string_view one, std::string_view other) const noexcept try {
   if (one == other) return true;
-  constexpr std::size_t kLongestWhole_bytes =
-      kMaxExtracted_bytes - 4;  // less the longest UTF-8 character, which may have been cut
+  // Longer answers may be truncated.
+  constexpr std::size_t kLongestWhole_bytes = kMaxExtracted_bytes - 4;
   if (std::max(one.size(), other.size()) >= kLongestWhole_bytes) return false;
   const Reading x(one), y(other);
   return compare(x, y).outcome == Outcome::correct && compare(y, x).outcome == Outcome::correct;

@@ -13,7 +13,7 @@ Node Parser::expression(int least) {
   return left;
 }
 
-/// Returns how the next token joins the left operand, if it is no single-token operator.
+/// Returns how the next token joins the left operand, if that token is no operator by itself.
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);
@@ -44,7 +44,7 @@ Node Parser::continue_with(const Operator& op, Node left) {
   if (op.kind == Kind::list) return separated(op, std::move(left));
   if (op.kind != Kind::factorial && op.kind != Kind::binomial && op.joint != Joint::modulo)
     return several(op, std::move(left));
-  const bool bracket = take(T::open, '(');  // of a modulus
+  const bool bracket = take(T::open, '(');  // before a modulus: (mod 7)
   const char code = next().code;
   if (code == 'd') return degree(std::move(left));
   if (code == '_') return called(Node{Kind::subscript, std::move(left), argument()});
@@ -72,7 +72,7 @@ Node Parser::several(const Operator& op, Node left) {
   return Node{op.kind, std::move(parts)};
 }
 
-/// Consumes a sign that is the whole script, with or without braces; else returns 0.
+/// Consumes and returns a sign that is a whole subscript or superscript, also in braces; else returns 0.
 char Parser::take_lone(std::string_view signs) noexcept {
   const std::size_t braced = is(T::open, '{') ? 1 : 0;
   const Token sign = now(braced);
@@ -109,7 +109,7 @@ bool Parser::begins_unit() const noexcept {
   if (token.code == 't') return before().type == T::number || before().type == T::close;
   if (token.code == 'r') return token.space && words_.unit(token.text).code != 0;
   const bool alone = before().type == T::number && token.space && now(1).type == T::end;
-  return token.text.size() > 1 && (alone || now(1).type == T::word) && words_.unit(token.text).code != 0;  // an Omega
+  return token.text.size() > 1 && (alone || now(1).type == T::word) && words_.unit(token.text).code != 0;  // 5 \Omega
 }
 
 Node Parser::unit_behind(Node number) {

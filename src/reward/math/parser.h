@@ -8,13 +8,13 @@
 
 namespace qrl::reward::math {
 
-/// How two operands are joined, where one token does not tell.
+/// Ways to join operands without an operator token; none: by an operator token.
 enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
 struct Operator {
   Joint joint;
   TokenType type;
-  std::string_view codes;  ///< matching token codes; empty: any. For a joint: the result's code
+  std::string_view codes;  ///< matching token codes; empty: any. With a joint: the right operand's link
   int left, right;         ///< binding powers: the operator applies if `left` is at least the context's minimum
   Kind kind;
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
@@ -59,7 +59,7 @@ class Parser {
     while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
     return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
   }
-  /// Returns whether the bar or colon between a set's element and its condition is next.
+  /// Returns whether the next token is the bar or colon between a set's element and its condition.
   bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
   bool ends_list() const noexcept {
     using enum TokenType;

@@ -63,7 +63,7 @@ Node Parser::signed_operand() {
   ++at_;
   Node operand = expression(59);
   if (code == '+') return operand;
-  // Reads −5 % as (−5) %, so that it differs from −5 only by its mark.
+  // Reads −5 % as (−5) %, so that only the percent sign distinguishes it from −5.
   if (!operand.is(Kind::percent, Kind::degree, Kind::quantity)) return Node{Kind::sum, std::move(operand).behind(code)};
   operand.parts[0] = Node{Kind::sum, std::move(operand.parts[0]).behind(code)};
   return Node{operand.kind, std::move(operand.parts)};
@@ -84,7 +84,8 @@ Node Parser::words() {
   return Node(Kind::words, all);
 }
 
-/// Parses the argument of \frac, \sqrt or _: a group or one operand; without braces, numbers give a single digit.
+/// Parses the argument of \frac, \sqrt or _: a group in braces or one operand. A number without braces gives only its
+/// first digit.
 Node Parser::argument() {
   if (take_lone("+") != 0) return relation_to_zero('>');  // \mathbb{R}_+
   if (is(T::open, '{')) return bracketed('{');
@@ -96,7 +97,7 @@ Node Parser::argument() {
   return digit;
 }
 
-/// Parses a number, or a mixed number (11 5/6, 1\frac{4}{5}), which is an error with an improper fraction.
+/// Parses a number or a mixed number (11 5/6, 1\frac{4}{5}). Throws for 11 7/6.
 Node Parser::number() {
   const Token whole = now();
   Node read = leaf(Kind::number);
@@ -123,8 +124,8 @@ Node Parser::number() {
   return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
-/// Parses a call, if "(" after a name is no product: f(…), f'(…) and f^{-1}(…) always, P(A) and Y(t) with one symbol or
-/// number in the bracket.
+/// Parses a call if "(" after a name begins no factor. f(…), f'(…) and f^{-1}(…) are always calls, P(A) and Y(t) only
+/// with one symbol or number.
 Node Parser::called(Node function) {
   const Node& name = function.is(Kind::symbol) ? function : function[0];
   if (!is(T::open, '(') || !name.is(Kind::symbol)) return function;
@@ -135,8 +136,8 @@ Node Parser::called(Node function) {
   return calls ? Node{Kind::call, std::move(function), bracketed('(')} : function;
 }
 
-/// Parses a function: sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. Its parts are the arguments, with links `_`
-/// (index) and `^` (exponent).
+/// Parses a function: sin x, sin^2 x, log_2 8, max(a, b), \sum_{k=0}^{n} k. The node's parts are the arguments, then
+/// the index (link `_`) and the exponent (link `^`).
 Node Parser::function(const Token& token) {
   std::vector<Node> scripts, parts;
   while (is_op('_') || is_op('^')) {

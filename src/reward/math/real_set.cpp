@@ -6,25 +6,25 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// A number at which membership changes.
+/// Describes a number at which membership in a set changes.
 struct Cut {
   Value value;
   long double real;
-  bool at, above;  ///< at the number, and above it up to the next cut
+  bool at, above;  ///< membership at the number, and above it up to the next cut
   friend bool operator==(const Cut& x, const Cut& y) noexcept {
     return x.at == y.at && x.above == y.above && equal(x.value, y.value);
   }
 };
 
 struct RealSet {
-  bool below = false;     ///< below all cuts
+  bool below = false;     ///< membership below all cuts
   std::vector<Cut> cuts;  ///< ascending
   bool is_empty() const noexcept { return !below && cuts.empty(); }
   bool operator==(const RealSet&) const = default;
 };
 using Set = std::optional<RealSet>;
 
-/// Returns union (U), intersection (N) or difference; nothing if a set is unknown.
+/// Returns union ('U'), intersection ('N') or difference; none if a set is unknown.
 Set combined(const Set& a, char code, const Set& b) {
   if (!a || !b) return std::nullopt;
   const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
@@ -56,11 +56,10 @@ Set half_line(const Value& bound, char code) {
 bool is_reals(const Node& at) noexcept { return is_number_set(at) && has(at.text, 'R'); }
 
 /// Reads a tree as a set of reals: intervals, finite sets, unions and differences, ℝ, inequalities and memberships of
-/// one isolated variable (a < x ≤ b, |x| < a, x ≠ a). Nothing for other trees.
+/// one isolated variable (a < x ≤ b, |x| < a, x ≠ a). Returns none for other trees.
 struct Reader {
   Evaluator evaluator;
 
-  /// Recurses at most kMaxTreeDepth deep.
   Set read(const Node& at) {
     if (at.is(Kind::tuple)) return interval(at);
     if (at.is(Kind::set))
@@ -74,10 +73,10 @@ struct Reader {
     return at.is(Kind::relation) ? relation(at) : std::nullopt;
   }
 
-  /// Nothing if a part is no set. With `code` 0, the sign before each part selects the operation.
+  /// Combines all parts; none if a part is no set. With `code` 0, the sign before each part selects the operation.
   template <class Read>
   static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
-    constexpr std::size_t kMaxParts = 64;  // limits the work: each part is combined with all earlier ones
+    constexpr std::size_t kMaxParts = 64;  // limits the quadratic work
     Set all = RealSet{code == 'N', {}};
     if (parts.size() > kMaxParts) return std::nullopt;
     for (const Node& part : parts)
@@ -93,14 +92,15 @@ struct Reader {
     return set && set->is_empty() ? std::nullopt : set;
   }
 
-  /// Reads {x | x > 1} and {x ∈ ℝ | x > 1}; nothing for domains other than ℝ.
+  /// Reads {x | x > 1} and {x ∈ ℝ | x > 1}; none for domains that `read` does not know (ℤ).
   Set described(const Node& at) {
     const Node& variable = at[0].is(Kind::relation) ? at[0][0] : at[0];
     const Set set = has_symbol(at[1], variable.text) ? read(at[1]) : std::nullopt;
     return at[0].is(Kind::symbol) ? set : combined(read(at[0]), 'N', set);
   }
 
-  /// Intersects conditions ("x > 1, x < 2"). Unites them if that is empty ("x < 1, x > 2") or they are joined by "or".
+  /// Intersects conditions ("x > 1, x < 2"). Unites them if the intersection is empty ("x < 1, x > 2") or "or" joins
+  /// them.
   Set conditions(const Node& at) {
     const bool either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
     const auto member = [&](const Node& each) {

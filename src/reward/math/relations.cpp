@@ -51,7 +51,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const Node& left = parts[0].at();
   const auto compare = [&](Answer said) {
     if (left.is(Kind::symbol, Kind::subscript)) said.notes.name = form_of(left);
-    if (other.notes.name.size() < 3) said.notes.name.clear();  // a point's name, not a variable's
+    if (other.notes.name.size() < 3) said.notes.name.clear();  // `other` has a point's name, not a variable's
     return gold ? same(said, other) : same(other, said);
   };
   // n ≡ 42 (mod 100) does not determine n, n ≡ 42 is no congruence, and f(x) ≡ 42 is an identity.
@@ -93,7 +93,7 @@ bool Equality::is_consistent(const Answer& relation) {
 }
 
 /// Returns whether constants are equal, or one is a rounded decimal of the other (5/6 = 0.833). Different units
-/// disagree; a missing unit is ignored (17 m = 17). `about`: joined by ≈.
+/// disagree; a missing unit is ignored (17 m = 17). `about`: ≈ joins the constants.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -107,10 +107,10 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
-  // Allows a decimal rounded to its last place, or truncated if the other side has infinitely many places. For a root
-  // or π, it may come from rounded factors.
+  // Allows a decimal rounded to its last place, or truncated if the other side has infinitely many places. A root or π
+  // allows two units of the last place, because its factors may be rounded.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
-    constexpr std::size_t kMostPlaces = 18;  // of a terminating decimal
+    constexpr std::size_t kMostPlaces = 18;  // most places of a terminating decimal
     const std::size_t places = places_of(decimal.at());
     if (places == 0) return;
     const bool rounded = of_other.exact && (!cut || ends_within(of_other.exact->denominator, kMostPlaces));
@@ -155,7 +155,7 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
 
 /// Accepts inverse functions y = f(x) and x = g(y), or a solution of a(x) y + b = 0 with b ≠ 0: y = 6/x solves xy = 6.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
-  // Returns the variable on that side, if the other side is a formula without it.
+  // Returns the variable that is alone on `side`, if the other side is a formula without it; else "".
   const auto solved_for = [this](const Answer& of, std::size_t side) {
     const Node &name = of.at()[side], &by = of.at()[1 - side];
     const bool solved = name.is(Kind::symbol) && !has_symbol(by, name.text) && value(of.parts[1 - side]).image;

@@ -19,7 +19,7 @@ struct Spelling {
 constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
 constexpr UChar kFractionSlash = 0x2044;
 
-/// `take` gets a negative character for invalid UTF-8.
+/// Passes each character to `take`, a negative one for invalid UTF-8.
 template <class Take>
 void for_each_character(std::string_view text, const Take& take) {
   const auto size = static_cast<std::int32_t>(text.size());
@@ -59,7 +59,7 @@ std::string shown(UChar32 c, int type) {
 std::string normalized(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
-  const Spelling* last = nullptr;  // the previous character's: 10⁻⁵ gets a single exponent
+  const Spelling* last = nullptr;  // previous character's form: 10⁻⁵ gets a single exponent
   for_each_character(text, [&](UChar32 c, std::string_view bytes) {
     const std::string_view ascii = c < 0x80 ? bytes : written(bytes);
     const Spelling* form = std::end(kForms);
@@ -103,7 +103,7 @@ void move_period(std::string_view& from, std::string& digits, const Vocabulary& 
   from = period.substr(size + 1);
 }
 
-/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)" if the digits show a period, else stays.
+/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)". A decimal without a visible period stays.
 void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   const std::size_t point = digits.find('.');
   if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
@@ -121,7 +121,7 @@ void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vo
 struct NumberWords {
   std::string_view text;
   const Vocabulary& vocabulary;
-  std::size_t at = 0, end = 0;  ///< of the consumed words; of the next word
+  std::size_t at = 0, end = 0;  ///< end of the consumed words; end of the next word
   Meaning next = {};
 
   void look(std::size_t from) {
@@ -137,7 +137,7 @@ struct NumberWords {
     if (taken) look(end);
     return taken;
   }
-  /// −1: no number
+  /// Consumes an integer in words; returns −1 if none is next.
   std::int64_t whole() {
     constexpr std::int64_t kHundred = 100, kAny = 1'000'000'000'000;
     std::int64_t total = 0, part = -1, room = kAny;
@@ -158,7 +158,7 @@ struct NumberWords {
       }
     }
   }
-  /// Returns the denominator of a fraction with numerator `above` (3 for two thirds), or 0.
+  /// Consumes and returns the denominator (3 of "two thirds") of a fraction with numerator `above`, or returns 0.
   std::int64_t parts(std::int64_t above) {
     constexpr std::int64_t kMost = 19;  // twenty-third is no fraction
     const auto below = static_cast<std::int64_t>(next.value);
@@ -217,7 +217,7 @@ std::optional<WrittenNumber> numeral_at(std::string_view text, std::size_t begin
     if (under > above) value = value * (below = under) + above;
     else words.look(end);
   }
-  if (has("o/sn", words.next.code)) return std::nullopt;  // "one of", "two third", "forty two three"
+  if (has("o/sn", words.next.code)) return std::nullopt;  // rejects "one of", "two third", "forty two three"
   return WrittenNumber{std::to_string(value) + (below > 0 ? '/' + std::to_string(below) : ""), begin + words.at};
 }
 

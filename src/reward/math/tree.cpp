@@ -86,7 +86,7 @@ std::string text_key(std::string_view text, const Vocabulary& vocabulary) {
       const Meaning* meaning = vocabulary.command(name);
       const bool layout =
           meaning != nullptr && (meaning->type == TokenType::wrapper || meaning->type == TokenType::layout);
-      if (!layout) key += name;  // "root of odd" is not "odd"
+      if (!layout) key += name;  // \sqrt{odd} is not "odd"
       k += name.size();
       continue;
     }

@@ -16,8 +16,9 @@
 namespace qrl::reward::math {
 
 inline constexpr int kMaxTreeDepth = 100;
-inline constexpr std::string_view kCases = "cases";  ///< of conditions and systems of equations
+inline constexpr std::string_view kCases = "cases";  ///< text of a matrix that lists cases or a system of equations
 
+/// Lists each kind's members and parts. A link is a part's Node::joint.
 enum class Kind : std::uint8_t {
   number,    ///< text
   symbol,    ///< text
@@ -27,7 +28,7 @@ enum class Kind : std::uint8_t {
   product,   ///< links: * / m(mod), or the code of an operation whose meaning is unknown
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
-  call,      ///< text: the function, or empty (the first part); then arguments; links: _ index, ^ exponent
+  call,      ///< text: the function; if empty, parts[0] is. Then arguments, index (link _) and exponent (link ^)
   factorial,
   absolute,
   percent,
@@ -39,30 +40,30 @@ enum class Kind : std::uint8_t {
   binomial,       ///< n, k
   mixed,          ///< whole, fraction
   list,           ///< separated by commas, semicolons, "and", "or" (link |)
-  tuple,          ///< items in brackets, which are `open` and `close`
+  tuple,          ///< items; brackets: `open` and `close`
   set,            ///< \{…\}
   set_builder,    ///< element, condition
-  set_operation,  ///< links: U N D
+  set_operation,  ///< links: U(∪) N(∩) D(∖)
   relation,       ///< links: relations as in TokenType::relation
   ratio,          ///< a : b : …
   quantity,       ///< number, words (a unit)
-  matrix,         ///< row-major entries; `columns`; text: its environment, "cases" for conditions and systems
-  determinant,    ///< of a matrix
+  matrix,         ///< row-major entries; `columns`; text: the environment, or kCases
+  determinant,    ///< one part: a matrix
   dots,
 };
 
-/// Thrown by the parser, with the reason why a text is not in the grammar.
+/// Thrown by the parser if a text is not in the grammar.
 struct Unreadable {
   std::string_view fault;
 };
 
 struct Node {
   Kind kind = Kind::number;
-  char joint = 0;            ///< the sign before this node
-  char open = 0, close = 0;  ///< of a tuple
-  char code = 0;             ///< code of its token, for a leaf or call
-  std::size_t columns = 0;   ///< of a matrix
-  std::int32_t depth = 1;    ///< at most kMaxTreeDepth
+  char joint = 0;            ///< link: the sign before this node in its parent; 0: none
+  char open = 0, close = 0;  ///< a tuple's brackets
+  char code = 0;             ///< a leaf's or call's token code
+  std::size_t columns = 0;   ///< columns of a matrix
+  std::int32_t depth = 1;    ///< height of the subtree, at most kMaxTreeDepth
   std::string_view text;
   std::vector<Node> parts;
 
@@ -91,19 +92,19 @@ struct Node {
 };
 
 struct Tree {
-  Tokens tokens;             ///< owns the texts
+  Tokens tokens;             ///< owns the nodes' texts
   std::optional<Node> root;  ///< none: parse error
-  std::deque<Node> added;    ///< made by lowering
+  std::deque<Node> added;    ///< nodes that lowering adds
 };
 
-/// Parses an answer; never throws. On failure `root` is empty. kMaxTreeDepth bounds the recursion.
+/// Parses an answer; never throws. kMaxTreeDepth bounds the recursion.
 Tree parse(std::string_view text, Comma comma, const Vocabulary& vocabulary);
 
 template <class Predicate>
 bool any_node(const Node& at, const Predicate& predicate) {
   return predicate(at) || std::ranges::any_of(at.parts, [&](const Node& part) { return any_node(part, predicate); });
 }
-/// Returns whether the tree has a variable; words count as one.
+/// Returns whether the tree has variables or words.
 inline bool has_symbols(const Node& at) noexcept {
   return any_node(at, [](const Node& part) { return part.is(Kind::symbol, Kind::words); });
 }
@@ -117,11 +118,11 @@ std::set<std::string> variables_of(const Node& at);
 inline bool is_digits(const Node& at) noexcept {
   return at.is(Kind::number) && std::ranges::all_of(at.text, base::is_digit);
 }
-/// Returns a node's integer, if any, within 64 bits.
+/// Returns an integer node's value; none for other nodes, or beyond 64 bits.
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
 /// Returns the letters of adjacent single-letter factors, or "".
 std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
-/// Returns a decimal's places, signed or not; else 0.
+/// Returns the number of decimal places, also after a sign; 0 for other nodes.
 std::size_t places_of(const Node& at) noexcept;
 inline bool is_capital(const Node& at) noexcept {
   return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z';
@@ -130,16 +131,16 @@ inline bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) 
 inline const Node& unsigned_of(const Node& at) noexcept {
   return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at;
 }
-/// Returns whether the node can only name a value, left of "… = value".
+/// Returns whether the node, left of "… = value", is only a name for the value.
 bool is_name(const Node& at) noexcept;
 /// Returns the modulus of "3 mod 7", or of a relation that ends with one; else null.
 const Node* modulus_of(const Node& at) noexcept;
-/// Returns the code of the relation with swapped sides, or 0.
+/// Returns the code of the relation after swapping its sides (> for <), or 0.
 char reversed(char code) noexcept;
 inline bool is_order(char code) noexcept { return reversed(code) != code && reversed(code) != 0; }  ///< < > ≤ ≥
-/// Returns a node as text, sorted where order is irrelevant.
+/// Returns a node as text, its parts sorted where order is irrelevant.
 std::string form_of(const Node& at);
-/// Returns a text's comparison key: lowercase letters and digits, points and signs before digits, names of LaTeX
+/// Returns a text's comparison key: lowercase letters, digits, signs, points before digits, and names of LaTeX
 /// commands.
 std::string text_key(std::string_view text, const Vocabulary& vocabulary);
 

@@ -4,7 +4,7 @@
 
 #include "reward/math/evaluate.h"
 
-// GCC alone gets these 128-bit functions from the C library's headers.
+// Declares 128-bit functions, which the C library's headers declare only for GCC.
 extern "C" {
 using OfReal = __float128(__float128) noexcept;
 using OfReals = __float128(__float128, __float128) noexcept;
@@ -33,7 +33,7 @@ Real fraction_of(std::uint64_t key) noexcept { return 1 + static_cast<Real>(key)
 
 // ---- numbers
 
-constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // relative error bound; size below which a part is 0
+constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // relative error bound; size below which a known function is 0
 
 Real size_of(Complex z) noexcept { return std::max(z.real(), -z.real()) + std::max(z.imag(), -z.imag()); }
 bool is_finite(Complex z) noexcept { return size_of(z) - size_of(z) == 0; }
@@ -45,7 +45,7 @@ Complex exp(Complex z) noexcept {
 Complex log(Complex z) noexcept {
   return {logf128(hypotf128(z.real(), z.imag())), atan2f128(z.imag() + 0, z.real())};  // + 0 turns −0 into 0
 }
-Complex turned(Complex z) noexcept { return {-z.imag(), z.real()}; }  // by i
+Complex turned(Complex z) noexcept { return {-z.imag(), z.real()}; }  // times i
 Complex one(Complex) noexcept { return 1; }
 Complex pi(Complex) noexcept { return log(-1).imag(); }
 Complex ln10(Complex) noexcept { return log(10); }
@@ -69,7 +69,7 @@ constexpr Function kFunctions[] = {
     {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
 };
 
-/// Applies the operation to the images and the exact forms that both numbers have.
+/// Computes the image and the exact form, each if both numbers have it.
 template <class OfImages, class OfExact>
 Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfImages of_images, OfExact of_exact) {
   Value value{.z = z, .constant = a.constant && b.constant};
@@ -78,7 +78,7 @@ Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfIm
   return value;
 }
 
-constexpr std::int64_t kSome = 1'000'000'000'000'000;  // of digits or factors combined at once
+constexpr std::int64_t kSome = 1'000'000'000'000'000;  // bound of products and digits in 64 bits
 
 }  // namespace
 
@@ -120,7 +120,7 @@ Value Algebra::rational(Rational q) const noexcept {
 
 Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
   Value value = integer(0);
-  std::int64_t some = 0, scale = 1;  // digits not yet added, and the power of the base they represent
+  std::int64_t some = 0, scale = 1;  // digits not yet added, base^(their count)
   std::size_t places = 0;
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k] == '.') places = text.size() - k - 1;
@@ -174,7 +174,7 @@ Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (b.is_zero()) return a;
   if (!a.is_number() || !b.is_number()) return Value::nothing();
   Value value = joined(field(), a, b, a.z + b.z, &Field::add, base::sum);
-  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // or no digit is reliable
+  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // the sum is 0; otherwise no digit is reliable
   if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
   return value;
 }
@@ -229,7 +229,7 @@ Value Algebra::factorial(const Value& n) const noexcept {
     return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque('!', {&n, 1});
   }
   Value value = integer(1);
-  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // several factors before each reduction
+  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // several factors per reduction
     product *= k;
     if (product >= kSome || k == n.exact->numerator) value = multiply(value, integer(std::exchange(product, 1)));
   }

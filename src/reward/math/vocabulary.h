@@ -22,7 +22,7 @@ inline std::string in_lower_case(std::string_view text) {
   std::ranges::transform(word, word.begin(), base::lower);
   return word;
 }
-/// Iterates over a text's words, without names of LaTeX commands: for (Words words{text}; words.next();).
+/// Iterates over a text's words (runs of letters) that are no names of LaTeX commands.
 struct Words {
   std::string_view text;
   std::size_t begin = 0, end = 0;
@@ -32,30 +32,30 @@ struct Words {
 
 enum class TokenType : unsigned char {
   end,
-  /// Text: digits with at most one '.', repeating ones in (), an exponent after 'e'. Code: 'w' for number words.
+  /// Text: digits with at most one '.', repeating digits in (), an exponent after 'e'. Code: 'w' for number words.
   number,
   symbol,    ///< a variable; text: its name ("x", "theta", "\mathbb{R}"); code: 'r' upright, 't' within text
   constant,  ///< code: p(π) e i o(∞) 0(∅)
   function,  ///< text: name without backslash; code: its Law
   word,      ///< letters that are no product; code: 't' within \text{…}, 'r' upright
   relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter of an unknown relation (tables.cpp)
-  /// Code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod of all before) U(∪) N(∩) D(∖) o(\over) h(\choose), or
-  /// one of an unknown operation.
+  /// Code: + - * / ^ _ ! ' P(±) M(∓) % d(degree) : m(mod) p(mod, applied to all before) U(∪) N(∩) D(∖) o(\over)
+  /// h(\choose), or a letter of an unknown operation (tables.cpp).
   op,
   open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
   close,      ///< code: ) ] } S F C
-  bar,        ///< |; code: m of \mid
+  bar,        ///< |; code: m for \mid
   separator,  ///< code: , ; & (and) | (or)
   fraction,   ///< code: / or b(binomial)
   root,
-  begin,  ///< an environment; text: its name
+  begin,  ///< start of an environment; text: its name
   finish,
   cell,     ///< & in an environment
   newline,  ///< \\ in an environment
   dots,
   money,    ///< a currency sign; text: its unit
   wrapper,  ///< a command that lays out its argument; code: see tables.cpp
-  layout,   ///< no meaning; code: 'n' for a line end
+  layout,   ///< text without meaning; code: 'n' for a line end
 };
 
 /// Functions that evaluate.h computes, and functions with special syntax.
@@ -87,35 +87,35 @@ enum class Law : char {
   big,  ///< a sum, product, limit or integral
 };
 
-/// Classes of names, words, signs and phrases: their meaning for the value next to them.
+/// Classes of words and signs, by their meaning for the value next to them.
 enum class WordClass : unsigned char {
   command,      ///< a LaTeX command, without its backslash
   plain,        ///< a word in a formula
-  name,         ///< command and plain
+  name,         ///< both a command and plain
   sign,         ///< characters in a formula
   unit,         ///< code: its dimension; value: its factor
-  number,       ///< code: n up to ninety, h hundred, p power of thousand, / a part, s parts, a article, & and, o of
+  number,       ///< code: n 0 to 90, h 100, p power of 1000, / "third", s "thirds", a article, & "and", o "of"
   thousands,    ///< thousands separators in digits
-  dots,         ///< after a decimal: it continues
+  dots,         ///< after a decimal: more digits follow
   period,       ///< before repeating digits
   shown,        ///< short words that are no product of letters
   leading,      ///< before a value, ignored
   temperature,  ///< after a degree sign; text: the unit
-  verb,         ///< the value follows
+  verb,         ///< a verb before a value
   closing,      ///< ends the clause of a value
   refusal,      ///< before a value: the value is rejected, an operand, a bound or a name
   changing,     ///< after a value: it changes or negates the value
-  turning,      ///< in the name of a value: makes it another quantity
-  saying,       ///< after a value: part of the statement, required on both sides
-  hedge,        ///< approximately
-  reals,        ///< all real numbers
-  nothing,      ///< no solution
+  turning,      ///< in the words before a value: the value is another quantity
+  saying,       ///< after a value: part of the statement, compared on both sides
+  hedge,        ///< words for "approximately"
+  reals,        ///< phrases for all real numbers
+  nothing,      ///< phrases for "no solution"
   condition,    ///< before a condition
   shortened,    ///< an abbreviation: its full stop ends no sentence
   concluding,   ///< capitalized: begins a conclusion
   denial,       ///< before "that the answer is"
   claim,        ///< between a denial and "the answer is"
-  counting,     ///< in a line: "!" after its number may be a factorial
+  counting,     ///< in a line: a "!" after a number may be a factorial
   verdict,      ///< an answer that a reason may follow
   calling,      ///< functions whose bracket holds an argument
   may_call,     ///< function names if the bracket has one name or number
@@ -125,12 +125,12 @@ enum class WordClass : unsigned char {
   silent,       ///< between boxes: ignored
   about,        ///< after "answer": what it answers
   says,         ///< after "answer": the answer follows
-  dash,         ///< like `says`, if there is no verb
-  tag,          ///< before an answer
+  dash,         ///< like `says`, without a verb
+  tag,          ///< a tag before an answer, ignored
   operand,      ///< before a formula: the formula is an operand
   choice,       ///< before the letter of a choice
   article,      ///< before a noun that is an answer: "an ellipse"
-  label,        ///< before the answer in a box
+  label,        ///< before the answer in a box: "answer:"
   turn,         ///< chat tokens that end the response or begin another turn
   count
 };
@@ -138,7 +138,7 @@ enum class WordClass : unsigned char {
 struct Meaning {
   TokenType type = TokenType::layout;
   char code = 0;
-  std::string_view text;  ///< set only by its row
+  std::string_view text;  ///< set only by "@c=text" (Row)
   long double value = 0;
 };
 /// A row's names are separated by tabs if any, else by spaces. "@c" sets the code of the following names, "@c=text"
@@ -169,7 +169,7 @@ class Vocabulary {
   const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }
   bool is(WordClass of, std::string_view name) const noexcept { return find(of, name) != nullptr; }
-  /// Returns a word's unit: singular or plural, in lower case, or with its symbol's case. Code 0: no unit.
+  /// Returns a word's unit: a name in lower case, singular or plural, or a symbol in its usual case. Code 0: no unit.
   Meaning unit(std::string_view word) const noexcept;
   bool any(WordClass of, std::string_view text) const {
     for (Words words{text}; words.next();)

@@ -8,7 +8,7 @@
 
 namespace qrl::tasks {
 
-/// A start value and operations; all values are integers in 1 … max_target.
+/// Describes a start value and operations. All values are in 1 … max_target.
 struct ArithmeticTask {
   struct Step {
     char op = '+';  ///< + − * /
@@ -23,8 +23,8 @@ struct ArithmeticTask {
 
 struct ArithmeticRanges {
   std::int64_t min_steps = 0, max_steps = 0;
-  std::int64_t max_number = 0;  ///< largest operand of + and −, from 1
-  std::int64_t max_target = 0;  ///< of values, from 1
+  std::int64_t max_number = 0;  ///< largest operand of + and −; the least is 1
+  std::int64_t max_target = 0;  ///< largest value; the least is 1
 };
 
 /// Returns problem `index` of the endless sequence (ranges, seed, split), with min_steps to max_steps operations.
@@ -32,7 +32,7 @@ struct ArithmeticRanges {
 ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t seed, Split split,
                                    std::uint64_t index);
 
-/// Returns "Ann has 7 pens. She buys 5 more. How many pens does she have?\n", for example.
+/// Returns "Ann has 7 pens. She buys 5 more. How many pens does she have?\n".
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
 /// Returns a text such as "7+5=12 \boxed{12}" for a train-split task. Each step is wrong with probability 1/3

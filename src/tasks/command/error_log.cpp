@@ -34,7 +34,7 @@ void ErrorLog::show() {
 
 void ErrorLog::add(std::string_view text) {
   if (is_shown_) {
-    const std::string shown = base::printable(text);  // printable, because it may contain the model's responses
+    const std::string shown = base::printable(text);  // the text may contain responses
     std::fwrite(shown.data(), 1, shown.size(), stderr);
     return;
   }

@@ -12,7 +12,7 @@ class ErrorLog {
  public:
   static constexpr std::int64_t kMaxBytes = 10'000'000;
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
-  /// Writes the workers' standard error so far (its end, at most a tenth of the limit), and later text, to `file`.
+  /// Writes the end of the text so far (at most a fifth of the limit), then later text, to `file`.
   void open(const std::filesystem::path& file);
   /// Writes text so far and later text to this process's standard error.
   void show();
@@ -25,7 +25,7 @@ class ErrorLog {
   std::int64_t max_bytes_;
   std::filesystem::path file_;
   bool is_shown_ = false;
-  std::string before_;  ///< from before the file was opened
+  std::string before_;  ///< end of the text before `open`
 };
 
 }  // namespace qrl::tasks

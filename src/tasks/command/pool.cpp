@@ -27,7 +27,6 @@ constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
 
 std::string seconds(double value) { return nlohmann::json(value).dump(); }
 
-/// Returns whether `text` has the variable's name as a whole word.
 bool mentions(const std::string& text, const std::string& name) {
   const auto is_of_name = [&](std::size_t at) {
     return at < text.size() && (base::is_letter(text[at]) || base::is_digit(text[at]) || text[at] == '_');
@@ -37,7 +36,7 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-/// Names withheld variables that the program's last words mention, else their number.
+/// Returns advice: the withheld variables that the last error lines mention, else their number.
 std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
   std::vector<std::string> mentioned;
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),
@@ -78,8 +77,8 @@ bool holds_nan(std::string_view line) {
 
 struct Pool::Work {
   const PoolJob& job;
-  std::size_t next = 0;  ///< not yet given to a worker
-  std::size_t num_open;  ///< rows neither answered nor failed
+  std::size_t next = 0;  ///< first row not yet given to a worker
+  std::size_t num_open;  ///< number of rows neither answered nor failed
   std::vector<std::uint8_t> deaths;
 
   bool has_next() const { return next < job.num_rows; }
@@ -309,7 +308,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
 }
 
 void Pool::died(Slot& slot, Work& work) {
-  // Standard output closes shortly before the process ends: waits at most 100 ms.
+  // Waits at most 100 ms, because standard output closes shortly before the process ends.
   for (int i = 0; i < 20 && !slot.worker->process().has_ended(); ++i) usleep(5000);
   if (!slot.worker->had_rows) refuse_start(slot, "");
   last_errors_ = slot.worker->last_errors();

@@ -18,9 +18,9 @@ struct PoolSettings {
   Program program;
   std::string hello;  ///< first line for each worker, with newline
   std::int64_t num_workers = 1;
-  std::int64_t in_flight = 1;  ///< rows per worker
+  std::int64_t in_flight = 1;  ///< most unanswered rows per worker
   double timeout_s = 10, start_timeout_s = 60;
-  std::vector<std::string> withheld;  ///< variables that the program lacks, for the error of a failed start
+  std::vector<std::string> withheld;  ///< names of withheld variables, for the error of a failed start
 };
 
 enum class RowFault : std::uint8_t {
@@ -29,7 +29,7 @@ enum class RowFault : std::uint8_t {
   protocol,  ///< its worker wrote an invalid answer
 };
 
-/// Rows to judge, and handlers of answers. An exception in a handler ends the job and kills busy workers.
+/// Holds rows to judge and handlers of their answers. An exception in a handler ends the job and kills busy workers.
 struct PoolJob {
   std::size_t num_rows = 0;
   std::function<void(std::size_t row, std::uint64_t id, std::string& line)> write;
@@ -40,21 +40,19 @@ struct PoolJob {
 };
 
 /// Answers or fails each row exactly once, within rows × timeout_s plus the start times of new workers. A failed worker
-/// is killed with all processes that it started; a new worker gets its rows. After a crash, those rows run one at a
-/// time.
+/// is killed with all its processes, and a new worker gets its rows, after a crash one at a time.
 class Pool {
  public:
-  /// Starts no worker yet.
   explicit Pool(PoolSettings settings);
   /// Closes the workers' input; after 2 s kills the remaining workers and their processes.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Starts the first worker and returns the object in its ready line. If that fails, throws an input error with the
+  /// Starts the first worker and returns the object in its ready line. On failure, throws an input error with the
   /// worker's last error lines.
   std::string start();
-  /// Workers started later must send the same ready line.
+  /// Runs a job. All workers must send the same ready line.
   void run(const PoolJob& job);
 
   void log_to(const std::filesystem::path& file) { log_.open(file); }
@@ -65,10 +63,10 @@ class Pool {
   std::int64_t take_restarts() { return std::exchange(num_restarts_, 0); }
 
  private:
-  /// A worker, and rows reserved for its successor.
+  /// Holds a worker, and rows that its successor gets again.
   struct Slot {
     std::unique_ptr<Worker> worker;
-    std::vector<std::size_t> again;  ///< a stack: the last runs next
+    std::vector<std::size_t> again;  ///< stack of rows: the last row runs next
   };
   struct Work;
 
@@ -90,7 +88,7 @@ class Pool {
   PoolSettings settings_;
   ErrorLog log_;
   std::vector<Slot> slots_;
-  std::string ready_;  ///< the first worker's; "": none yet
+  std::string ready_;  ///< the first worker's ready object; "": none yet
   std::uint64_t next_id_ = 1;
   std::string last_errors_;
   std::vector<double> row_ms_;

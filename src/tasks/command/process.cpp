@@ -39,7 +39,7 @@ std::string described(const WatchdogNote& end) {
 
 void set_non_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-/// Duplicates a descriptor to a number that the child does not replace.
+/// Duplicates a descriptor to a number that no descriptor of the child gets.
 Fd out_of_the_way(const Fd& fd) {
   constexpr int kFirst = 16;
   const int copy = fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirst);
@@ -47,7 +47,6 @@ Fd out_of_the_way(const Fd& fd) {
   return Fd(copy);
 }
 
-/// A pipe that children do not inherit.
 struct Pipe {
   Fd read, write;
 };
@@ -57,7 +56,7 @@ Pipe make_pipe() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-/// Returns this process's end, then the watchdog's.
+/// Returns a socket pair: this process's end, then the watchdog's.
 std::pair<Fd, Fd> make_socket() {
   int ends[2];
   QRL_INVARIANT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", "a pair of sockets",
@@ -123,7 +122,6 @@ bool wait_for(int fd, short events, double end_s) {
 
 constexpr std::string_view kPythonPath = "PYTHONPATH";
 
-/// Lists variables that programs need, by name or by prefix.
 constexpr auto kNames = std::to_array<std::string_view>({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV",
                                                          "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"});
 constexpr auto kBeginnings = std::to_array<std::string_view>({"LC_", "PYTHON", "SSL_CERT_", "OMP_", "QRL_"});

@@ -11,11 +11,11 @@
 
 namespace qrl::tasks {
 
-inline constexpr const char* kCommandKey = "reward.command";  ///< in errors of src/tasks/command
+inline constexpr const char* kCommandKey = "reward.command";
 
 struct Program {
   std::vector<std::string> argv;         ///< argv[0]: an executable's path
-  std::string folder;                    ///< "": the current one
+  std::string folder;                    ///< working directory; "": the current one
   std::vector<std::string> environment;  ///< NAME=VALUE
   std::int64_t memory_bytes = 0;         ///< limit of address space; 0: none
 };
@@ -38,12 +38,12 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Returns the watchdog's executable alone, which the build embeds (src/embed.cmake).
+/// Returns one file, the watchdog's executable, which the build embeds (src/embed.cmake).
 std::span<const base::EmbeddedFile> watchdog_files();
 
 /// Runs a program under a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
-/// has its own process group, default signals, no core file and no other descriptors. At destruction, or when this
-/// process ends, the program and all its descendants are killed.
+/// has its own process group, default signals, no core file and no other descriptors. The program and all descendants
+/// are killed at destruction, or when this process ends.
 class Process {
  public:
   /// Throws an input error if the program cannot be started.
@@ -59,8 +59,8 @@ class Process {
   void close_errors() { err_.reset(); }
   /// Returns whether the program has ended; its child processes may still run.
   bool has_ended() const;
-  /// Kills the program and its processes, waits at most 4 s, and returns how it ended: "exit code 1", "signal 11
-  /// (Segmentation fault)".
+  /// Kills the program and its processes, waits at most 4 s, and returns how the program ended: "exit code 1", "signal
+  /// 11 (Segmentation fault)", "killed".
   std::string kill();
 
  private:
@@ -72,8 +72,8 @@ class Process {
   std::string end_;
 };
 
-/// Returns the program's path: `name` relative to `folder`, or PATH's first executable of that name. Throws an input
-/// error that names reward.command.
+/// Returns a program's path: `name` relative to `folder` if it has a slash, else PATH's first executable of that name.
+/// Throws an input error if none is executable.
 std::string find_program(const std::string& name, const std::string& folder);
 
 struct ProgramEnvironment {

@@ -42,7 +42,7 @@ void add_score(const std::string& name, const ordered_json& weight, CommandReady
   out.weights.push_back(weight.get<double>());
 }
 
-/// Takes a number that fits fp32, a boolean, or null (NaN: does not apply); nothing for other values.
+/// Reads a number that fits fp32, a boolean, or null (NaN: the score does not apply). Returns none for other values.
 std::optional<double> read_score(const json& value) {
   if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
   if (value.is_boolean()) return value.get<bool>() ? 1.0 : 0.0;
@@ -78,7 +78,6 @@ std::optional<Outcome> read_outcome(const json& answer, const std::vector<double
   return std::nullopt;
 }
 
-/// Reads a string; "" for null or a missing field, nothing for other values.
 std::optional<std::string> read_text(const json& answer, const char* name) {
   const auto found = answer.find(name);
   if (found == answer.end() || found->is_null()) return std::string();

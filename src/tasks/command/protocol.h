@@ -13,8 +13,8 @@
 namespace qrl::tasks {
 
 struct CommandReady {
-  std::vector<std::string> scores;  ///< in the command's order
-  std::vector<double> weights;      ///< default of each score
+  std::vector<std::string> scores;  ///< names, in the command's order
+  std::vector<double> weights;      ///< default weight of each score
   bool wants_row = false;
   bool wants_tokens = false;
   bool wants_prompt_tokens = false;
@@ -23,7 +23,7 @@ struct CommandReady {
   bool takes_groups = false;
 };
 
-/// Parses the object of a ready line; throws an input error that names the fault.
+/// Parses a ready line's object. Throws an input error that names the fault.
 CommandReady read_ready(const std::string& ready);
 
 /// Returns a question's JSON fields without braces: {"prompt":…,"ground_truth":…,"data_source":…}, and "row" if
@@ -42,8 +42,8 @@ void append_ids(std::span<const types::TokenId> ids, std::string& line);
 /// them, and "verdict" if another verifier judged before.
 void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line);
 
-/// Reads an answer's verdict, with NaN for missing scores; nothing if the protocol does not allow the answer. An error,
-/// or no applicable score, sets verifier_error.
+/// Reads an answer's verdict, with NaN for missing scores; none if the protocol does not allow the answer. An error, or
+/// no applicable score, sets verifier_error.
 std::optional<Verdict> read_answer(const nlohmann::json& answer, const CommandReady& ready, double correct_at);
 
 }  // namespace qrl::tasks

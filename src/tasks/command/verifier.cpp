@@ -20,10 +20,10 @@ namespace {
 
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
-constexpr int kMostGoldFaults = 8;  ///< rejected golds after which the check ends
+constexpr int kMostGoldFaults = 8;  ///< number of unanswered golds at which the check fails
 
 struct CommandGold final : types::Gold {
-  std::string fields;  ///< fields that all of the question's rows share
+  std::string fields;  ///< JSON fields that all rows of the question share
   std::shared_ptr<const types::Gold> after;
 };
 
@@ -59,17 +59,16 @@ const char* reason_of(RowFault fault) {
   return "protocol";
 }
 
-/// A batch of samples and the verdicts so far.
 struct CommandBatch {
   std::span<const Sample> samples;
   const JudgeContext& context;
   std::vector<Verdict> verdicts;
-  std::vector<std::size_t> rows;  ///< each row's first sample, then the number of samples
+  std::vector<std::size_t> rows;  ///< index of each row's first sample, then the number of samples
   std::int64_t num_errors = 0;
 };
 
-/// Judges with the user's program over a pool of workers, started at the first checked question. A failed response gets
-/// verifier_error; reward.on_error decides whether it is dropped or gets scores of 0.
+/// Judges with the user's program over a pool of workers, started at the first checked question. A response without a
+/// valid answer gets verifier_error.
 class CommandVerifier final : public Verifier {
  public:
   /// Throws an input error if the program does not exist. `after`, unless null, judges each response first.
@@ -94,7 +93,7 @@ class CommandVerifier final : public Verifier {
     if (after_) gold->after = after_->prepare(question);
     return gold;
   }
-  /// Judges one batch at a time. Verdicts do not depend on the number of workers or their order.
+  /// Verdicts do not depend on the number of workers or their order.
   std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context) const override;
   const std::vector<std::string>& score_names() const override {
     const std::lock_guard guard(lock_);
@@ -129,7 +128,7 @@ class CommandVerifier final : public Verifier {
   }
 
  private:
-  // Require the lock.
+  // These functions require lock_.
   const CommandReady& start(const Question* first) const;
   std::vector<double> weights() const;
   void require_weights() const;
@@ -149,7 +148,7 @@ class CommandVerifier final : public Verifier {
   mutable bool is_group_ = false;
   mutable std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of golds not yet checked
   mutable JudgeReport report_;
-  mutable std::int64_t num_first_ = 0, num_first_errors_ = 0;  ///< number of first responses, and of errors among them
+  mutable std::int64_t num_first_ = 0, num_first_errors_ = 0;  ///< first responses judged; errors among them
 };
 
 const CommandReady& CommandVerifier::start(const Question* first) const {
@@ -338,7 +337,7 @@ std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, con
 
 }  // namespace
 
-/// Has no keys: those that are texts and maps are in config/keys/reward_keys.cpp.
+/// Has no `params`: config/keys/reward_keys.cpp has the command's keys.
 extern const Task command_task;
 const Task command_task{{},
                         {{.word = "command", .what = "a program of your own"},

@@ -14,7 +14,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Blocks SIGPIPE on this thread: a write to a pipe without a reader fails instead of ending the process.
+/// Blocks SIGPIPE on this thread, so that a write to a pipe without a reader only fails.
 class NoSigpipe {
  public:
   NoSigpipe() {

@@ -26,7 +26,8 @@ class Worker {
   Worker(const Program& program, ErrorLog& log);
 
   Process& process() { return process_; }
-  /// Queues a line (with its newline) and writes what the pipe accepts; false if the worker has closed its input.
+  /// Queues a line (with its newline) and writes what the pipe accepts. Returns false if the worker has closed its
+  /// input.
   bool send(std::string_view line);
   bool has_unsent() const { return sent_ < unsent_.size(); }
   bool flush();
@@ -53,7 +54,7 @@ class Worker {
   std::size_t sent_ = 0;
   std::string received_;
   std::size_t taken_ = 0;    ///< bytes of received_ that next_line has returned
-  std::size_t scanned_ = 0;  ///< bytes after taken_ known to have no newline
+  std::size_t scanned_ = 0;  ///< bytes of received_ that are returned or have no newline
   std::deque<std::string> errors_;
   std::string error_line_;  ///< incomplete last line
 };

@@ -10,21 +10,20 @@ namespace qrl::tasks {
 
 namespace {
 
-// Chosen by measurement: the quickstart's cold start solves about a quarter, which RL more than doubles.
+// Chosen by measurement: the quickstart's cold start solves about a quarter of its tasks.
 constexpr double kRightFirst = 0.3;  // probability of a correct attempt, while wrong ones are left
 constexpr double kStopWrong = 0.3;   // probability of answering after a failed attempt
 constexpr int kMaxTries = 8;
 constexpr double kNearness = 20.0;          // scale of |value − target| in the order of wrong attempts
 constexpr std::int64_t kLargestValue = 99;  // no value in an attempt has three digits
 
-/// Operations applied from left to right, ((x o y) o z) …, with values in 1…kLargestValue.
+/// Holds operations applied from left to right, ((x o y) o z) …, with values in 1…kLargestValue.
 struct Chain {
   std::int64_t value = 0;
   std::string steps;       ///< "6*2=12-4=8"
   std::string expression;  ///< "(6*2)-4"
 };
 
-/// Returns a op b if the result is positive and an exact integer, and a divisor is above 1.
 std::optional<std::int64_t> apply_bounded(char op, std::int64_t a, std::int64_t b) {
   const std::int64_t value = op == '+'             ? a + b
                              : op == '*'           ? a * b
@@ -54,7 +53,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
   }
 }
 
-/// Returns every chain over the numbers, once per first pair, larger number first.
+/// Returns all chains over the numbers. A chain begins with the larger number of its first pair.
 std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   std::vector<Chain> chains;
   for (std::size_t i = 0; i < numbers.size(); ++i) {

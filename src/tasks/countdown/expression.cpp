@@ -12,7 +12,7 @@ using base::is_digit;
 using base::is_letter;
 using base::is_space;
 
-constexpr char kFraction = 'F';  // peek's \frac
+constexpr char kFraction = 'F';  // what `peek` returns for \frac
 
 class Parser {
  public:
@@ -25,8 +25,8 @@ class Parser {
   }
 
  private:
-  /// Returns whether a fault ends parsing. Overflow and division by zero do not, because the rest must still match the
-  /// grammar.
+  /// Returns whether a fault ends parsing. Parsing continues after overflow and division by zero, because the rest must
+  /// match the grammar.
   bool stopped() const noexcept {
     return result_.fault == ExpressionFault::grammar || result_.fault == ExpressionFault::too_deep;
   }
@@ -147,7 +147,7 @@ class Parser {
     return {fits ? value : 0, 1};
   }
 
-  /// Returns false beyond the limit on numbers, where the answer is wrong regardless of its value.
+  /// Returns false beyond the limit on numbers, where every answer is wrong.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
   Rational add(Rational a, Rational b, char op) noexcept {

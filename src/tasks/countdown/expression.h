@@ -28,18 +28,18 @@ enum class ExpressionFault : std::uint8_t {
   too_deep,  ///< more than kMaxDepth; not parsed to the end
   grammar,
   division_by_zero,  ///< valid, but no value
-  overflow,          ///< valid, but a numerator or denominator exceeds 64 bits: no answer is equal
+  overflow,          ///< valid, but a numerator or denominator exceeds 64 bits: equals no target
 };
 
 struct Expression {
   ExpressionFault fault = ExpressionFault::none;
   Rational value;                                   ///< valid if fault is none and num_numbers ≤ kMaxNumbers
   std::array<std::int64_t, kMaxNumbers> numbers{};  ///< in order, without sign; −1 beyond 64 bits
-  std::size_t num_numbers = 0;                      ///< in the text; only the first kMaxNumbers are kept
+  std::size_t num_numbers = 0;                      ///< count in the text; `numbers` has only the first kMaxNumbers
 };
 
-/// Selects the operators: ASCII's, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac;
-/// braces around one digit are optional), \left( and \right).
+/// Selects ASCII operators, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac; braces
+/// around one digit are optional), \left( and \right).
 enum class Operators : std::uint8_t { ascii, latex };
 
 /// Evaluates a text of up to kMaxExpression_bytes without allocation, in linear time.

@@ -13,7 +13,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// A random expression tree: nodes 0 … numbers.size() − 1 are the numbers, each later node joins two earlier nodes. The
+/// A random expression tree: nodes 0 … numbers.size() − 1 are the numbers. Each later node joins two earlier nodes. The
 /// last node is the result.
 struct RandomExpression {
   struct Node {
@@ -42,7 +42,7 @@ std::optional<std::int64_t> apply(char op, std::int64_t a, std::int64_t b) {
   }
 }
 
-/// Tries one random expression; nothing if a value is no integer or the result is not in 1…max_target.
+/// Draws one random expression. Returns none if a value is no integer or the result is not in 1…max_target.
 std::optional<RandomExpression> try_expression(base::RandomStream& random, const CountdownRanges& ranges) {
   RandomExpression expression;
   const std::int64_t num_numbers = random.between(ranges.min_numbers, ranges.max_numbers);
@@ -78,7 +78,7 @@ RandomExpression expression_of_split(base::RandomStream random, const CountdownR
               "countdown generator", "1 <= min_numbers <= max_numbers and max_number >= 1",
               std::to_string(ranges.min_numbers) + ", " + std::to_string(ranges.max_numbers) + " and " +
                   std::to_string(ranges.max_number));
-  constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need about ten
+  constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need about ten attempts
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     auto expression = try_expression(random, ranges);
     if (expression && split_of(expression->task()) == split) return *std::move(expression);

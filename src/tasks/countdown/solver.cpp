@@ -18,7 +18,7 @@ using base::Rational;
 
 using Mask = unsigned;
 
-/// An expression and its last operation; '\0': a number.
+/// Holds an expression and its last operation ('\0': a number).
 struct Term {
   std::string text;
   char op = '\0';
@@ -55,7 +55,7 @@ std::optional<Rational> applied(Operation operation, Rational first, Rational se
   }
 }
 
-/// Returns nothing unless exactly one value gives `target`.
+/// Returns the operand that gives `target` with `first`, if exactly one does.
 std::optional<Rational> missing(Operation operation, Rational first, Rational target) {
   switch (operation.op) {
     case '+':
@@ -70,8 +70,7 @@ std::optional<Rational> missing(Operation operation, Rational first, Rational ta
   }
 }
 
-/// Searches for an expression. Tabulates the values of small subsets, and inverts operations from the target until the
-/// missing value is in a table.
+/// Tabulates the values of small subsets, and inverts operations from the target until the missing value is in a table.
 class Search {
  public:
   explicit Search(std::span<const std::int64_t> numbers)
@@ -102,7 +101,7 @@ class Search {
     Rational value;
     Operation operation{'\0', false};  ///< '\0': a number
     Mask first_mask = 0;
-    Rational first, second;  ///< the operands' values
+    Rational first, second;  ///< values of the operands
   };
 
   static bool before(const Rational& a, const Rational& b) {
@@ -168,7 +167,7 @@ class Search {
 
   std::span<const std::int64_t> numbers_;
   int num_tabled_;
-  std::vector<std::vector<Entry>> tables_;  ///< per subset of at most num_tabled_ numbers, sorted by value
+  std::vector<std::vector<Entry>> tables_;  ///< values of each subset of at most num_tabled_ numbers, sorted
 };
 
 }  // namespace

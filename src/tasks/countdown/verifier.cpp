@@ -41,7 +41,6 @@ std::optional<CountdownTruth> read_countdown_truth(std::string_view text) {
 
 namespace {
 
-/// Drops a final "= number".
 std::string_view drop_trailing_value(std::string_view text) noexcept {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos) return text;
@@ -107,7 +106,7 @@ Verdict CountdownVerifier::judge_one(std::string_view response, const types::Gol
   if (response.size() > reward::kMaxScanned_bytes) return {Outcome::no_answer, "response too long", true};
   return {Outcome::no_answer, "no answer", false};
 } catch (...) {
-  return {Outcome::no_answer, "out of memory", true};  // formatting the answer may fail to allocate
+  return {Outcome::no_answer, "out of memory", true};
 }
 
 }  // namespace qrl::tasks

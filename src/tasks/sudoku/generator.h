@@ -17,9 +17,9 @@ struct SudokuRanges {
   std::int64_t min_empty = 0, max_empty = 0;
 };
 
-/// Returns task `index` of the endless sequence (ranges, seed, split): a grid with exactly one solution and
-/// ranges.min_empty to max_empty empty cells. 4×4 solutions are uniform over all 288; 9×9 solutions get random diagonal
-/// boxes, and the solver fills the rest. Throws an input error if no grid in a thousand has enough empty cells.
+/// Returns task `index` of the endless sequence (ranges, seed, split): a grid with exactly one solution and min_empty
+/// to max_empty empty cells. 4×4 solutions are uniform over all 288; 9×9 solutions get random diagonal boxes, and the
+/// solver fills the rest. Throws an input error after a thousand unsuitable grids.
 SudokuTask generate_sudoku(const SudokuRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
 /// Returns "3102 2000 0210 0320\n", for example: rows, with 0 for an empty cell.

@@ -7,7 +7,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// Bit d for digit d in a row, column or box.
+/// Has bit d set if a row, column or box has digit d.
 struct Used {
   std::array<std::uint16_t, 9> row{}, column{}, box{};
 };

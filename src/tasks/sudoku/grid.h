@@ -17,7 +17,7 @@ struct SudokuGrid {
   friend bool operator==(const SudokuGrid&, const SudokuGrid&) = default;
 };
 
-/// Parses 16 or 81 digits in row-major order, with 0 or '.' for an empty cell; nothing for other texts.
+/// Parses 16 or 81 digits in row-major order, with 0 or '.' for an empty cell; none for other texts.
 std::optional<SudokuGrid> read_sudoku(std::string_view digits) noexcept;
 std::string sudoku_digits(const SudokuGrid& grid);
 
@@ -27,7 +27,7 @@ bool is_solved(const SudokuGrid& grid) noexcept;
 bool keeps_clues(const SudokuGrid& puzzle, const SudokuGrid& grid) noexcept;
 
 struct SudokuSolutions {
-  std::vector<SudokuGrid> grids;  ///< the first ones, in a fixed order
+  std::vector<SudokuGrid> grids;  ///< the first solutions found, in a fixed order
   bool complete = false;          ///< `grids` has all solutions
 };
 /// Backtracks over the cell with the fewest candidates. Stops at `max_solutions`, or after trying `max_trials` digits.

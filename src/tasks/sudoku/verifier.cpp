@@ -16,7 +16,7 @@ namespace qrl::tasks {
 namespace {
 
 constexpr std::size_t kMaxGolds = 64;          ///< solutions compared for partial credit
-constexpr std::int64_t kVerdictTrials = 4000;  ///< limit of the solver's trials in a verdict: below 2 ms
+constexpr std::int64_t kVerdictTrials = 4000;  ///< most digits that the solver tries in a verdict: below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
 struct SudokuGold final : types::Gold {
@@ -80,7 +80,7 @@ bool names_no_row(std::string_view label) {
 int number_of_label(std::string_view label) {
   constexpr std::string_view kOrdinals[] = {"first", "second",  "third",  "fourth", "fifth",
                                             "sixth", "seventh", "eighth", "ninth"};
-  std::string lower;  // letters and digits only
+  std::string lower;
   for (const char c : label) {
     if (base::is_alphanumeric(c)) lower += base::lower(c);
   }
@@ -97,8 +97,8 @@ int number_of_label(std::string_view label) {
   return rest.empty() || !is_cell(rest[0]) || two ? 0 : rest[0] - '0';
 }
 
-/// Returns the text between a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |") and a control token.
-/// Nothing without a label of a row.
+/// Returns the text after a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |"). Returns none without a
+/// row's or grid's label.
 std::optional<std::string_view> behind_label(std::string_view line) {
   constexpr std::size_t kLongest = 32;
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
@@ -123,12 +123,13 @@ struct Line {
   int number = 0;  ///< row number in the line's label; 0: no label
 };
 
-/// Parses a line of cells, with or without a label. A line without cells is a border or empty. Nothing for other lines.
+/// Parses a line of cells, with or without a label. A line without cells is a border or empty. Returns none for other
+/// lines.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::ranges::count_if(text, is_cell));
   if (num_digits > 0 && num_digits < size) return std::nullopt;                     // rejects most lines early
-  if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // a sentence's final punctuation
+  if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // drops final punctuation
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
@@ -166,8 +167,8 @@ class Rows {
   /// Returns whether `row` is part of another grid: it has no label, unlike the rows below it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
-  /// Returns the grid of the last groups whose rows add up to its size; of a larger group, its last rows. Returns size
-  /// 0 if row labels do not count up.
+  /// Returns the grid of the last groups whose rows add up to its size; a larger group gives its last rows. Returns
+  /// size 0 if row labels do not count up.
   std::optional<SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);
@@ -196,11 +197,11 @@ class Rows {
   }
 
   std::size_t size_, num_rows_ = 0;
-  std::vector<std::vector<Line>> groups_;  ///< in reverse order
+  std::vector<std::vector<Line>> groups_;  ///< last group first, last row first
   bool group_ended_ = false, last_labelled_ = false;
 };
 
-/// Takes consecutive lines with one row each, or one line with all rows.
+/// Returns a text's last grid: consecutive lines with one row each, or one line with all rows.
 std::optional<SudokuGrid> last_grid(std::string_view text, int size) {
   const auto num_rows = static_cast<std::size_t>(size);
   Rows rows(num_rows);

@@ -54,7 +54,7 @@ SumTask generate_sum(std::int64_t max_number, std::uint64_t seed, Split split, s
                    "none in ten thousand attempts", "raise max_number");
 }
 
-/// Returns "47 + 38 = 85", for example, for a train-split task; with probability 1/3 the result is wrong by up to 10.
+/// Returns "47 + 38 = 85", for example. With probability 1/3, the result is wrong by up to 10.
 std::string demonstrate_sum(const SumTask& task, std::uint64_t seed, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::demonstrations, index * 2 + 1);
   std::int64_t result = task.answer();

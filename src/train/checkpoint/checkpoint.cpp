@@ -35,10 +35,9 @@ struct Commit {
   const RunState& state;
   const learner::Learner& learner;
   dist::Collectives& world;
-  const Metrics& row;  ///< of state.step, if state.evaluation_due
+  const Metrics& row;  ///< metrics of state.step, written if state.evaluation_due
   const QuantizerState& quantizer;
 
-  /// Returns the model's config in the masters' dtype.
   model::ModelConfig masters_config() const {
     model::ModelConfig wide = run.plan.model;
     wide.dtype = base::DType::f32;
@@ -81,11 +80,11 @@ void write_learner(const fs::path& dir, const Commit& commit) {
     model::save_hf(dir, config, learner.state().masters(), model::kMaxShard_bytes, staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
-  if (learner.state().masters().empty()) return;  // more ranks than tensors
+  if (learner.state().masters().empty()) return;  // this rank owns no tensor
   const auto number = static_cast<std::size_t>(commit.world.rank() + 1);
   const auto count = static_cast<std::size_t>(commit.world.size());
   model::save_hf_shard(dir, config, learner.state().masters(), number, count, staged);
-  // The first rank seals the folder, but each host must flush its own cache.
+  // Each host must flush its own cache.
   state::File::open(dir / model::shard_name("model", number, count)).sync();
   const std::string file = model::shard_name(kOptimizerStem, number, count);
   write_moments(file);
@@ -186,7 +185,7 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
 void restore_learner(const fs::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world) {
   if (learner.is_sharded()) {
-    // Equal paths may be different folders on different hosts.
+    // On different hosts, equal paths may be different folders.
     const auto manifests = world.all_gather(manifest_text(checkpoint));
     for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
       QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "one checkpoint that all ranks see",

@@ -13,20 +13,20 @@
 
 namespace qrl::train {
 
-/// Holds the state that the next step depends on, besides weights and moments.
+/// Holds the training state besides weights and moments.
 struct RunState {
-  bool cold_start = false;       ///< during the supervised cold start
+  bool cold_start = false;       ///< if set, the run is in its cold start (SFT before RL)
   std::int64_t sft_step = 0;     ///< cold-start updates done
   std::int64_t step = 0;         ///< RL steps done
   std::int64_t num_updates = 0;  ///< optimizer updates since its last reset
   std::int64_t policy_version = 0;
-  std::int64_t prompts_drawn = 0;  ///< so far, over all ranks
+  std::int64_t prompts_drawn = 0;  ///< prompts drawn so far, summed over all ranks
   std::int64_t non_finite_streak = 0;
-  double uaq_scale = 1;                                   ///< update-aware scale applied to the weights so far
+  double uaq_scale = 1;                                   ///< update-aware scale (QuRL) already in the weights
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< sizes of the metric files at this state
-  std::int64_t best_step = -1;                            ///< best evaluation's step (trainer.keep_best); −1: none
-  double best_score = 0;                                  ///< with best_step
-  bool evaluation_due = false;  ///< the run stopped before evaluating `step`, whose row is unfinished
+  std::int64_t best_step = -1;                            ///< step with the highest trainer.keep_best score; −1: none
+  double best_score = 0;                                  ///< trainer.keep_best score of best_step
+  bool evaluation_due = false;  ///< if set, `step` is done but not evaluated, so its metric row is unfinished
 };
 
 /// Calls visit(name, member) with each member that every state.json has.
@@ -48,41 +48,42 @@ struct LoadedState {
   RunState state;
   std::string resolved_recipe;
   Inputs inputs;
-  model::ModelConfig config;        ///< with the dtype of exports
-  learner::Metrics unfinished_row;  ///< if state.evaluation_due
-  int world_size = 1;               ///< ranks of the run that wrote it
+  model::ModelConfig config;        ///< its dtype is that of exports
+  learner::Metrics unfinished_row;  ///< metrics of state.step so far, if state.evaluation_due
+  int world_size = 1;               ///< number of ranks that wrote the checkpoint
 };
 /// Reads state.json, recipe.yaml and config, after verifying every byte. Throws an input error that names the damage.
 LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
 /// Restores masters, moments and update count from a verified checkpoint with any number of shards. The first rank
-/// reads and broadcasts; if sharded, each rank reads.
+/// reads and broadcasts; if the learner is sharded, each rank reads.
 void restore_learner(const std::filesystem::path& checkpoint, const RunState& state, learner::Learner& learner,
                      dist::Collectives& world);
 
-/// Returns whether the row of state.step has the highest trainer.keep_best score so far. If so, records it in the
-/// state.
+/// Returns whether the row has the best trainer.keep_best score so far, and if so, records it in `state`.
 bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
 
-/// Decides when and with which data a run commits checkpoints, and how a stopped run ends.
+/// Commits a run's checkpoints, and ends a stopped run.
 class Checkpointer {
  public:
   /// Arguments must outlive the object. Checkpoints record the sizes of `metrics` and `sft_metrics`.
   Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
                const QuantizerState& quantizer);
 
-  /// Commits RUN/checkpoints/step_N, or sft_N while cold-starting, and prunes old ones. All ranks of `world` call it.
-  /// `row`: metrics of state.step, stored if state.evaluation_due.
+  /// Commits RUN/checkpoints/step_N, or sft_N while cold-starting, and prunes old ones. Collective over `world`. `row`:
+  /// metrics of state.step, stored if state.evaluation_due.
   ///
-  /// It is an HF folder of fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml and quantizer
-  /// state. No checkpoint of that name may exist; a copy of another checkpoint with that name is renamed to NAME.copy.
-  /// With adapters, a PEFT folder replaces the HF folder, and state.json has the base's hash. The first rank writes.
-  /// Ranks of a sharded learner write shards: model-00001-of-0000N.safetensors with an index,
-  /// optimizer-00001-of-0000N.safetensors. All ranks return after the commit, or throw if any failed.
+  /// A checkpoint is an HF folder of fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml and
+  /// quantizer state. No checkpoint of that name may exist, except a renamed copy of another, which is moved to
+  /// NAME.copy. With adapters, a PEFT folder replaces the HF folder, and state.json has the base's hash. The first rank
+  /// writes. With a sharded learner, each rank writes its shards, model-00001-of-0000N.safetensors and
+  /// optimizer-00001-of-0000N.safetensors, and the first adds an index. All ranks return after the commit, or throw if
+  /// any failed.
   void commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row = {});
-  /// Calls commit unless this step's checkpoint exists; links `best` if it is the best. Returns the seconds of commit.
+  /// Calls commit unless state.step already has a checkpoint. Links `best` to the checkpoint if state.step is the best
+  /// step. Returns the seconds of commit.
   double save(const learner::Learner& learner, const Metrics& row);
-  /// Throws the error of a run stopped by a signal (exit 75). The state must be on disk.
+  /// Throws the error of a stopped run (exit 75). The state must be on disk.
   [[noreturn]] void stop_here() const;
 
  private:

@@ -24,7 +24,8 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// Returns the checkpoint of --resume PATH. Refuses it if the run folder has a newer sound checkpoint.
+/// Returns the checkpoint of --resume PATH. Throws an input error if it is damaged, or if the run folder has a newer
+/// one.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",
@@ -38,7 +39,7 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
                 "a newer one, " + found,
                 "--resume auto resumes from that; to branch off here, give another trainer.default_local_dir");
   } else {
-    // Ignores a copy of the cold start by an interrupted first attempt.
+    // An interrupted first attempt may have left its copy of the cold start.
     QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
                 "a run folder without checkpoints, to resume from one elsewhere", found,
                 "--resume auto resumes from that; else give another trainer.default_local_dir");
@@ -68,7 +69,7 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
   return text;
 }
 
-/// Returns a change of a key's files by their contents' hashes, as "[a.jsonl], contents 1b2c3d4e".
+/// Describes changed file contents as a change of `key`, with values such as "[a.jsonl], contents 1b2c3d4e".
 config::KeyChange content_change(const std::string& key, const config::Recipe& before, const config::Recipe& after,
                                  const std::string& hash_before, const std::string& hash_after, bool may_be_allowed) {
   const auto shown = [&](const config::Recipe& recipe, const std::string& hash) {
@@ -77,7 +78,7 @@ config::KeyChange content_change(const std::string& key, const config::Recipe& b
   return {key, shown(before, hash_before), shown(after, hash_after), may_be_allowed};
 }
 
-/// Removes the change of sft.steps if sft.epochs sets it. The caller compares the rows.
+/// Removes the change of sft.steps if sft.epochs determines it; the caller compares the rows instead.
 void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
@@ -88,10 +89,10 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
   changes.push_back(content_change("sft.train_files", before, recipe, saved.inputs.sft_rows, inputs.sft_rows, false));
 }
 
-/// Returns the changed keys, without those that may change freely.
+/// Returns the changes that need --allow-change or are refused.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
-  // Files of these keys are compared by contents (train/policy/inputs.h), because folders may have moved.
+  // These keys name files, which are compared by contents (train/policy/inputs.h).
   const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
                                       "sft.train_files"};
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
@@ -105,7 +106,7 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
   return changes;
 }
 
-/// Returns allowed changes that affect scores.
+/// Returns changes that are always allowed but make scores incomparable, and warns of them.
 std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
                                                  const config::Recipe& recipe, const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
@@ -207,7 +208,6 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
   return home;
 }
 
-/// Warns if the number of ranks changed, because RL steps sum over ranks; one rank makes a cold start.
 void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, int num_ranks) {
   if (saved.state.cold_start || saved.world_size == num_ranks) return;
   base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
@@ -234,7 +234,7 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
 
 std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
                                          const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
-  // A cold start from another run has that run's recipe.
+  // The checkpoint of a cold start from another run has that run's recipe.
   if (!recipe.sft.from.empty() && saved.state.cold_start && saved.state.sft_step == recipe.sft.steps) {
     check_same_cold_start(checkpoint, saved, recipe, inputs);
     return {};
@@ -291,7 +291,7 @@ ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const Run
                        (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
   if (!goes_on_here || is_shared_cold_start) {
-    if (!goes_on_here) folder.set_aside_earlier_rows();  // last, because earlier checks may refuse the run
+    if (!goes_on_here) folder.set_aside_earlier_rows();  // last, because the checks above may refuse the run
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   }
   base::log_info("resuming from " + point.checkpoint->string());
@@ -329,7 +329,7 @@ ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(recipe, inputs, *folder, allow_change, world.size());
-  // Shares an absolute path, because ranks may have other working folders.
+  // Ranks may have different working folders.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();

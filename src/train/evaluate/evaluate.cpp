@@ -17,7 +17,7 @@ namespace qrl::train {
 
 namespace {
 
-/// A sampling step that training never reaches.
+/// Step in the random key of evaluation's samples, which training never reaches.
 constexpr std::uint32_t kEvalStep = 0xffffffffU;
 
 }  // namespace
@@ -37,11 +37,11 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
   constexpr std::size_t kMaxAsked = 64;
   struct Candidate {
     bool correct = false;
-    std::string_view text;  // of the answer's first sample
+    std::string_view text;  // text of the first sample's answer
     std::int64_t votes = 0;
   };
-  std::vector<Candidate> candidates;                // in the order of first samples
-  std::map<std::string_view, std::size_t> of_text;  // number of each wrong answer
+  std::vector<Candidate> candidates;                // distinct answers, in the order of first samples
+  std::map<std::string_view, std::size_t> of_text;  // index in `candidates` of each wrong answer
   const auto candidate_of = [&](const reward::Verdict& verdict) -> std::size_t {
     const bool correct = verdict.outcome == reward::Outcome::correct;
     if (const auto known = of_text.find(verdict.extracted); !correct && known != of_text.end()) return known->second;
@@ -192,7 +192,7 @@ class SetCounts {
 
   std::int32_t n_;
   double num_prompts_;
-  std::vector<std::int64_t> prompts_;  ///< judged and correct samples of each prompt of this rank
+  std::vector<std::int64_t> prompts_;  ///< two counts for each prompt of this rank: judged and correct samples
   std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
 };
 

@@ -20,20 +20,21 @@
 
 namespace qrl::train {
 
-/// Estimates without bias P(at least one of k samples is right) from c right samples of n: 1 − C(n−c, k)/C(n, k), 1 ≤ k
-/// ≤ n (Chen et al. 2021, "Evaluating large language models trained on code", eq. 1).
+/// Returns the unbiased estimate of pass@k from c right samples of n: 1 − C(n−c, k)/C(n, k), 1 ≤ k ≤ n (Chen et al.
+/// 2021, "Evaluating large language models trained on code", eq. 1).
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
-/// correct samples count as one answer. Wrong samples are grouped by extracted answer: the first 64 different answers
-/// by Verifier::same_answer, others as text. Samples without an answer do not vote. The earliest answer wins a tie.
+/// correct samples count as one answer. A wrong answer is compared with the first 64 different ones by
+/// Verifier::same_answer, with later ones by text. Samples without an answer do not vote. The earliest answer wins a
+/// tie.
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
-/// same on every rank. If the verifier may drop samples, adds error_fraction; the first three then cover judged
-/// samples. Samples are keyed by (seed, prompt, sample) alone. Throws Cancelled like collect_or_cancel. `responses`,
-/// given on all ranks or none, gets JSON rows with verdicts (rollout_rows) on the first rank. Rows are in prompt order,
-/// of the first `max_prompts` prompts of each set.
+/// same on every rank. If the verifier may drop samples, adds error_fraction; mean@n, pass@k and maj@n then cover
+/// judged samples. A sample's random numbers depend only on (seed, prompt, sample). Throws Cancelled like
+/// collect_or_cancel. `responses` must be given on all ranks or none. On the first rank it receives JSON rows
+/// (rollout_rows) of the first `max_prompts` prompts of each set, in prompt order.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,
@@ -42,7 +43,6 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
 std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
                            const dist::Collectives& world);
 
-/// Formats the metrics, a line per data source.
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 
 /// Calls rollout::collect; throws Cancelled on every rank if any got a stop request. Collective.
@@ -56,17 +56,16 @@ void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const
                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::JudgeContext context,
                      dist::Collectives& world);
 
-/// Returns a run's main score, "val/<data_source>/mean@<n>".
+/// Returns the name of a data source's main score, "val/<data_source>/mean@<n>".
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);
 
-/// Decides when a run evaluates its held-out prompts, and evaluates them with its own sampler.
 class HeldOutEvaluation {
  public:
   HeldOutEvaluation(const RunContext& run, Sampler& sampler) : run_(run), sampler_(sampler) {}
 
   bool due_before_training() const;
   bool due_after(std::int64_t step) const;
-  /// Returns scores of the published weights, and writes validation/step_N.jsonl (eval.dump). Returns nothing if any
+  /// Returns scores of the published weights, and with eval.dump writes validation/step_N.jsonl. Returns nothing if any
   /// rank got a stop request. Collective.
   std::optional<Metrics> run(std::int64_t step, PhaseSeconds& seconds);
 

@@ -46,7 +46,7 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
   });
 }
 
-/// Returns a run folder's scores, if they are of `step`; else null.
+/// Returns a run folder's export_score.json if its scores are of `step`, else null.
 nlohmann::ordered_json read_scores(const std::filesystem::path& run, std::int64_t step) {
   const std::filesystem::path file = run / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};
@@ -103,7 +103,7 @@ std::string scores_of_export(const std::filesystem::path& run, std::int64_t step
 
 std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t step, const learner::Learner& learner) {
   const std::vector<PromptSet>& held_out = run.plan.held_out;
-  // Skips adapters, which were scored as exported already; a full model in fp32 may exceed the memory.
+  // Skips adapters: training scored them in their exported form, and a full fp32 model may exceed the memory.
   if (learner.has_adapters()) return {};
   if (held_out.empty() || run.recipe().eval.freq == 0 || step == 0) return {};
   nlohmann::ordered_json json;

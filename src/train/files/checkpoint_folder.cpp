@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kManifestFile = "manifest.json";
 
-/// Returns a checkpoint's place in the order, cold-start steps before RL steps; nothing for other names.
+/// Returns a checkpoint's sort key (phase, step), cold start before RL; nothing for other names.
 std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   const std::string name = path.filename().string();
   for (const auto& [prefix, phase] : {std::pair<std::string, int>{"sft_", 0}, {"step_", 1}}) {
@@ -32,7 +32,7 @@ std::optional<std::pair<int, std::int64_t>> age_of(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Returns the name that a sound folder's manifest gives it if the folder has another, as a renamed copy has.
+/// Returns the manifest's checkpoint name if the folder has another name (a renamed copy), else nothing.
 std::optional<std::string> other_name(const fs::path& path) try {
   const auto facts = state::parse_json(state::folder_facts(path), path.string());
   const auto sft_step = facts.at("sft_step").get<std::int64_t>(), step = facts.at("step").get<std::int64_t>();
@@ -103,7 +103,7 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
     base::log_warning(all.front().string() + ": " + *damage + "; older checkpoints are kept");
     return;
   }
-  // Removes the manifest first, so that an interrupted removal leaves nothing like a checkpoint.
+  // Removes the manifest first, so that an interrupted removal leaves no valid checkpoint.
   for (const fs::path& path : surplus) {
     fs::remove(path / kManifestFile);
     fs::remove_all(path);

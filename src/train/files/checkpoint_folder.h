@@ -8,37 +8,35 @@
 
 namespace qrl::train {
 
-/// Size limit of a checkpoint's text file.
 inline constexpr std::uint64_t kMaxCheckpointText_bytes = std::uint64_t{64} << 20;
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kRecipeFile = "recipe.yaml";
-/// The entry of state.json about the adapters' base.
+/// Entry of state.json with path and weights hash of the adapters' base.
 inline constexpr const char* kBaseEntry = "base";
 
 /// Returns "sft_N" while cold-starting, else "step_N".
 std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step);
 
-/// Renames `path` to NAME.copy if it is a copy of another checkpoint, which frees its name.
+/// Renames `path` to NAME.copy if it is a renamed copy of another checkpoint.
 void set_aside_copy(const std::filesystem::path& path);
 
-/// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Skips copies under another name, with
-/// a warning.
+/// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Skips renamed copies, with a warning.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& dir);
 
 /// Links DIR/best to DIR/step_N atomically.
 void name_best(const std::filesystem::path& dir, std::int64_t step);
 
-/// Removes the oldest checkpoints beyond `keep` of each kind, after verifying the newest. If that is damaged, warns and
-/// removes nothing. Always keeps sft_<final_sft_step> and step_<best_step>.
+/// Removes all but the newest `keep` RL and `keep` cold-start checkpoints. Verifies the newest first; if it is damaged,
+/// warns and removes nothing. Always keeps sft_<final_sft_step> and step_<best_step>.
 void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
                        std::int64_t best_step = -1);
 
-/// Returns the newest sound checkpoint in `dir` (RL steps before cold-start steps). Warns of damaged ones and renamed
-/// copies. Throws an internal error if the system cannot read one.
+/// Returns the newest sound checkpoint in `dir`, where RL steps are newer than cold-start steps. Warns of damaged
+/// checkpoints and renamed copies. Throws an internal error if the system cannot read one.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Renames damaged checkpoints newer than `sound` (without one, all damaged) to NAME.damaged, NAME.damaged_2, …. Copies
-/// under another name stay.
+/// Renames all checkpoints newer than `sound` (which are damaged) to NAME.damaged, NAME.damaged_2, …; without `sound`,
+/// all. Renamed copies stay.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
@@ -50,7 +48,7 @@ void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::p
 /// Returns whether the manifests of two committed checkpoints list equal files.
 bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Returns the base's weights hash in a checkpoint of adapters, else "".
+/// Returns the hash of the base's weights in a checkpoint of adapters, else "".
 std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
 /// Returns the RL step in a checkpoint's name; nothing for other names.
 std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);

@@ -100,7 +100,7 @@ void RunFolder::set_aside_earlier_rows() const {
   const auto place = [&] { return path_ / ("earlier_" + std::to_string(number)); };
   while (std::filesystem::exists(place())) ++number;
   made(place());
-  // Moves the rows last, so that a start after a crash finds them and moves the rest.
+  // Moves metric rows last: after a crash, the next start finds them and moves the rest.
   for (const char* name : {"rollouts", "validation", "tensorboard", "sessions.jsonl", "config.yaml", "quant_audit.txt",
                            "sft_metrics.jsonl", "metrics.jsonl"}) {
     if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);

@@ -11,14 +11,13 @@
 
 namespace qrl::train {
 
-/// One step's metrics, in name order.
 using Metrics = report::Metrics;
 
 /// Appends metric rows to a JSONL file, on the first rank only.
 class MetricsFile {
  public:
   MetricsFile() = default;
-  /// Opens for appending, truncated to `keep_bytes`, the file's size in the checkpoint.
+  /// Opens `file` for appending, truncated to `keep_bytes`, its size in the checkpoint.
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
   /// Copies all rows, past and future, to a TensorBoard events file in `dir`.
@@ -27,7 +26,7 @@ class MetricsFile {
   void append(std::int64_t step, const Metrics& metrics);
   /// Appends a row {"step": step, "changed_on_resume": {key: [before, after], …}}.
   void append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes);
-  /// Fsyncs; returns the file's size, for a checkpoint.
+  /// Fsyncs; returns the file's size.
   std::int64_t sync();
 
  private:
@@ -35,7 +34,7 @@ class MetricsFile {
   report::EventsFile events_;
 };
 
-/// Returns a score's rows as (step, value), in file order, since the last change of scoring (append_changes).
+/// Returns a score as (step, value), in file order, since the last resume that changed evaluation (append_changes).
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
@@ -51,7 +50,7 @@ class RunFolder {
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
   /// Locks again if the lock file was deleted; throws an input error if another run has locked it.
   void keep_lock() const { lock_.keep(); }
-  /// Moves an earlier run's metric rows, rollouts and recipe to earlier_1, earlier_2, …, with a warning.
+  /// Moves an earlier run's metric rows, rollouts and recipe to a new folder earlier_N, with a warning.
   void set_aside_earlier_rows() const;
   /// Writes rollouts/step_N.jsonl, replacing an interrupted run's file.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;

@@ -84,7 +84,7 @@ void require_shared_folder(const fs::path& dir, const std::string& what_to_do, d
   const fs::path mine = marks + std::to_string(world.rank());
   const std::vector<std::string> failures =
       world.all_gather(text_of_failure(mine, [](const fs::path& mark) { state::replace_file(mark, ""); }));
-  // The first rank's mark is missing in another host's folder of that path.
+  // On a host with another folder of that path, the first rank's marker file is missing.
   std::error_code error;
   const std::vector<std::string> seen = world.all_gather(fs::exists(marks + "0", error) ? "yes" : "");
   fs::remove(mine, error);

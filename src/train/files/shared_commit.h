@@ -11,7 +11,8 @@ namespace qrl::train {
 using Fill = std::function<void(const std::filesystem::path& dir)>;
 
 /// Commits `path` like state::commit_folder: every rank's `fill_share` writes concurrently, then the first rank's
-/// `finish`. If any rank fails, all throw and nothing is committed. Returns on all ranks after the commit. Collective.
+/// `finish`. If any rank fails, all ranks throw and nothing is committed. Returns on all ranks after the commit.
+/// Collective.
 void commit_together(const std::filesystem::path& path, const Fill& fill_share, const Fill& finish,
                      const std::string& facts_json, dist::Collectives& world);
 

@@ -9,12 +9,12 @@ namespace qrl::train {
 
 namespace {
 
-// Chosen by this project. report/rules has the bounds that reports share.
-constexpr double kNoAnswers = 0.95;  // share of responses
-constexpr double kByChance = 0.01;   // if luck is less likely than this, steps without a correct response are a fall
-constexpr double kMeanOver = 5;      // steps
+// Thresholds chosen by this project; report/rules has those that reports share.
+constexpr double kNoAnswers = 0.95;  // share of responses without an answer
+constexpr double kByChance = 0.01;   // warns if bad luck is less probable than this
+constexpr double kMeanOver = 5;      // length of the moving average, in steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
-constexpr std::int64_t kTellEvery = 10;  // steps
+constexpr std::int64_t kTellEvery = 10;  // steps between warnings of a lasting symptom
 
 constexpr const char* kCorrect = "reward/correct_fraction";
 constexpr const char* kK3 = "mismatch/k3_kl";
@@ -46,8 +46,8 @@ std::string Health::look_at_groups(const Metrics& row) const {
   return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
 }
 
-/// Warns if a policy that was often right fails: with a usual share p of correct responses, all n prompts fail in k
-/// steps with probability at most (1 − p)^(n·k).
+/// Warns if a policy that was often right fails. With a usual share p of correct responses, n prompts per step all fail
+/// in k steps with probability at most (1 − p)^(n·k).
 std::string Health::look_at_fall(const Metrics& row) const {
   if (report::value_of(row, kCorrect) != 0) return {};
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
@@ -66,7 +66,7 @@ std::string Health::look_at_fall(const Metrics& row) const {
   return {};
 }
 
-/// Returns settings that would narrow the gap between sampler and learner, most reliable first.
+/// Returns settings that narrow the gap between sampler and learner, most reliable first.
 std::string Health::what_closes_the_gap() const {
   const config::QuantRecipe& quant = recipe_.quant;
   std::string advice;

@@ -1,4 +1,4 @@
-// Owns warnings of a run that does not learn: figures, likely cause, what to try. Reads only metric rows.
+// Owns warnings of a run that does not learn, judged by its metric rows.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
-  /// Checks a step's row; steps come in order. Returns one warning per symptom; a lasting symptom is reported at most
-  /// once in ten steps. Missing values are NaN.
+  /// Checks the row of `step`; call it in step order. Returns one warning per symptom, and repeats it every ten steps
+  /// at most. Missing values are NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
   /// Summarizes all steps: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
@@ -27,7 +27,6 @@ class Health {
   struct Course {
     std::int64_t num_steps = 0, first = 0, last_told = 0;
   };
-  /// Returns the symptom's warning; empty if the row does not show it.
   std::string look(Symptom symptom, const Metrics& row) const;
   std::string look_at_groups(const Metrics& row) const;
   std::string what_closes_the_gap() const;
@@ -38,8 +37,8 @@ class Health {
 
   std::int64_t num_steps_ = 0;
   std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
-  double usual_correct_ = 0;          ///< moving average of the share of correct responses, without steps of share 0
-  double least_cut_ = 1;              ///< smallest share of truncated responses
+  double usual_correct_ = 0;          ///< moving average of the share of correct responses, over steps that have any
+  double least_cut_ = 1;              ///< smallest share of truncated responses in a step
 };
 
 }  // namespace qrl::train

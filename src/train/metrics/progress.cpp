@@ -19,7 +19,6 @@ namespace qrl::train {
 
 namespace {
 
-/// Returns whether standard output is a terminal; false under mpirun, whose pseudo-terminals are not the user's.
 bool on_terminal() {
   for (const char* launched : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(launched) != nullptr) return false;

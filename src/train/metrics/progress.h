@@ -1,5 +1,5 @@
-// Owns a run's standard output, and the progress lines of a long generation: one rewritten line on a terminal, one line
-// a step in a pipe.
+// Owns a run's standard output (one rewritten line on a terminal, one line per step in a pipe), and the progress lines
+// of a long generation.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace qrl::train {
 
 class Progress {
  public:
-  /// `what` begins every line ("cold start", "step"). quiet: prints nothing.
+  /// `what` begins every line ("cold start", "step").
   Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -22,7 +22,7 @@ class Progress {
 
   /// Shows `step` as done, with `facts` ("reward 0.31  length 18.2 …") and the estimated time left.
   void show(std::int64_t step, const std::string& facts);
-  /// Returns the columns of a UTF-8 terminal; 0 in a pipe, under mpirun and on other terminals.
+  /// Returns the columns of a UTF-8 terminal, else 0.
   int columns() const;
   /// Prints a permanent line, also to the log file.
   void say(const std::string& line);
@@ -31,13 +31,13 @@ class Progress {
   std::string what_;
   std::int64_t first_step_, last_step_;
   bool quiet_, terminal_;
-  std::atomic<bool> line_open_ = false;  ///< whether the next log line must end it
+  std::atomic<bool> line_open_ = false;  ///< whether the terminal's current line still needs a newline
   double start_s_;
 };
 
 /// Returns "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s", for example.
 std::string step_facts(const Metrics& metrics);
-/// Returns a terminal's facts: adds the reward's sparkline and, unless NaN, the held-out score.
+/// Returns step_facts for a terminal, with a sparkline of `rewards`, and unless NaN, the held-out score.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
 /// Returns "3m05s", for example.
 std::string duration_text(double seconds);
@@ -51,7 +51,7 @@ class GenerationProgress {
   GenerationProgress(const GenerationProgress&) = delete;
   GenerationProgress& operator=(const GenerationProgress&) = delete;
 
-  /// Logs if due. Every sampler calls it before a tick.
+  /// Logs if due. Every sampler calls it before a decoder tick.
   static void tick();
   /// Sets the delay of the first line, 10 s by default, for tests.
   static void set_first_line_s(double seconds);

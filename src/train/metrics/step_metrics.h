@@ -12,14 +12,14 @@
 
 namespace qrl::train {
 
-/// Parts of a step, whose metrics step_recorder.cpp names.
+/// Timed parts of a step; step_recorder.cpp maps them to metric names.
 enum class Phase : std::uint8_t { generate, judge, old_logprobs, reference_logprobs, update, publish, probe, evaluate };
 
 using PhaseSeconds = std::map<Phase, double>;
 
-/// Returns the metrics of a step's rollouts, the same on every rank, from fp64 sums in their global order. They are
-/// critic/, response_length/, prompt_length/, reward/, response/seq_rep_4 and data/flat_group_fraction
-/// (docs/reference/metrics.md); critic/ and reward/ exclude unjudged samples.
+/// Returns the metrics of a step's rollouts (docs/reference/metrics.md). Sums are fp64 in the rollouts' global order,
+/// so that all ranks return the same. Metrics of critic/ and reward/ exclude samples that the verifier dropped.
+/// Collective.
 ///
 /// `places`: the global position of each group of n.
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
@@ -30,7 +30,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
 
 /// Returns all ranks' rows of rollouts/step_N.jsonl, ordered by `places`, on the first rank only. Without a step
-/// (evaluation), rows have neither step nor advantage.
+/// (evaluation), rows have neither step nor advantage. Collective.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
                          const config::RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);
@@ -39,8 +39,8 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
 /// reward/{timeout,crash,protocol,error}_fraction of the judged rows. Collective.
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
-/// Combines the metrics of a step's updates: the largest of …max, the smallest of …min, the last of actor/lr, otherwise
-/// means. A mean covers only updates that have the metric.
+/// Combines the metrics of a step's updates. Names ending in max or min take the extreme, actor/lr the last value,
+/// others the mean over updates that have the metric.
 Metrics combine_updates(std::span<const Metrics> updates);
 
 /// Returns this process's peak resident memory in GiB since reset_peak_memory.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kF32_bytes = 4;
 
-/// Returns the bytes of masters and moments: one moment for Muon's matrices, else two.
+/// Returns the bytes of masters and moments: one moment for matrices under Muon, else two.
 double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) {
   double bytes = 0;
   for (const model::WeightSpec& spec : specs) {
@@ -23,7 +23,7 @@ double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) 
   return bytes;
 }
 
-/// Returns the checkpoints saved up to `steps`: one each `freq` steps, and the last. freq 0: only the last.
+/// Returns how many checkpoints `steps` steps save: one every `freq` steps, and the last. `freq` 0: only the last.
 std::int64_t num_saved(std::int64_t steps, std::int64_t freq) {
   return freq > 0 ? (steps + freq - 1) / freq : std::min<std::int64_t>(steps, 1);
 }
@@ -44,7 +44,7 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
       has_adapters ? model::adapter_specs(config, lora_config(recipe.lora)) : std::vector<model::WeightSpec>();
   DiskEstimate disk;
   disk.rl.bytes_each = learner_bytes(has_adapters ? adapters : all, recipe.optim.name == config::OptimName::muon);
-  // An older best checkpoint stays beside the newest. An unknown number of steps counts as unlimited.
+  // trainer.keep_best keeps one checkpoint more. An unknown number of steps counts as unlimited.
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   const bool knows_steps = trainer.total_epochs == 0 || trainer.total_training_steps > 0;
   const auto limit = [](CheckpointRoom& room, std::int64_t saved, std::int64_t most) {
@@ -56,7 +56,7 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
   if (!config::has_cold_start(recipe.sft)) return disk;
   const bool by_adapters = config::cold_start_trains_adapters(recipe);
   disk.cold_start.bytes_each = learner_bytes(by_adapters ? adapters : all, false);
-  // The cold start's last checkpoint always stays; another run's cold start is copied.
+  // The cold start's last checkpoint always stays. With sft.from, the only one is a copy of another run's.
   const std::int64_t of_cold_start = !recipe.sft.from.empty() ? 1
                                      : recipe.sft.steps > 0   ? num_saved(recipe.sft.steps, recipe.sft.save_freq)
                                                               : kAny;

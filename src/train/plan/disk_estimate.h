@@ -7,11 +7,11 @@
 
 namespace qrl::train {
 
-/// The checkpoints of one phase: cold start or RL.
+/// Describes the checkpoints of one phase: cold start or RL.
 struct CheckpointRoom {
-  double bytes_each = 0;       ///< fp32 weights or adapters, and moments; no tokenizer and texts
-  std::int64_t most_kept = 0;  ///< at the run's end
-  bool replaces = false;       ///< the next one is written before an old one is removed
+  double bytes_each = 0;       ///< bytes of fp32 weights or adapters, and moments, without tokenizer and texts
+  std::int64_t most_kept = 0;  ///< number of checkpoints at the run's end
+  bool replaces = false;       ///< if set, a new checkpoint is written before an old one is removed
 };
 
 struct DiskEstimate {
@@ -20,7 +20,6 @@ struct DiskEstimate {
   double most_bytes() const;
 };
 
-/// Estimates from save_freq, trainer.max_ckpt_to_keep and trainer.keep_best.
 DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config);
 
 }  // namespace qrl::train

@@ -12,16 +12,15 @@ namespace qrl::train {
 
 /// Returns the formats of quant.rollout.*, with auto resolved.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
-/// Returns quant.rollout.kv_cache. auto is int8 with int8 activations, fp32 with fp32 weights, else bf16.
+/// Returns quant.rollout.kv_cache. `auto` means int8 with int8 activations, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
 /// Returns a text such as "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
 std::string rotation_text(const quant::Rotation& rotation);
 
-/// Returns the sampler's name, such as "int8 weights with int8 keys and values" or "adapters beside int8 weights with
-/// …".
+/// Describes the sampler, such as "int8 weights with int8 keys and values" or "adapters beside int8 weights with …".
 std::string policy_text(const config::Recipe& recipe);
-/// Returns whether export --quantized can write the sampler's weights: low-bit, with the learner's lm_head, without
-/// adapters.
+/// Returns whether export --quantized can write the sampler's weights: they are low-bit, have the learner's lm_head,
+/// and have no adapters.
 bool has_quantized_export(const config::Recipe& recipe);
 std::string_view name(config::LearnerForward forward);
 

@@ -27,7 +27,6 @@ constexpr double kLogitsShare = 0.1;  // share of the GPU's memory that logits m
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
-/// Returns the bytes that permanent parts leave for KV pages.
 double kv_room(const config::Recipe& recipe, const std::vector<MemoryPart>& parts, double gpu_bytes) {
   const auto kept_back = static_cast<double>(decoder::kept_back_bytes());
   return std::max(0.0,
@@ -68,7 +67,7 @@ bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num
 
 void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
   if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
-  const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // fp32, and a bf16 gradient
+  const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // bytes per token: fp32 logits, bf16 gradient
   std::int64_t chunk = kMostChunk;
   while (chunk > kLeastChunk && logits * static_cast<double>(chunk) > kLogitsShare * gpu_bytes) chunk /= 2;
   recipe.actor.logprob_chunk_tokens.value = chunk;

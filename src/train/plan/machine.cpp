@@ -17,8 +17,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Returns the usable processors. With several ranks, each first undoes the launcher's binding, within the container's
-/// set.
+/// Returns the number of usable processors. With several ranks, first undoes the launcher's CPU binding.
 int usable_processors(const dist::Collectives& world) {
   if (world.size() > 1) {
     const long configured = std::clamp<long>(sysconf(_SC_NPROCESSORS_CONF), 1, CPU_SETSIZE);

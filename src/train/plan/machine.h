@@ -20,10 +20,10 @@ void require_gpu(const config::Recipe& recipe, int device_number);
 /// Returns why the recipe's GPU is unusable, with its key ("trainer.device: cuda: expected …"), else "".
 std::string missing_gpu(const config::Recipe& recipe, int device_number);
 
-/// Throws an input error if the recipe's learner or sampler is on a GPU and the model is a mixture of experts.
+/// Throws an input error if a model with experts would learn or sample on a GPU.
 void require_cpu_for_experts(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Measures, in about 50 ms, the peak operations per second of the learner's matmuls in model.dtype.
+/// Measures the peak operations per second of the learner's matmuls, in about 50 ms.
 double learner_ceiling(const config::Recipe& recipe);
 
 }  // namespace qrl::train

@@ -22,7 +22,7 @@ using model::WeightKind;
 using model::WeightSpec;
 
 constexpr double kF32 = 4, kBf16 = 2;
-constexpr double kProgram = 130e6;  // memory without a model
+constexpr double kProgram = 130e6;  // bytes of the process without a model
 constexpr auto kStaging = static_cast<double>(learner::kStagingBytes);
 
 double padded_columns(std::int64_t out) {
@@ -40,7 +40,7 @@ double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
   return bytes + (spec.activations == quant::Element::int8 ? num_scales * kF32 : 0);  // column sums
 }
 
-/// Returns the bytes of a layer's matrix in the sampler: one matrix per expert, if the tensor holds experts.
+/// Returns a weight's bytes in the sampler, where experts are separate matrices.
 double matrix_bytes(const WeightSpec& spec, quant::Format format) {
   if (spec.parts.empty()) return linear_bytes(format, spec.shape[0], spec.shape[1]);
   return static_cast<double>(spec.shape[0]) * linear_bytes(format, spec.shape[1], spec.shape[2]);
@@ -72,7 +72,8 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
   return bytes;
 }
 
-/// Excludes linear layers that an adapter learner reads from the snapshot.
+/// Returns the bytes of the frozen base that an adapter learner holds itself, without linear layers that it reads from
+/// the snapshot.
 double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const bool on_gpu = config::learns_on_gpu(recipe);
@@ -90,19 +91,19 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
     if (is_kept)
       bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : is_table && on_gpu ? table : dtype);
   }
-  // low_bit reads a bf16 lm_head in place.
+  // An fp32 lm_head is a copy; low_bit reads a bf16 one in place.
   if (on_gpu && reads_snapshot && table == kF32)
     bytes += static_cast<double>(config.vocab_size * config.hidden_size) * kF32;
   return bytes;
 }
 
-/// Describes what a layer's feed-forward part keeps of a token: values, and a mixture's route.
+/// Describes what a layer's MLP saves per token, in values. D: hidden size; F: intermediate size.
 struct MlpValues {
-  double inner = 0;          ///< F, or the sum of a route's
-  double entering = 0;       ///< inputs of gate and up: D, or one row for each of a route's experts
-  double of_rows = 0;        ///< entering, if no norm computes them again
-  double router_inputs = 0;  ///< D of a mixture, unquantized
-  double route_bytes = 0;    ///< fp32 logits, and 16 bytes for each of a route's experts
+  double inner = 0;          ///< F, or their sum over the token's experts
+  double entering = 0;       ///< inputs of gate and up: D, or D for each of the token's experts
+  double of_rows = 0;        ///< `entering` of experts, which no norm can recompute; else 0
+  double router_inputs = 0;  ///< unquantized inputs of a router: D, else 0
+  double route_bytes = 0;    ///< bytes of fp32 router logits, and 16 for each of the token's experts
 };
 MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
   const auto width = static_cast<double>(config.hidden_size);
@@ -112,11 +113,10 @@ MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
           kF32 * static_cast<double>(config.num_experts) + 16 * chosen};
 }
 
-/// Returns the bytes per token that a layer saves for its backward pass: the residual stream at both norms, unrotated
-/// q, k and v, attention's output, gate and up. A quantized forward pass saves fp32 values between matmuls, and
-/// quantized inputs, keys and values. On a GPU each matmul saves its input; attention saves rotated heads and all keys
-/// and values read. It saves unrotated q, k and v only for norms of heads. With low_bit on a GPU, outputs are bf16 and
-/// inputs quantized. On the CPU, a mixture also saves its experts' rows.
+/// Returns the bytes per token that a layer saves for its backward pass. On the CPU: the residual stream at both norms,
+/// q, k and v before RoPE, attention's output, gate and up, and experts' inputs. A quantized forward pass saves fp32
+/// values between matmuls, and quantized inputs. On a GPU each matmul saves its input, and attention saves q after RoPE
+/// and all keys and values read. It saves q, k and v before RoPE only with QK norms.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
   const MlpValues mlp = mlp_values(config, is_sparse);
   const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;
@@ -133,7 +133,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
     const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
-      // Adapters keep a matmul's input in bf16, full training its quantized values.
+      // Saved inputs of matmuls are bf16 with adapters, else quantized.
       const bool is_wide = code == quant::Element::bf16 || config::trains_adapters(recipe);
       const double value_bytes = is_wide ? kBf16 : 1;
       return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
@@ -148,15 +148,15 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double unquantized = code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
-  // Adapters read attention's output in bf16 or fp32, which is kept, not recomputed.
+  // Adapter training saves attention's output in bf16 or fp32, instead of recomputing it.
   if (config::trains_adapters(recipe))
     return kept + (qkv + rotated + 2 * inner) * kF32 + (queries + mlp.router_inputs) * unquantized;
   return kept + (qkv + rotated + 2 * inner) * kF32 + (width + mlp.entering + queries + inner) * value_bytes +
          mlp.router_inputs * unquantized;
 }
 
-/// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized operands; with fp8_e4m3, also fp32
-/// gradients or inputs of kFp8GradientTokens tokens.
+/// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized weight and input. With fp8_e4m3, adds
+/// fp32 gradients or inputs of kFp8GradientTokens tokens.
 double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
@@ -183,14 +183,14 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
-/// Returns the logit arrays that coexist, in units of fp32: logits and gradient. An fp32 gradient overwrites the
-/// logits.
+/// Returns the size of logits and gradient together, in fp32 logit arrays. An fp32 gradient overwrites the logits.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }
 
-/// Returns an upper bound of a step's kept token ids on one rank, in samples and packed.
+/// Returns an upper bound on the bytes of a step's token ids kept by top-k and top-p, in one rank's samples and
+/// micro-batches.
 double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (!sample_params(recipe.rollout).cuts()) return 0;
   const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
@@ -204,7 +204,7 @@ std::int64_t route_bytes_of_token(const model::ModelConfig& config) {
   return config.num_sparse_layers() * config.num_experts_per_tok;
 }
 
-/// Returns an upper bound of a mixture's routes of a step on one rank, in samples and packed for the learner.
+/// Returns an upper bound on the bytes of a step's expert routes, in one rank's samples and micro-batches.
 double route_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const std::int64_t groups = (recipe.data.train_batch_size + num_ranks - 1) / num_ranks;
   const std::int64_t tokens =
@@ -219,7 +219,7 @@ double largest_tensor_bytes(const model::ModelConfig& config) {
   return largest;
 }
 
-/// Returns the bytes of a rank's orthogonalized updates, bf16, which exist until all are applied; 0 with AdamW.
+/// Returns the bytes of a rank's orthogonalized bf16 updates, which all exist at once; 0 with AdamW.
 double muon_update_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (recipe.optim.name != config::OptimName::muon) return 0;
   const model::LoraConfig lora = lora_config(recipe.lora);
@@ -246,7 +246,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const bool on_gpu = config::learns_on_gpu(recipe);
   const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
-  // Otherwise the tables are the decoder's.
+  // If false, the learner reads the decoder's embedding and lm_head.
   const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
@@ -275,8 +275,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
-/// Returns the pages that full-length sequences write; samples share their prompt's. Unwritten pages take no CPU
-/// memory. An evaluation may fill the pool.
+/// Returns the pages that a step of full-length sequences writes; samples share their prompt's pages. Unwritten pages
+/// take no CPU memory. With held-out data, returns all pages.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =
@@ -293,7 +293,7 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
-/// Adds the frozen teacher, if its folder exists: fp32 masters, and a snapshot with low-bit weights.
+/// Adds the frozen teacher, if its folder exists: fp32 masters, and with low-bit weights a snapshot.
 void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
@@ -307,7 +307,6 @@ void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   parts.push_back({"teacher", all * kF32 + low_bit, true, config::learns_on_gpu(recipe)});
 }
 
-/// Adds the sampler's weights, adapters and dequantized operands on a GPU.
 void add_sampler_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config,
                         std::vector<MemoryPart>& parts) {
   parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
@@ -375,7 +374,7 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
 
 std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
   const std::int64_t groups = (recipe.actor.mini_batch_size + num_ranks - 1) / num_ranks, n = recipe.rollout.n;
-  const std::int64_t shared = n > 1 ? recipe.data.max_prompt_length - 1 : 0;  // the packer shares prompts
+  const std::int64_t shared = n > 1 ? recipe.data.max_prompt_length - 1 : 0;  // a prompt's samples share its tokens
   return groups * (shared + n * (recipe.data.max_prompt_length + recipe.data.max_response_length - shared));
 }
 
@@ -389,8 +388,8 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 }
 
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
-  // A bitwise learner on a GPU keeps the decoder's sum before each layer. Others keep stream and branch, on the CPU the
-  // stream before each norm.
+  // A bitwise learner on a GPU keeps the residual stream before each layer. Others keep two fp32 arrays: on a GPU the
+  // stream and a branch, on the CPU the stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   double all = 0, largest = 0;
@@ -451,7 +450,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     parts.push_back({"routes of a step, at most", route_bytes(recipe, config, num_ranks), false});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
-  // The base is quantized before activations and pages exist, so it adds nothing to the peak.
+  // The base is quantized before activations exist, so only bytes beyond theirs count.
   if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
     parts.push_back({"a tensor to be quantized", beyond});
   const auto page_bytes =

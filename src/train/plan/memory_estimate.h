@@ -16,29 +16,28 @@ enum class MemoryPhase : std::uint8_t { always, sampling, learning };
 struct MemoryPart {
   std::string name;
   double bytes = 0;
-  bool is_exact = true;  ///< otherwise an estimate within about ten percent
-  bool on_gpu = false;   ///< else in host memory
+  bool is_exact = true;  ///< false: an estimate within about ten percent
+  bool on_gpu = false;   ///< false: in host memory
   MemoryPhase phase = MemoryPhase::always;
 };
 
-/// Returns the sum of a phase's parts, on the GPU or in host memory.
 double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhase phase);
 /// Returns the sum of parts that are exact and permanent: weights, gradients and moments.
 double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
 
-/// Returns the largest sum of parts that coexist, on the GPU or in host memory. With phases_take_turns
-/// (rollout.free_cache_engine) these are the permanent parts and the larger phase.
+/// Returns the largest sum of parts that coexist. With phases_take_turns (rollout.free_cache_engine), only the larger
+/// phase counts beside permanent parts.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
-/// Formats "12.50 GiB", or MiB below a GiB.
+/// Formats "12.50 GiB", or MiB below 1 GiB.
 std::string memory_amount(double bytes);
 
-/// Compares the host memory of `num_here` processes with this machine's. Throws an input error if exact permanent parts
-/// exceed it. Returns a sentence if the plan exceeds it or the free memory, else "".
+/// Compares the host memory of `num_here` processes with `limit`. Throws an input error if exact permanent parts exceed
+/// it. Returns a warning if the whole plan exceeds it or the free memory, else "".
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 
-/// Returns the most tokens in a rank's update: whole groups of the longest samples.
+/// Returns the most tokens in a rank's update: whole groups of full-length samples.
 std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks);
 /// Returns the most tokens in a trained micro-batch: actor.max_tokens_per_micro_batch, or fewer if updates are smaller.
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks);
@@ -46,9 +45,7 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 /// Estimates the bytes that a micro-batch keeps per token for its backward pass.
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config);
 
-/// Estimates the memory of one of num_ranks. Of parts sharded by trainer.zero_stage 1, the largest shard counts. Lists
-/// the learner's state, a micro-batch's activations and logits, the sampler's weights and KV cache, and the program at
-/// its start on a CPU (a GPU's libraries take more).
+/// Estimates the memory of one of num_ranks ranks. If trainer.zero_stage 1 shards a part, the largest shard counts.
 ///
 /// With trainer.device cuda the learner's parts are on the GPU, and host memory holds a checkpoint's staging buffer.
 std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks);

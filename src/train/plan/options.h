@@ -21,25 +21,24 @@ config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 /// Returns the sampler's formats: snapshot_formats, with adapters unless lora.publish merges them.
 model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
 
-/// Returns the distribution of training samples, under which the learner computes log-probs.
+/// Returns temperature, top-p and top-k of training samples.
 ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
-/// Returns the source of routes in the passes before an update: the sampler with algorithm.router_replay rollout, if
-/// `batch` has its routes.
+/// Returns whose expert routes the passes before an update replay: the sampler's with algorithm.router_replay rollout,
+/// if `batch` has them; else none.
 types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const types::MicroBatch& batch);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);
 
-/// Returns rollout.kv_pages, else the pages of rollout.max_num_seqs longest sequences. Default prompt length:
-/// data.max_prompt_length.
+/// Returns rollout.kv_pages, or if unset, pages for rollout.max_num_seqs full-length sequences. The prompt length
+/// defaults to data.max_prompt_length.
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 /// Returns the share of GPU memory to use, KV pages included: rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const config::Recipe& recipe);
 
 learner::OptimizerOptions optimizer_options(const config::OptimRecipe& optim);
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
-/// Returns the loss, correction and KL estimator that a resolved recipe names, with their settings.
 learner::LossOptions loss_options(const config::Recipe& recipe);
 
 /// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over `num_prompts`.

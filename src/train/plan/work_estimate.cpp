@@ -20,7 +20,7 @@ MatmulParams matmul_params(const model::ModelConfig& config) {
 
 double learner_operations(const model::ModelConfig& config, std::span<const types::MicroBatch> batches,
                           std::int64_t counted_tokens) {
-  double rows = 0, visible = 0;  // visible: positions that each row sees, summed
+  double rows = 0, visible = 0;  // visible: attended positions, summed over rows
   for (const types::MicroBatch& batch : batches) {
     rows += static_cast<double>(batch.num_tokens());
     double prefix = 0;

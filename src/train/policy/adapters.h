@@ -11,12 +11,13 @@
 namespace qrl::train {
 
 struct AdapterBase {
-  std::string path;  ///< a model's folder, or the run's finished cold start
-  std::string hash;  ///< model::weights_hash
+  std::string path;  ///< folder of the model, or of the run's finished cold start
+  std::string hash;  ///< model::weights_hash of the base
   std::optional<model::WeightSource> weights;
 };
 
-/// Returns a run's base; after a cold start, the base in the folder `cold_start`. Reads all its weights once.
+/// Returns the base of a run's adapters: the model, or after a cold start of all weights, that in `cold_start`. Reads
+/// all weights once.
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
 
 /// Throws an input error if a checkpoint's adapters were trained on other weights than those of `folder`, whose
@@ -26,11 +27,11 @@ void require_same_base(const std::filesystem::path& checkpoint, const std::files
 
 /// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Returns whether the run's start reads lora.path: a fresh run, or a resumed one whose KL reference it is. Verifies
-/// the newest checkpoint.
+/// Returns whether a start reads lora.path: in a fresh run, or if its adapters are the KL reference. Verifies the
+/// newest checkpoint.
 bool reads_given_adapters(const config::Recipe& recipe);
 
-/// Returns make_policy's policy with the adapters of lora.path, as before training.
+/// Returns the initial policy: make_policy with the adapters of lora.path.
 Policy initial_policy(const config::Recipe& recipe);
 
 }  // namespace qrl::train

@@ -106,7 +106,6 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
-  // Hashes weights only if the run reads them again.
   const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
   const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
   const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));

@@ -14,10 +14,10 @@ namespace qrl::train {
 
 namespace {
 
-/// The rows of a snapshot's matrix that come from one weight, or all matrices of a layer's experts.
+/// Locates a weight in a snapshot: rows of one matrix, or all matrices of a layer's experts.
 struct Rows {
   std::span<const ops::PackedLinear> matrices;
-  std::int64_t first = 0;  ///< in the only matrix
+  std::int64_t first = 0;  ///< first row in the matrix; 0 for experts
 };
 
 std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
@@ -42,7 +42,7 @@ std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   return rows;
 }
 
-/// Records the part of the update from `base` to `merged` that `stored` lost.
+/// Records how much of the update from `base` to `merged` is lost in `stored`.
 void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
                 UpdateErrors& errors) {
   double lost = 0, whole = 0;

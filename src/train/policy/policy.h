@@ -25,13 +25,13 @@ struct Policy {
   std::optional<PolicyAdapter> adapter = {};
 };
 
-/// Return the shapes or the tokenizer of model.path or model.init, without loading weights.
+/// Return config or tokenizer of model.path or model.init, without loading weights.
 model::ModelConfig model_config(const config::Recipe& recipe);
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// Makes the policy of model.path (an HF folder with tokenizer.json), or a new model from model.init's config and seed.
 /// A new model's tokenizer is the tokenizer.json next to its config, or the byte-level one. Throws an input error if
-/// vocabularies do not fit.
+/// the tokenizer does not fit the model.
 Policy make_policy(const config::Recipe& recipe);
 /// Loads a policy from a checkpoint (verified), an HF folder or a PEFT folder.
 Policy load_policy(const std::filesystem::path& dir);

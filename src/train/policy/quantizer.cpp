@@ -39,7 +39,7 @@ std::string settings_hash(const PromptSet& prompts, std::uint64_t seed) {
   return hash.hex();
 }
 
-/// Takes as many calibration prompts as fp8 scales need (kKvPrompts, kKvTokens).
+/// Returns the first prompts, as many as calibration needs (kKvPrompts, kKvTokens).
 std::span<const std::vector<types::TokenId>> enough_for_kv(std::span<const std::vector<types::TokenId>> prompts) {
   std::size_t count = 0, num_tokens = 0;
   while (count < prompts.size() && (count < kKvPrompts || num_tokens < kKvTokens))
@@ -98,7 +98,7 @@ void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, s
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == config::CalibrateKv::once) return;
   nlohmann::json mine = nlohmann::json::array();
   std::size_t num_mine = 0;
-  for (std::size_t g = 0; g < places.size() && num_mine < kKvResponseTokens; ++g) {  // a sample per prompt
+  for (std::size_t g = 0; g < places.size() && num_mine < kKvResponseTokens; ++g) {  // first sample of each prompt
     const rollout::Rollout& sample = rollouts[g * static_cast<std::size_t>(n)];
     std::vector<types::TokenId> sequence = sample.prompt->tokens;
     sequence.insert(sequence.end(), sample.completion.tokens.begin(), sample.completion.tokens.end());
@@ -125,7 +125,7 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
   if (quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales) {
     decoder::KvScales scales = *quantizer.kv_scales;
-    scales.version = sampler.snapshot.version();  // other weights' scales, with `once`
+    scales.version = sampler.snapshot.version();  // `once` keeps scales of other weights
     return sampler.decoder.set_kv_scales(std::move(scales));
   }
   const auto few = enough_for_kv(prompts);
@@ -159,7 +159,7 @@ void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
 
 namespace {
 
-/// Reads the scales on the first rank; returns nothing without the file.
+/// Reads the scales on the first rank and broadcasts them; returns nothing without the file.
 std::optional<decoder::KvScales> load_kv_scales(const fs::path& path, const model::ModelConfig& config,
                                                 dist::Collectives& world) {
   std::optional<state::SafetensorsFile> file;

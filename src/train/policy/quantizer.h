@@ -14,19 +14,18 @@
 
 namespace qrl::train {
 
-/// Holds the state of the sampler's quantizers, part of every checkpoint. Empty if every publish quantizes anew.
+/// Holds the quantizers' state that checkpoints store. Empty if every publish computes it anew.
 struct QuantizerState {
-  std::shared_ptr<const model::Int8Profile> profile;   ///< with quant.rollout.profile
-  std::optional<decoder::KvScales> kv_scales;          ///< with quant.kv_calibration.when: once
-  std::vector<std::vector<types::TokenId>> responses;  ///< samples of the last step with prompts, set by see_responses
+  std::shared_ptr<const model::Int8Profile> profile;   ///< int8 profile, with quant.rollout.profile
+  std::optional<decoder::KvScales> kv_scales;          ///< first fp8 scales, with quant.kv_calibration.when: once
+  std::vector<std::vector<types::TokenId>> responses;  ///< last step's prompts with responses, set by see_responses
 };
 
-/// Makes a profile of fp32 `weights` on a few training prompts selected by the seed.
+/// Computes an int8 profile of fp32 `weights` from a few training prompts selected by trainer.seed.
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
                                      const PromptSet& prompts, const config::Recipe& recipe);
 
-/// Reads the recipe's profile file, if set, without weights or prompts. Throws an input error if it is missing or does
-/// not fit the model config.
+/// Reads the recipe's profile file, if set. Throws an input error if it is missing or does not fit the model config.
 std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// Throws an input error if the recipe's profile file was made for other weights or settings than `own`, the
@@ -34,30 +33,28 @@ std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe
 void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
                           const model::Int8Profile& own);
 
-/// Returns the recipe's profile for the first weights: made (auto), or read from its file. Throws an input error if the
-/// file was made for others. Null without a profile.
+/// Returns the recipe's profile of the initial `weights`: computed (auto), or read from its file. Throws an input error
+/// if the file was made for other weights or prompts. Returns null without a profile.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
-/// Limits of calibration for fp8 key and value scales: two prompts, then more while below this number of tokens. A
-/// percentile of 99.9 needs some thousands of values.
+/// Calibration of fp8 key and value scales reads kKvPrompts prompts, then more until it has kKvTokens tokens.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
-/// Limit on sampled tokens of the last step that calibration reads.
+/// Limit on tokens of the last step's samples, prompts included, that calibration reads.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
-/// Keeps the step's first samples, in total kKvResponseTokens tokens (the last one truncated), for the next
-/// calibration. `places`: the global position of each group of n. Every rank keeps the same samples. No-op unless
-/// scales are remade. Collective.
+/// Stores the step's first samples, in total kKvResponseTokens tokens (the last sample truncated), for the next
+/// calibration. Every rank stores the same samples. No-op unless every publish calibrates fp8 scales. Collective.
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
                    const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 
 /// Loads the sampler's snapshot into the decoder after a publish. Calibrates fp8 keys and values on the first `prompts`
-/// and the kept responses. With `when: once`, keeps the first scales.
+/// and the stored responses. With `when: once`, reuses the first scales.
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 
-/// Save to and load from a checkpoint's folder; missing parts have no file. Loading broadcasts the first rank's bytes.
+/// Save to and load from a checkpoint's folder; missing parts have no file. The first rank reads and broadcasts.
 void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
 QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);

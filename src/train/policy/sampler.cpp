@@ -42,15 +42,14 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   return options;
 }
 
-/// Stop strings are searched in text without special tokens, as verifiers see it.
+/// Gives the decoder token texts without special tokens, in which it searches stop strings, as verifiers see them.
 decoder::DecoderOptions with_texts(const data::Tokenizer* tokenizer, decoder::DecoderOptions options) {
   if (tokenizer != nullptr)
     options.bytes_of = [tokenizer = *tokenizer](types::TokenId token) { return tokenizer.bytes_of(token, false); };
   return options;
 }
 
-/// Returns `options`. Throws an input error if sequences exceed the model's positions, or KV pages the machine's
-/// memory.
+/// Throws an input error if sequences exceed the model's positions, or KV pages the machine's memory.
 decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options) {
   require_positions(config, options.max_model_len);
   if (options.device != base::Device::cpu) return options;  // a GPU's engine checks its memory

@@ -18,8 +18,8 @@ void require_positions(const model::ModelConfig& config, std::int64_t max_tokens
 /// Holds a snapshot (the decoder's only copy of the weights), and the decoder. After each publish, call quantizer.h's
 /// load_published.
 struct Sampler {
-  /// Makes both. rollout.device cuda selects the GPU with this process's number on its machine. Stop strings require
-  /// `tokenizer`.
+  /// Makes snapshot and decoder. With rollout.device cuda, uses the GPU numbered by this process's local rank. Stop
+  /// strings require `tokenizer`.
   Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
           std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
           const data::Tokenizer* tokenizer = nullptr);

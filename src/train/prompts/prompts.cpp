@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPlaceholder = "{prompt}";
-/// First id of held-out prompts, above any training prompt's; the decoder keys samples by all 64 bits.
+/// First id of held-out prompts; training ids are smaller.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
 /// Applies data.overlong_prompt to one source's prompts, and reports how many it omitted or truncated.
@@ -98,7 +98,6 @@ class PromptReader {
   std::int64_t unencodable_bytes_ = 0;
 };
 
-/// Reads the rows and reports how many the filter kept.
 std::vector<data::PromptRow> read_file(const fs::path& path, const std::string& source, const data::RowReader& reader) {
   const std::string file = path.string();
   std::int64_t num_read = 0;
@@ -334,7 +333,7 @@ std::vector<std::size_t> PromptOrder::next(std::int64_t count) {
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken) {
-  constexpr int kPrompts = 16;  // chosen; fp8 scales use the first (train/policy/quantizer.h)
+  constexpr int kPrompts = 16;  // chosen by this project; fp8 scales use fewer
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_taken);
   std::vector<std::vector<types::TokenId>> prompts;
   prompts.reserve(kPrompts);

@@ -1,4 +1,3 @@
-// Owns a run's prompts: from files and generators through the template to tokens, and their order in training.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +15,25 @@
 
 namespace qrl::train {
 
-/// Prompts that are reported together.
+/// Holds prompts whose metrics are reported together.
 struct PromptSet {
   std::string data_source;
   std::vector<types::Prompt> prompts;
-  std::vector<std::int64_t> source_sizes;  ///< with data.train_weights: prompts per file, in order
+  std::vector<std::int64_t> source_sizes;  ///< prompts of each train_files entry; empty without data.train_weights
 };
 
 /// Loads data.train_files or data.train_generator in order. A prompt's id is its position.
 PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                              const tasks::Verifier& verifier);
 
-/// Loads data.val_generator, then data.val_files, as one set per data source in order of appearance. Ids differ from
-/// training prompts'.
+/// Loads data.val_generator, then data.val_files, as one set per data source in order of appearance. No id equals a
+/// training prompt's.
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const tasks::Verifier& verifier);
 
 /// Returns a held-out prompt's index: its id minus the first held-out id.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
-/// Warns if held-out prompts are also training prompts, because their scores do not show generalization.
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
 /// Encodes a prompt's text for the model: data.prompt_template around it, then the chat template. Added tokens in the
@@ -43,15 +41,15 @@ void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> h
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
-  /// Encodes a text. `system`: the row's system message, instead of data.system_prompt, or "". Input errors name
-  /// `where`.
+  /// Encodes a text. `system`: the row's system message, which replaces data.system_prompt; "" if it has none. Input
+  /// errors name `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
                                      const std::string& where = "a prompt") const;
-  /// Encodes a conversation to continue; prepends data.system_prompt if it has no system message. A single question,
-  /// with or without a system message, is encoded like a text. Input errors name `where`.
+  /// Encodes a conversation that the model continues. Prepends data.system_prompt if the conversation has no system
+  /// message. A single question, with or without a system message, is encoded like a text. Input errors name `where`.
   std::vector<types::TokenId> encode(data::Conversation conversation, const std::string& where) const;
   const data::ChatTemplate& chat() const { return chat_; }
-  /// Throws an input error at `where` if the template does not support the system message.
+  /// Throws an input error that names `where` if the template does not support the system message.
   void require_system_fits(std::string_view system, const std::string& where) const;
 
  private:
@@ -60,12 +58,12 @@ class PromptEncoder {
   const config::DataRecipe& recipe_;
   data::Tokenizer tokenizer_;
   data::ChatTemplate chat_;
-  std::string before_, after_;  ///< the two halves of data.prompt_template
+  std::string before_, after_;  ///< text of data.prompt_template before and after {prompt}
 };
 
-/// Orders training prompts by epochs, each a permutation keyed by (seed, epoch). With weights, takes the next prompt
-/// from the source that is furthest below its share; each source has its own epochs. The state is the number of prompts
-/// drawn.
+/// Orders training prompts by epochs, each a permutation determined by seed and epoch. With weights, takes the next
+/// prompt from the source that is furthest below its share; each source has its own epochs. The state is the number of
+/// prompts drawn.
 class PromptOrder {
  public:
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);
@@ -77,16 +75,16 @@ class PromptOrder {
 
  private:
   struct Source {
-    std::int64_t first = 0;  ///< its first prompt's
+    std::int64_t first = 0;  ///< index of the source's first prompt
     std::int64_t size = 0;
     std::int64_t num_taken = 0;
-    std::int64_t epoch = -1;         ///< of `order`
-    std::vector<std::size_t> order;  ///< prompts' indices
+    std::int64_t epoch = -1;         ///< epoch of `order`; −1: none
+    std::vector<std::size_t> order;  ///< prompt indices, permuted
   };
   void shuffle_for(std::size_t source_idx, std::int64_t epoch);
   std::size_t next_source() const;
 
-  std::vector<double> weights_;  ///< they sum to 1
+  std::vector<double> weights_;  ///< shares of the sources; they sum to 1
   bool shuffle_;
   std::uint64_t seed_;
   std::int64_t num_taken_ = 0;

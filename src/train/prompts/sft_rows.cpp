@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Holds a row's tokens, each with the index of the message from which it is learned, or −1.
+/// Holds a row's tokens, each with the index of the message that it teaches, or −1.
 using Labeled = data::LabeledTokens;
 
 std::string one_of(const Json& row, std::initializer_list<std::string> names, const std::string& where,
@@ -67,7 +67,6 @@ class SftReader {
     return of_messages(std::move(whole), first, where);
   }
 
-  /// Returns and resets the number of answers that the template shortened.
   std::int64_t take_cut_answers() { return std::exchange(num_cut_answers_, 0); }
 
  private:
@@ -83,7 +82,7 @@ class SftReader {
     return encoder_.encode(data::read_conversation(prompt, tools, name, where), where);
   }
 
-  /// Appends response and end token, both learned.
+  /// Returns a row of prompt, response and end token; the last two are learned.
   Labeled answered(std::vector<types::TokenId> prompt, const std::string& response) const {
     Labeled row{std::move(prompt), {}};
     row.messages.assign(row.tokens.size(), -1);
@@ -94,7 +93,7 @@ class SftReader {
     return row;
   }
 
-  /// Appends messages, learned from the `first`-th on.
+  /// Encodes a conversation; messages before the `first`-th are not learned.
   Labeled of_messages(data::Conversation conversation, std::int64_t first, const std::string& where) {
     auto& messages = conversation.messages;
     if (encoder_.chat().is_plain()) {
@@ -132,7 +131,7 @@ std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokeniz
   return num_bytes;
 }
 
-/// Selects the tokens of sft.loss_on and cuts the row after the last one. Returns nothing if none is learned.
+/// Returns the row, learned at the tokens of sft.loss_on and cut after the last of them; nothing if none is learned.
 std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
   if (tokens.empty()) return std::nullopt;

@@ -16,7 +16,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Packs demonstrations [first, first + count): prompt, then response and end token (learned).
+/// Packs demonstrations [first, first + count); response and end token are learned.
 std::vector<types::MicroBatch> demonstration_batches(const RunContext& run, std::int64_t first, std::int64_t count) {
   const config::Recipe& recipe = run.recipe();
   const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
@@ -69,7 +69,6 @@ bool at_work(dist::Collectives& world, bool mine) {
   return mine;
 }
 
-/// Trains from state.sft_step to sft.steps, on this rank alone, and commits sft_<steps>.
 void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                      const std::optional<std::filesystem::path>& resume_from) {
   const config::Recipe& recipe = run.recipe();
@@ -125,7 +124,7 @@ void run_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_met
     make_cold_start(run, state, sft_metrics, checkpointer, resume_from);
     set_threads(run.recipe(), run.world);
   } else {
-    // A broadcast every step, so that the ranks' time limit does not end the job.
+    // One broadcast per step keeps the wait below the collectives' time limit.
     while (at_work(run.world, false)) {
     }
   }

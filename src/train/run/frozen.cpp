@@ -30,7 +30,8 @@ learner::LearnerOptions reference_options(const RunPlan& plan) {
 
 constexpr const char* kWhere = "algorithm.teacher.path";
 
-/// Returns the teacher's formats, without a rotation: its own for weights, the sampler's for the rest if weights agree.
+/// Returns the teacher's formats: teacher.weights, without rotation. If the sampler's weights have the same format, its
+/// other formats also apply.
 config::QuantRecipe quant_of(const config::Recipe& recipe) {
   config::QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
@@ -48,14 +49,14 @@ bool is_quantized(const config::Recipe& recipe) {
   return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
 }
 
-/// Returns whether the teacher scores with the sampler's operations. Not with fp8 keys and values, because a teacher
-/// has no calibrated scales.
+/// Returns whether the teacher scores with the sampler's operations; never with fp8 keys and values, for which it lacks
+/// scales.
 bool is_bitwise(const config::Recipe& recipe) {
   return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
          !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
 }
 
-/// A GPU's decoder has the policy's weights, so the teacher uses fake_quant with the same quantized bits.
+/// Returns the teacher's forward pass: bf16; for quantized weights low_bit, on a GPU fake_quant (reference_forward).
 config::LearnerForward forward_of(const config::Recipe& recipe) {
   if (!is_quantized(recipe)) return config::LearnerForward::bf16;
   return config::learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;

@@ -36,8 +36,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the checkpoint of the state a run ended in, possibly the one it was resumed from. Nothing if it made no
-/// step.
+/// Returns the checkpoint of `state`, or else the one that the run resumed from; nothing without either.
 std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
   const std::string name =
       state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
@@ -58,7 +57,6 @@ std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
 }
 
-/// Uses the run's files alone, because a finished run may be started again.
 void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
                   std::span<const PromptSet> held_out, const std::vector<std::string>& export_scores) {
   say("run folder  " + folder.path().string());
@@ -123,7 +121,7 @@ std::optional<model::WeightSource> first_adapters(const RunContext& run, const f
   return given_adapters(recipe, run.plan.model);
 }
 
-/// Prepares RL's first step: a new optimizer, since moments belong to another loss, and update-aware scaling.
+/// Prepares RL's first step: a new optimizer and update-aware scaling.
 void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
   const config::Recipe& recipe = plan.recipe();
   if (state.cold_start) {
@@ -131,11 +129,11 @@ void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
     state.cold_start = false;
     state.num_updates = 0;
   }
-  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else already in the checkpoint
+  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the loaded weights already contain it
     learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
     state.uaq_scale = recipe.quant.uaq_scale;
   }
-  constexpr double kUaqLr = 5e-6;  // the paper uses it near 1e-6, not at 1e-5
+  constexpr double kUaqLr = 5e-6;  // the paper scales at learning rates near 1e-6, not at 1e-5
   if (recipe.quant.uaq_scale != 1 && recipe.optim.lr > kUaqLr) {
     base::log_warning("quant.uaq_scale " + std::to_string(recipe.quant.uaq_scale) +
                       " is for learning rates near 1e-6: above 5e-6 updates reach the quantized values without it");
@@ -163,7 +161,7 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   metrics.append_changes(point.state.step, point.changes);
 }
 
-/// Calls export_score_lines. A stop request ends the run (stop_here), because the checkpoint exists.
+/// A stop request ends the run (stop_here), because the checkpoint exists.
 std::vector<std::string> score_export(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
   return export_score_lines(run, step, learner);
@@ -182,7 +180,7 @@ void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const R
   if (own_cold_start) sft_metrics.mirror_to(folder.tensorboard() / "sft");
 }
 
-/// Writes this start's line of sessions.jsonl, completed however the work ends.
+/// Appends this start's line to sessions.jsonl; the destructor completes it.
 class SessionLine {
  public:
   SessionLine(const RunFolder* folder, const RunState& state, const dist::Collectives& world,

@@ -11,9 +11,9 @@ enum class RunPart { everything, cold_start_only };
 
 struct RunOptions {
   RunPart part = RunPart::everything;
-  bool allow_change = false;  ///< whether keys that are not fixed may change on resume (config/keys/key.h)
-  std::string command;        ///< as typed, for the log
-  std::string program;        ///< name and version, for sessions.jsonl
+  bool allow_change = false;  ///< if set, keys that are not fixed may change on resume (config/keys/key.h)
+  std::string command;        ///< command line as typed, for the log
+  std::string program;        ///< program's name and version, for sessions.jsonl
 };
 
 /// Runs or resumes the recipe's run and prints its result. Stops as train/signals.h says if the caller installed the

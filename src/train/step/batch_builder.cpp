@@ -59,8 +59,8 @@ void BatchBuilder::add_old_logprobs(types::MicroBatch& micro, bool at_sampling_w
   const config::Recipe& recipe = run_.recipe();
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
   types::Routes routes;
-  // With one update per rollout, old log-probs are the forward pass's own, unless a loss needs the whole mini-batch
-  // first.
+  // With one update per step, its forward pass gives the old log-probs, unless a loss needs those of the whole
+  // mini-batch first.
   const bool needs_old =
       updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || run_.teacher != nullptr;
   if (learner::needs_old_entropy(loss_)) {
@@ -70,7 +70,7 @@ void BatchBuilder::add_old_logprobs(types::MicroBatch& micro, bool at_sampling_w
     micro.old_entropy = std::move(scores.entropy);
     routes = std::move(scores.routes);
   } else if (needs_old && recipe.rollout.bitwise && at_sampling_weights) {
-    micro.old_logprobs = micro.sampler_logprobs;  // bit-identical
+    micro.old_logprobs = micro.sampler_logprobs;  // bit-identical to the learner's
     routes = micro.sampler_routes;
   } else if (needs_old) {
     const base::ScopedTimer timer(seconds[Phase::old_logprobs]);
@@ -87,7 +87,7 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
   const ops::SampleParams sampled_from = sample_params(run_.recipe().rollout);
   micro.replay = replay_of_old_logprobs(run_.recipe(), micro);
   add_old_logprobs(micro, at_sampling_weights, seconds);
-  const types::RouteReplay replay = std::exchange(micro.replay, types::RouteReplay::none);  // others route themselves
+  const types::RouteReplay replay = std::exchange(micro.replay, types::RouteReplay::none);  // the others do not replay
   if (reference_ != nullptr) {
     const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
     micro.reference_logprobs = reference_->score(micro, sampled_from).logprobs;
@@ -103,8 +103,8 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
   micro.replay = replay;
 }
 
-/// A_t = reward_coef·A − coef·(log π_old − log π_T): lowers the advantage of tokens likelier under the policy than
-/// under the teacher.
+/// Sets A_t = reward_coef·A − coef·(log π_old − log π_T), which lowers the advantage of tokens likelier under the
+/// policy than under the teacher.
 void BatchBuilder::follow_teacher(types::MicroBatch& micro) const {
   const config::AlgorithmRecipe& algorithm = run_.recipe().algorithm;
   for (std::size_t t = 0; t < micro.advantages.size(); ++t) {

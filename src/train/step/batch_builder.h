@@ -7,22 +7,22 @@
 
 namespace qrl::train {
 
-/// One mini-batch: this rank's micro-batches, and denominators over all ranks.
+/// Holds this rank's micro-batches of a mini-batch, and loss denominators over all ranks.
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
-  std::vector<types::MicroBatch> scored_only;  ///< advantage 0: in statistics of the whole mini-batch, not in the loss
+  std::vector<types::MicroBatch> scored_only;  ///< micro-batches of advantage 0: in mini-batch statistics, not the loss
   types::GlobalCounts counts;
 };
 
 class BatchBuilder {
  public:
-  /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if the learner has it. Arguments
+  /// `reference`: the frozen initial policy; null without algorithm.kl_loss_coef, or if `learner` holds it. Arguments
   /// must outlive the object.
   BatchBuilder(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner,
                learner::Learner* reference);
 
   /// Returns the mini-batches, with old and reference log-probs if the recipe needs them. `at_sampling_weights`: the
-  /// learner has the weights that sampled. Collective.
+  /// learner still has the weights that sampled. Collective.
   std::vector<MiniBatch> build(const StepGroups& groups, bool at_sampling_weights, PhaseSeconds& seconds);
 
  private:

@@ -15,11 +15,11 @@ namespace qrl::train {
 
 namespace {
 
-// Chosen: enough to detect a broken publish, for at most a hundredth of a step (bench step's gap_probe_share).
+// Chosen to detect a broken publish in at most 1 % of a step's time (gap_probe_share of `bench step`).
 constexpr std::int64_t kProbePrompts = 2;
-constexpr std::int32_t kProbeSamples = 2;          // per prompt
-constexpr std::int32_t kProbeTokens = 16;          // per sample
-constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // different from training's and evaluation's steps
+constexpr std::int32_t kProbeSamples = 2;          // samples per prompt
+constexpr std::int32_t kProbeTokens = 16;          // tokens per sample
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // step in the random key, unlike those of training and evaluation
 
 }  // namespace
 

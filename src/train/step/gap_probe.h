@@ -11,7 +11,7 @@
 
 namespace qrl::train {
 
-/// Sums over tokens in fp64: d = learner's − sampler's log-prob, ρ = exp(d). NaN propagates.
+/// Accumulates the gap over tokens in fp64, with d = learner's − sampler's log-prob and ρ = exp(d). NaN propagates.
 class GapSums {
  public:
   void add(double learner_logprob, double sampler_logprob);
@@ -19,17 +19,17 @@ class GapSums {
   std::int64_t count() const { return count_; }
   double k1() const;        ///< mean of −d
   double k3() const;        ///< mean of ρ − 1 − d
-  double mean_abs() const;  ///< of d
+  double mean_abs() const;  ///< mean of |d|
   double max_abs() const { return max_abs_; }
   double ess() const;             ///< effective sample size as a share: (Σρ)² / (count · Σρ²)
-  double share_beyond_2() const;  ///< share of tokens with ρ above 2, the bound of truncated importance sampling
+  double share_beyond_2() const;  ///< share of tokens with ρ above 2
 
  private:
   std::int64_t count_ = 0, beyond_2_ = 0;
   double sum_ = 0, k3_ = 0, abs_ = 0, max_abs_ = 0, rho_ = 0, rho_squared_ = 0;
 };
 
-/// Returns a few prompts for the probe, selected by the seed, equal on every rank and publish.
+/// Returns a few prompts for the probe, selected by the seed, the same on every rank and at every publish.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
 /// Samples a few tokens per request and scores them with the learner, at the weights last published. Returns

@@ -1,4 +1,3 @@
-// Owns one update of the policy by the recipe's loss.
 #pragma once
 
 #include "config/recipe.h"
@@ -14,11 +13,11 @@ class PolicyUpdater {
   PolicyUpdater(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
       : run_(run), loss_(loss), learner_(learner), state_(state) {}
 
-  /// Updates the policy with a mini-batch; returns the metrics. A finite update is the next policy version. Otherwise
-  /// calls guard_finite. `at_sampling_weights`: the batch was sampled at the current weights. Collective.
+  /// Updates the policy with a mini-batch; returns the metrics. A finite update is the next policy version;
+  /// guard_finite handles others. `at_sampling_weights`: the batch was sampled at the current weights. Collective.
   Metrics update(const MiniBatch& batch, bool at_sampling_weights);
 
-  /// Frees GPU memory kept for the next micro-batch, with rollout.free_cache_engine.
+  /// With rollout.free_cache_engine, frees the learner's cached memory.
   void release_memory();
 
  private:

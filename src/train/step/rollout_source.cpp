@@ -61,7 +61,7 @@ class GroupSampler {
   }
 
  private:
-  /// Returns this rank's share of the next num_prompts prompts: the r-th on rank r, and every size-th after it.
+  /// Returns this rank's share of the next num_prompts prompts: prompt i belongs to rank i mod world size.
   std::vector<rollout::PromptRequest> my_share(std::int64_t num_prompts) {
     std::vector<rollout::PromptRequest> mine;
     const auto size = static_cast<std::size_t>(run_.world.size()), rank = static_cast<std::size_t>(run_.world.rank());
@@ -73,7 +73,6 @@ class GroupSampler {
     return mine;
   }
 
-  /// Throws Cancelled on every rank if a stop request ended any verifier's wait.
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
     const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
     judge_or_cancel(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, rule_weights(recipe_.reward),
@@ -97,7 +96,6 @@ class GroupSampler {
     counts_.verifier_errors += sums[1];
   }
 
-  /// Counts scores of all groups, because kept groups alone would not show the policy's success.
   void count_scores(std::span<const rollout::Rollout> batch) {
     double sum = 0, best = std::numeric_limits<double>::lowest();
     std::int64_t num_judged = 0;
@@ -149,7 +147,7 @@ class GroupSampler {
   PromptOrder& order_;
   Sampler& sampler_;
   rollout::FlatGroups flat_groups_;
-  std::map<std::size_t, std::int32_t> times_sampled_;  ///< by prompt index
+  std::map<std::size_t, std::int32_t> times_sampled_;  ///< times sampled in this step, by prompt index
   GenerationCounts counts_;
   StepGroups groups_;
 };

@@ -12,29 +12,29 @@
 
 namespace qrl::train {
 
-/// Holds this rank's samples of a step, rollout.n per group, judged, shaped, with advantages.
+/// Holds this rank's samples of a step, rollout.n per group, with shaped rewards and advantages.
 struct StepGroups {
   std::vector<rollout::Rollout> rollouts;
-  std::vector<std::int64_t> places;  ///< global position of each group, ascending, as in one process
-  std::int64_t num_groups = 0;       ///< over all ranks
+  std::vector<std::int64_t> places;  ///< global position of each group, ascending, as in a run of one process
+  std::int64_t num_groups = 0;       ///< groups of all ranks
 };
 
 /// Holds sums over all samples of a step, kept or not, on all ranks.
 struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
   std::int64_t num_judged = 0;   ///< samples that no verifier dropped
-  std::int64_t kept_groups = 0;  ///< all usable groups, more than the step trains on
-  double score_sum = 0;          ///< sum of the samples' scores
-  double best_group_score = 0;   ///< a group's highest mean score
+  std::int64_t kept_groups = 0;  ///< groups kept by the filter, including surplus
+  double score_sum = 0;          ///< sum over judged samples
+  double best_group_score = 0;   ///< highest mean score of a group
 };
 
 struct RolloutBatch {
   StepGroups groups;
   GenerationCounts counts;
-  decoder::DecoderStats stats;  ///< this rank's
+  decoder::DecoderStats stats;  ///< statistics of this rank's decoder
   PhaseSeconds seconds;
-  std::int64_t policy_version = 0;  ///< of the sampled tokens; equal on every rank
-  std::int64_t prompts_drawn = 0;   ///< data cursor for the step's checkpoint
+  std::int64_t policy_version = 0;  ///< version of the weights that sampled, equal on every rank
+  std::int64_t prompts_drawn = 0;   ///< all prompts drawn so far, for the step's checkpoint
 };
 
 /// Produces a step's rollouts.
@@ -50,9 +50,9 @@ class RolloutSource {
 
 /// Generates a step's groups on request from data.train_batch_size prompts, with the weights last published. With
 /// algorithm.filter_groups (DAPO's dynamic sampling), samples data.gen_batch_size prompts at a time until enough groups
-/// have different scores, and drops the surplus. The kept groups depend neither on the number of ranks nor on resumes.
-/// Samples are keyed by (seed, step, prompt, sample). Throws a guard error if dynamic sampling finds too few groups
-/// (on_exhausted) or none, or the verifier failed too often.
+/// contain different scores, and drops the surplus. The kept groups depend neither on the number of ranks nor on
+/// resumes. A sample's random numbers depend only on (seed, step, prompt, sample). Throws a guard error if dynamic
+/// sampling finds no groups or too few (on_exhausted), or the verifier failed too often.
 class SamplingSource final : public RolloutSource {
  public:
   SamplingSource(const RunContext& run, Sampler& sampler, std::int64_t prompts_drawn);

@@ -20,7 +20,7 @@ namespace qrl::train {
 
 namespace {
 
-/// The phases' metrics, in the order of Phase.
+/// Metric names of the phases, in the order of Phase.
 constexpr const char* kPhaseNames[] = {"timing_s/gen",       "timing_s/reward",       "timing_s/old_log_prob",
                                        "timing_s/ref",       "timing_s/update_actor", "timing_s/publish",
                                        "timing_s/gap_probe", "timing_s/testing"};
@@ -49,7 +49,7 @@ StepRecorder::StepRecorder(const RunContext& run, const learner::LossOptions& lo
 }
 
 void StepRecorder::begin_step() {
-  (void)run_.plan.verifier->take_report();  // discards the last evaluation's
+  (void)run_.plan.verifier->take_report();  // discards the report of the last evaluation
   row_.clear();
   start_s_ = base::now_s();
 }
@@ -86,7 +86,7 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
     run_.world.all_reduce_sum(std::span<double>(&num_bytes, 1));
     row_["data/unencodable_bytes"] = num_bytes / static_cast<double>(recipe.rollout.n);
   }
-  double tokens = static_cast<double>(batch.stats.decode_tokens);  // summed over all ranks, which wait for each other
+  double tokens = static_cast<double>(batch.stats.decode_tokens);  // sum over all ranks, which wait for the slowest
   run_.world.all_reduce_sum(std::span<double>(&tokens, 1));
   row_["perf/tokens_per_s"] = tokens / std::max(row_[name_of(Phase::generate)], 1e-9);
   row_["perf/kv_peak_pages"] = static_cast<double>(batch.stats.peak_kv_pages);

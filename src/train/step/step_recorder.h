@@ -1,4 +1,4 @@
-// Owns a step's row of metrics: names, speeds, file, and display.
+// Owns a step's row of metrics.
 #pragma once
 
 #include <span>
@@ -28,17 +28,17 @@ class StepRecorder {
   /// Adds the updates' combined metrics, the learner's tokens per second, and its share of the matmul ceiling (MFU).
   /// Collective.
   void add_updates(std::span<const Metrics> updates, std::span<const MiniBatch> batches, const PhaseSeconds& seconds);
-  /// Ends the step. `save_s`: time of the previous step's checkpoint.
+  /// `save_s`: seconds of the previous step's checkpoint.
   void end_step(double save_s);
 
   const Metrics& row() const { return row_; }
   /// Appends and shows the row, and logs warnings of a run that does not learn.
   void write();
-  /// Appends and shows an evaluation's row before training.
+  /// Appends and shows the row of the evaluation before training.
   void write_scores();
 
  private:
-  /// Adds the cost of a verifier program.
+  /// Adds judging_metrics, if the verifier is a program.
   void add_judging();
   void add_learner_speed(std::span<const MiniBatch> batches);
   void show_scores();
@@ -49,12 +49,12 @@ class StepRecorder {
   MetricsFile& file_;
   Metrics row_;
   Progress progress_;
-  Health health_;  ///< sees the first rank's rows
+  Health health_;  ///< reads rows on the first rank only
   report::Watcher watcher_;
-  std::vector<double> rewards_;  ///< since this start
+  std::vector<double> rewards_;  ///< mean reward of each step since this start
   double held_out_;              ///< newest score of the first held-out set, or NaN
   std::vector<std::string> update_names_;
-  double learner_ceiling_ = 0;  ///< operations per second, measured after the first update
+  double learner_ceiling_ = 0;  ///< peak operations per second of a rank's matmuls, measured after the first update
   double start_s_ = 0;
 };
 

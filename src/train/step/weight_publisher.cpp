@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kSame = "; same storage";
 
-/// Returns a line each for the embedding, linear layers of every block, and lm_head: the sampler's format and scales,
-/// the learner's tensors, and whether both share memory.
+/// Returns one line each for embedding, linear layers and lm_head: the sampler's format and scales, what the learner
+/// reads, and whether both share memory.
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler) {
   const model::Snapshot* published = learner.published();
   std::vector<model::SnapshotTensor> theirs;
@@ -46,7 +46,8 @@ std::vector<std::string> quant_audit(const learner::Learner& learner, const mode
   return lines;
 }
 
-/// Counts matrices per format of a tensor's forms (SnapshotTensor::what), such as "bf16 [8, 4]; int8 [8, 4] × 7, …".
+/// Adds a tensor's matrices to `counts` by format. `forms`: SnapshotTensor::what, such as "bf16 [8, 4]; int8 [8, 4] ×
+/// 7, …".
 void count_matrices(std::string_view forms, std::map<std::string, std::int64_t>& counts) {
   constexpr std::string_view kTimes = "] × ";
   while (!forms.empty()) {
@@ -59,7 +60,6 @@ void count_matrices(std::string_view forms, std::map<std::string, std::int64_t>&
   }
 }
 
-/// Summarizes the audit: linear layers per format, and how many tensors share memory.
 std::string audit_summary(const std::vector<std::string>& audit) {
   std::map<std::string, std::int64_t> kinds;
   std::int64_t same = 0;
@@ -83,7 +83,7 @@ std::string audit_summary(const std::vector<std::string>& audit) {
 std::vector<std::string> format_error_report(const learner::Learner& learner, const model::Snapshot& published,
                                              dist::Collectives& world) {
   if (!learner.is_sharded() && !world.is_first()) return {};
-  std::string mine;  // one line per matrix; empty if this rank does not hold its master
+  std::string mine;  // one line per matrix, empty if another rank holds its master
   for (const model::WeightError& weight :
        published.format_errors([&](const std::string& weight) { return learner.state().master(weight); })) {
     if (!weight.weight.empty()) {

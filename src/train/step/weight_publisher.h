@@ -8,7 +8,8 @@
 namespace qrl::train {
 
 /// Returns the standard deviation of noise on the sampler's norm gains after `steps_done` steps, as in QeRL's code.
-/// Stages have equal length. The first has none; then it falls from `start` to `end` by a constant factor per stage.
+/// Stages have equal length. The first has no noise; then it falls from `start` to `end` by a constant factor per
+/// stage.
 double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps);
 
 class WeightPublisher {
@@ -17,20 +18,19 @@ class WeightPublisher {
   WeightPublisher(const RunContext& run, const RunState& state, learner::Learner& learner, Sampler& sampler,
                   QuantizerState& quantizer);
 
-  /// Publishes for the first time: sets the int8 profile, publishes, writes quant_audit.txt. Collective.
+  /// Sets the int8 profile, publishes for the first time, and writes quant_audit.txt. Collective.
   void begin();
   /// Publishes the current weights, with the gain noise of `steps_done`, and calibrates the sampler. No generation may
   /// be running. Collective.
   void publish(std::int64_t steps_done);
   /// Keeps samples for the next calibration. Collective.
   void see(const StepGroups& groups);
-  /// Returns quant/kv_saturated_fraction of the last publish with calibrated fp8 keys and values on the CPU, and
-  /// quant/gain_noise_std with noise.
+  /// Returns quant/gain_noise_std, if the recipe has noise. Adds quant/kv_saturated_fraction of the last publish, if
+  /// every publish calibrates fp8 keys and values on the CPU.
   Metrics calibration() const;
   /// Publishes weights for a learner that reads the sampler's tensors, without calibrating fp8 scales. No-op if the
   /// learner reads its masters.
   void publish_for_learner();
-  /// Measures the gap at the weights last published.
   Metrics probe();
 
  private:
@@ -42,7 +42,7 @@ class WeightPublisher {
   learner::Learner& learner_;
   Sampler& sampler_;
   QuantizerState& quantizer_;
-  double noise_sigma_ = 0;  // the last publish's
+  double noise_sigma_ = 0;  // noise at the last publish
 };
 
 }  // namespace qrl::train

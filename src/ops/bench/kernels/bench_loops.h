@@ -1,4 +1,4 @@
-// Owns the loops of benchmarks, one set per ISA path. Plain types only (ops/kernels/simd.h).
+// Owns the loops of benchmarks, one set per ISA path.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace qrl::ops {
 
 struct BenchLoops {
-  /// Runs `rounds` int8 multiply-adds in registers; returns the operations.
+  /// Runs `rounds` rounds of int8 multiply-adds in registers; returns the operation count.
   std::int64_t (*int8)(std::int64_t rounds);
   /// Reads num_bytes, a multiple of 1024, once; returns num_bytes.
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);

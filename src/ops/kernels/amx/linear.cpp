@@ -7,7 +7,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Limit of rows for which int8 uses the AVX-512 kernel: reading the weights dominates, and the exact sums are equal.
+/// Most rows for which int8 uses the AVX-512 kernel: reading the weights dominates, and the exact sums are equal.
 constexpr std::int64_t kRowsByVectors = 4;
 
 VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
@@ -37,7 +37,7 @@ void linear(const LinearTask& task) {
       const std::int64_t offset_bytes = offset * 4;
       for (std::int64_t row = 0; row < task.rows; row += kBlock) {
         tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
-        // Reads whole tiles, because activation rows are zero-padded to a cache line.
+        // Reads whole tile rows, because activation rows are zero-padded to a cache line.
         const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
         const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
         clear_sums();

@@ -8,7 +8,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Limit of rows for which W4A8 uses the AVX-512 kernel.
+/// Most rows for which W4A8 uses the AVX-512 kernel.
 constexpr std::int64_t kRowsByVectors = 4;
 
 template <int kInputs>
@@ -22,13 +22,13 @@ struct Products<Int8Tiles::kInputs> {
 template <class F>
 using UnitOf = typename Products<F::kGroup>::Unit;
 
-/// A block of the output, and its scaled sums so far [rows, kBlock], with row stride kPanel.
+/// Describes a block of the output, and its scaled sums so far [rows, kBlock], with row stride kPanel.
 struct Block {
   std::int64_t row, rows, column;
   float* scaled;
 };
 
-/// Adds a chunk's scaled sums to the block's, a few rows per step of the next chunk.
+/// Scales a chunk's sums and adds them to the block's, a few rows per step of the next chunk.
 template <class F>
 class Scaling {
  public:
@@ -50,7 +50,7 @@ class Scaling {
 
  private:
   static constexpr std::int64_t kRowsAtOnce =
-      kBlock / (kScaleInputs / F::kGroup / kTile);  // rows per step to add all within one chunk
+      kBlock / (kScaleInputs / F::kGroup / kTile);  // rows per step: one chunk's steps cover all
 
   void add(std::int64_t count) {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
@@ -78,8 +78,8 @@ constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
   return (words_of(inputs, of_word) + kTile - 1) / kTile;
 }
 
-/// Adds inputs [begin, end) of a block, dequantized in `words`. `open` (layout of block.scaled) carries unscaled sums
-/// to the next segment.
+/// Adds the products of inputs [begin, end), dequantized in `words`, to a block. `open` (layout of block.scaled)
+/// carries unscaled sums to the next segment.
 template <class F>
 void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
                  const std::int32_t* words, float* open, NextPanel& next) {
@@ -146,7 +146,7 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// Makes the processor treat subnormals as zero for its lifetime, like the tiles.
+/// Makes the processor treat subnormals as zero, like the tiles, for the object's lifetime.
 class NoSubnormals {
  public:
   NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }
@@ -159,8 +159,7 @@ class NoSubnormals {
   unsigned before_;
 };
 
-/// Adds one tile step to Rows rows by a panel's columns, in the tiles' order: even and odd products of 16 words are
-/// summed separately, then both sums are added.
+/// Adds one tile step to the sums of Rows rows by a panel's columns, in the tiles' order (Bf16Tiles).
 template <class F, int Rows>
 void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* inputs, std::int64_t stride,
               VecF (&sums)[Rows][kPanel / kLanes]) {

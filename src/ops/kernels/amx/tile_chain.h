@@ -4,8 +4,8 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Measures the tile unit's peak: multiplies tiles for about as long as `rounds` rounds of twelve vector instructions,
-/// and returns the number of operations. A block step takes about 64 cycles, a vector round 6 to 12.
+/// Multiplies tiles for about as long as `rounds` rounds of twelve vector instructions; returns the operation count. A
+/// block step takes about 64 cycles, a vector round 6 to 12.
 template <class Unit>
 std::int64_t run_tile_chain(std::int64_t rounds) {
   constexpr std::int64_t kRoundsOfStep = 8;

@@ -11,7 +11,7 @@ inline constexpr int kBlock = 2 * kTile;  // rows, and columns, per block
 inline constexpr std::int64_t kTileRowBytes = 64;
 inline constexpr std::int64_t kPanelRowBytes = 256;
 
-/// Names a block's types of operands and sums; a step multiplies 16 words of inputs.
+/// Names the types of a block's operands and sums. A step multiplies 16 words of inputs.
 struct Int8Tiles {
   static constexpr int kInputs = 4;  // int8 values per word; exact int32 sums
   using Sum = VecI;
@@ -23,8 +23,8 @@ struct Bf16Tiles {
   using Sum = VecF;
 };
 
-/// Configures the tile registers for its lifetime: 0–3 hold sums, 4 and 5 rows, 6 and 7 columns. Releases them at the
-/// end; otherwise each thread switch saves 8 KiB.
+/// Configures the tile registers for its lifetime: 0–3 hold sums, 4 and 5 left rows, 6 and 7 right columns. Releases
+/// them at the end; otherwise each thread switch saves 8 KiB.
 class Tiles {
  public:
   Tiles() = default;
@@ -58,13 +58,14 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-/// The left operand: rows 0–15, rows 16–31, the stride between rows, and the stride between steps of 16 words.
+/// Describes the left operand: rows 0–15, rows 16–31, the stride between rows, and the stride between steps of 16
+/// words.
 struct LeftBlock {
   const std::byte *first, *second;
   std::int64_t row_bytes, step_bytes;
 };
 
-/// The right operand: 32 columns of word 0, and the stride between words.
+/// Describes the right operand: 32 columns of word 0, and the stride between words.
 struct RightBlock {
   const std::byte* first;
   std::int64_t row_bytes = kPanelRowBytes;
@@ -127,7 +128,8 @@ inline void add_products(const LeftBlock& rows, const RightBlock& columns, std::
 }
 #undef QRL_TILE_MATMULS
 
-/// Adds `steps` steps of 16 words of products to the block's sums. Calls ask(), which prefetches, before each step.
+/// Adds the products of `steps` steps, 16 words each, to the block's sums. Calls ask(), which prefetches, before each
+/// step.
 template <class Unit, class Ask>
 inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightBlock& columns, std::int64_t steps,
                          Ask&& ask) {
@@ -135,7 +137,7 @@ inline void add_products(const Tiles& tiles, const LeftBlock& rows, const RightB
   else add_products<Unit, false>(rows, columns, steps, ask);
 }
 
-/// Prefetches the next panel evenly over the current panel's steps, because a faster pace would delay current loads.
+/// Prefetches the next panel evenly over the current panel's steps.
 class NextPanel {
  public:
   NextPanel(const std::byte* panel, std::int64_t bytes, std::int64_t steps)

@@ -1,5 +1,5 @@
-// Owns the watchdog process between a run and a reward.command's worker. It kills all the worker's processes at the
-// run's request, or one second after the run's end. As a subreaper it inherits every orphaned descendant.
+// Owns the watchdog process between a run and a reward.command's worker. It kills all the worker's processes on the
+// run's request, or one second after the run ends. It inherits every orphaned descendant (subreaper).
 //
 // usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...], with the program's standard streams and a socket to the
 // run (note.h). Uses only the C library.
@@ -43,8 +43,8 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Executes the program in its own process group, which gets SIGKILL when the watchdog dies. On failure writes errno to
-/// `failed`.
+/// Executes the program in its own process group. If the watchdog dies, the program gets SIGKILL. On failure writes
+/// errno to `failed`.
 [[noreturn]] void become_program(char** arguments, pid_t watchdog, int failed) {
   for (int number = 1; number <= SIGRTMAX; ++number) (void)std::signal(number, SIG_DFL);
   sigset_t none;
@@ -78,8 +78,8 @@ bool is_child(const char* name, bool& leads) {
   return parent == getpid();
 }
 
-/// Kills this process's children and the process groups that they lead. Only this process reaps them, so ids are not
-/// reused.
+/// Kills this process's children and the process groups that they lead. Only this process reaps them, so their ids are
+/// not reused.
 void kill_children() {
   DIR* const all = opendir("/proc");
   if (all == nullptr) return;
@@ -93,7 +93,7 @@ void kill_children() {
   closedir(all);
 }
 
-/// Returns false if no child is left.
+/// Reaps ended children. Returns false if no child is left.
 bool collect() {
   pid_t child = 0;
   do child = waitpid(-1, nullptr, WNOHANG);
@@ -109,8 +109,7 @@ void wait_for_child(long most_ms) {
   (void)sigtimedwait(&ends, nullptr, &most);
 }
 
-/// Kills all descendants, which this process inherits, until none is left. `program`: the unreaped leader of a group,
-/// or 0.
+/// Kills all descendants until none is left. `program`: the unreaped leader of a group, or 0.
 [[noreturn]] void end_all(pid_t program) {
   if (program > 0) kill(-program, SIGKILL);
   for (long pause_ms = 1;; pause_ms = pause_ms < kMostPause_ms ? 2 * pause_ms : kMostPause_ms) {
@@ -120,7 +119,6 @@ void wait_for_child(long most_ms) {
   }
 }
 
-/// Waits one second after the run's end, kills what still runs, and exits.
 [[noreturn]] void end_after_run() {
   const double end_s = now_s() + kPatience_s;
   while (now_s() < end_s) {
@@ -130,8 +128,8 @@ void wait_for_child(long most_ms) {
   end_all(0);
 }
 
-/// Reaps ended orphans and reports the program's end to the run. Does not reap the program, whose id stays reserved for
-/// its group.
+/// Reaps ended orphans and reports the program's end to the run. Does not reap the program, so that its id stays
+/// reserved for its group.
 bool has_ended(pid_t program) {
   for (;;) {
     siginfo_t info{};

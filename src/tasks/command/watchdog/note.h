@@ -4,7 +4,8 @@
 
 namespace qrl::tasks {
 
-/// A watchdog's message to the run, one per socket message. The run sends one byte to have all descendants killed.
+/// Holds a watchdog's message to the run, one per socket message. One byte from the run requests that all descendants
+/// be killed.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
     started,  ///< value: the program's process id
@@ -16,7 +17,7 @@ struct WatchdogNote {
   std::int32_t value = 0;
 };
 
-inline constexpr int kWatchdogSocket = 3;   ///< in the watchdog
+inline constexpr int kWatchdogSocket = 3;   ///< descriptor of the watchdog's socket to the run
 inline constexpr int kWatchdogProgram = 4;  ///< descriptor of the file that the watchdog executes
 
 }  // namespace qrl::tasks
