@@ -21,7 +21,7 @@ def has_cuda():
 
 class Reproducible(unittest.TestCase):
     def build(self, folder, *settings, **environment):
-        """Returns the stripped objects of the probes, compiled by the rules of a copy of the checkout."""
+        """Returns the stripped objects of the probes, compiled by the rules of a copy of the checkout, and how the program is linked."""
         folder.mkdir(parents=True)
         for part in PARTS:
             (shutil.copytree if (ROOT / part).is_dir() else shutil.copy)(ROOT / part, folder / part)
@@ -35,17 +35,18 @@ class Reproducible(unittest.TestCase):
         for file in objects:
             require("strip", "--strip-unneeded", folder / "build" / file)
         linked = subprocess.run(["ninja", "-C", folder / "build", "-t", "commands", "qrl-train"], capture_output=True, text=True, check=True).stdout
-        return {file: (folder / "build" / file).read_bytes() for file in objects}, re.findall(r"--build-id=\w+", linked.splitlines()[-1])
+        return {file: (folder / "build" / file).read_bytes() for file in objects}, re.findall(r"--build-id=\w+|-rpath(?=,)", linked.splitlines()[-1])
 
     def test_two_folders_compile_the_same_bytes(self):
         uncached = {"CCACHE_DISABLE": "1"}
-        first, ids = self.build(work / "first", "-DQRL_REPRODUCIBLE=ON", **uncached)
-        self.assertEqual(ids, ["--build-id=none"])
+        first, linked = self.build(work / "first", "-DQRL_REPRODUCIBLE=ON", **uncached)
+        self.assertEqual(linked, ["--build-id=none"])  # an rpath of the folder would leave zeros in the installed file
         self.assertRegex(first[OBJECTS[SOURCE]], b"[^/]src/quant/fp8.cpp\0")
         # ccache with a base_dir compiles by paths that are relative to the build folder.
         relative = {"CCACHE_DIR": str(work / "ccache"), "CCACHE_BASEDIR": str(work), "CCACHE_NOHASHDIR": "1"}
         for name, environment in (("second/deeper", uncached), ("third", relative if shutil.which("ccache") else uncached)):
             self.assertEqual(self.build(work / name, "-DQRL_REPRODUCIBLE=ON", **environment)[0], first)
-        plain, _ = self.build(work / "plain", **uncached)
+        plain, linked = self.build(work / "plain", **uncached)
+        self.assertEqual(linked, ["-rpath"])
         for file, data in plain.items():  # what is compared does depend on the folder without the option
             self.assertNotEqual(data, first[file])
