@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const CLI::App& parent) {
   return names;
 }
 
-/// Removes Hydra's plus signs, "++key=value".
+/// Removes leading plus signs (Hydra's "++key=value").
 std::string without_pluses(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('+'), word.size()));
 }

@@ -12,7 +12,7 @@ namespace qrl::app {
 /// Returns the command's words: "qrl-train check reward".
 std::string full_name(const CLI::App& command);
 
-/// Throws an input error for an unknown command. It lists `parent`'s commands.
+/// Throws an input error for an unknown command. The error lists `parent`'s commands.
 [[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
 /// Calls refuse_command for the first unknown command, before the parser takes it for a recipe.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);

@@ -17,7 +17,7 @@ namespace qrl::app {
 
 namespace {
 
-std::string memory_text;  // text of memory_settings()
+std::string memory_text;
 int g_num_local_ranks = 1;
 
 std::string describe_memory(const config::Recipe& recipe) {

@@ -28,15 +28,15 @@ int num_local_ranks();
 /// Returns std::cin, unsynchronized with stdio. Callers must write with stdio only.
 std::istream& standard_input();
 
-/// Returns text for the out-of-memory message: the settings that determine memory. "" before a recipe is read.
+/// Returns the settings that determine memory, for the out-of-memory message; "" before a recipe is read.
 const std::string& memory_settings();
-/// Sets that text, and makes failed allocations input errors from now on.
+/// Sets memory_settings(). Makes failed allocations input errors from now on.
 void set_memory_settings(const std::string& text);
 
 /// Throws an input error if the file exists, or if its folder does not.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// Adds an option with a non-empty text.
+/// Adds an option whose text must not be empty.
 CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& type,
                       const std::string& meaning);
 CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
@@ -45,7 +45,7 @@ CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& v
 std::string option_of(std::string_view key);
 /// Adds --checkpoint, whose default is the recipe's model.
 void add_checkpoint(CLI::App& command, std::string& checkpoint, const std::string& before = "");
-/// Adds an option with an integer from `low` to `high`. If Value is a vector, commas separate several.
+/// Adds an option with an integer from `low` to `high`. If Value is a vector, commas separate its values.
 template <class Value>
 CLI::Option* add_integer(CLI::App& command, const std::string& name, Value& value, std::int64_t low, std::int64_t high,
                          const std::string& meaning) {

@@ -25,8 +25,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure, aborts a job of several ranks, and returns the exit code. With `stopped`, does not log it
-/// as an error.
+/// Logs the failure, aborts a job of several ranks, and returns the exit code. With `stopped`, the logged line lacks
+/// the word "error".
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);

@@ -19,7 +19,7 @@ using Action = std::function<void(dist::Collectives& world)>;
 /// Makes `work` the command's action. Calls `prepare` before the ranks connect. If the command has no option --ranks,
 /// the action throws an input error in a job of several ranks.
 void set_work(CLI::App& command, Action& action, const Action& work, const std::function<void()>& prepare = {});
-/// Does the same for work on the parsed arguments and, optionally, the ranks.
+/// Does the same for a `work` that takes the parsed arguments and, optionally, the ranks.
 template <class Arguments, class Work>
 void set_work(CLI::App& command, Action& action, const std::shared_ptr<Arguments>& arguments, Work work,
               const std::function<void()>& prepare = {}) {
@@ -36,7 +36,7 @@ struct Program {
   void (*add_commands)(CLI::App& program, Action& action);
 };
 
-/// Add all commands of qrl-train, or of qrl-bench, in the order of --help. A program links only its own.
+/// Add qrl-train's commands, and qrl-bench's, in the order of --help. Each program links only its own function.
 void add_commands(CLI::App& app, Action& action);
 void add_benchmarks(CLI::App& program, Action& action);
 

@@ -29,7 +29,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   train::load_published(sampler, prompts, bench.loaded.recipe.quant, quantizer);
 
   double decode_rate = 0, prefill_rate = 0;
-  decoder::DecoderStats best;  // stats of the fastest round
+  decoder::DecoderStats best;
   state::Hash drawn;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     sampler.decoder.reset_stats();

@@ -22,8 +22,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Adds loss_s, the seconds of a GRPO loss without correction, and each correction's additional share of `step_s`.
-/// Times are the best of several rounds.
+/// Adds loss_s, the seconds of a GRPO loss without correction, and each correction's extra time as a share of
+/// `step_s`. Times are the best of several rounds.
 void add_correction_costs(nlohmann::ordered_json& result, std::span<const types::MicroBatch> batches,
                           const types::GlobalCounts& counts, double step_s, dist::Collectives& world) {
   struct Way {
@@ -82,7 +82,7 @@ void bench_step(const BenchArguments& arguments, dist::Collectives& world) {
   load();
 
   nlohmann::ordered_json best;
-  std::optional<LearnerWork> work;  // work of the last round
+  std::optional<LearnerWork> work;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     base::log_info("bench step: round " + std::to_string(round + 1) + " of " + std::to_string(arguments.rounds));
     sampler.decoder.reset_stats();

@@ -13,7 +13,7 @@ namespace qrl::app {
 namespace {
 
 constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // 4 warps of 32 per cycle
-constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // L2 reads by all SMs, by one SM
+constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // L2 reads: by all SMs; by one SM
 /// Holds the share of read bandwidth that a kernel reaches, and its fixed time.
 struct Reach {
   double reads, fixed_s;
@@ -23,14 +23,14 @@ constexpr Reach kStreamed{0.93, 4.5e-6}, kStreamedInt4{0.93, 7.5e-6}, kCublasLt{
 /// Shares of the tensor cores' peak: mma.sync, CUTLASS's int8 and e4m3 (sums promoted to fp32), cuBLASLt's bf16 and
 /// scaled e4m3.
 constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kScaledUnits = 0.85;
-/// Fixed time of a kernel that dequantizes or rearranges scales, and shares of read bandwidth.
+/// Fixed time of a kernel that rearranges scales or dequantizes. Shares of read bandwidth that dequantizing reaches.
 constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsReads = 0.8;
 /// Fixed seconds of attention, a tile of lm_head, sampling, and a sampled row.
 constexpr double kAttention_s = 8e-6, kHeadTile_s = 5e-6, kSample_s = 24e-6, kSampleRow_s = 6e-8;
-/// Bandwidths for rows, mostly in L2, and for logits, as multiples of the read bandwidth.
+/// Bandwidths as multiples of the read bandwidth: for rows, which are mostly in L2, and for logits.
 constexpr double kRowReads = 1.45, kLogitReads = 3.2;
-/// kJoined: rows × query heads that are combined concurrently. kWhole: attention splits rows below this many rows × kv
-/// heads.
+/// kJoined: rows × query heads whose split attention is combined concurrently. kWhole: attention splits rows if rows ×
+/// kv heads are fewer.
 constexpr double kJoined = 3168, kWhole = 2048;
 constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
@@ -64,8 +64,8 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Returns the share of issue slots that the streamed kernel uses. Its warps wait for x from L2: longer with more rows,
-/// shorter with scales per 128 inputs.
+/// Returns the share of issue slots that the streamed kernel uses. In the others, its warps wait for x from L2:
+/// longer with more rows, shorter with scales per 128 inputs.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;
@@ -127,8 +127,8 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
   } else if (plan.kernel == cuda::GemmKernel::block_scaled || plan.kernel == cuda::GemmKernel::row_scaled) {
     reach = kScaled;
     units = 2 * kScaledUnits;
-    if (plan.kernel == cuda::GemmKernel::block_scaled) before_s = kOwnKernel_s;  // rearranges scales
-  } else if (plan.kernel == cuda::GemmKernel::dequantized) {                     // makes weights bf16 first
+    if (plan.kernel == cuda::GemmKernel::block_scaled) before_s = kOwnKernel_s;  // to rearrange scales
+  } else if (plan.kernel == cuda::GemmKernel::dequantized) {                     // converts weights to bf16
     const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out(), matrix.in)),
                bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out(), matrix.in));
     before_s = (quantized + bf16) / (gpu.read_bytes_per_s * kDequantizeReads) + kOwnKernel_s;
@@ -154,7 +154,7 @@ double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std:
   return seconds + gpu.small_kernel_s + 2e-6 * heads / kJoined + partial_bytes / gpu.read_bytes_per_s;
 }
 
-/// Estimates norms, rotation, SwiGLU and quantization: a fixed time per kernel, and the rows' bytes.
+/// Estimates norms, rotation, SwiGLU and quantization: a fixed time per kernel, and time for rows' bytes.
 double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   const quant::Element element = quant::spec(task.format).activations;

@@ -19,7 +19,7 @@ struct GpuFigures {
 struct TickEstimate {
   double tick_s = 0, matmul_s = 0;  ///< matmul_s includes lm_head and sampling
   double limit_s = 0;               ///< roofline: max(bytes / read bandwidth, operations / peak)
-  std::string bound;                ///< limits a layer's largest matrix: memory, issue slots, L2 or tensor cores
+  std::string bound;                ///< what limits a layer's largest matrix: memory, issue slots, L2 or tensor cores
 };
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
                            const GpuFigures& gpu);

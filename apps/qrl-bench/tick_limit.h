@@ -23,8 +23,8 @@ struct AttentionWork {
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// Holds the least work of a GPU tick. Bytes are weights, scales, keys and values, each read once. Other operations are
-/// attention's and lm_head's, at the bf16 rate; an int8 lm_head counts half.
+/// Holds the least work of a GPU tick. Bytes are weights, scales, keys and values, each read once. `other_operations`
+/// is the number of bf16 operations of attention and lm_head; an int8 lm_head counts half.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
@@ -34,11 +34,11 @@ TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, q
 /// Returns the peak operations per second of matmuls with the format's activations.
 double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 
-/// Returns the tick's least seconds: the larger of compute and DRAM time. DRAM reads are keys, values and weights,
-/// without the embedding and with only `experts_read` experts.
+/// Returns the tick's least time: the larger of compute and DRAM time. DRAM reads are keys, values and weights. Weights
+/// exclude the embedding, and include only `experts_read` experts.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
-/// Returns train::learner_operations of separate sequences of `length` tokens with all logits.
+/// Returns train::learner_operations of sequences of `length` tokens without shared prompts, with all logits.
 double unshared_learner_operations(const model::ModelConfig& config, std::int64_t sequences, std::int64_t length);
 
 }  // namespace qrl::app

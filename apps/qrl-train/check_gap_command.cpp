@@ -94,7 +94,7 @@ struct Drawn {
   }
 };
 
-/// Draws the samples for all settings with bf16 weights.
+/// Samples with bf16 weights. All settings are measured on these samples.
 Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
   config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
   Drawn drawn;
@@ -186,7 +186,8 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Recommends a usual setting with a bf16 learner and k3 below the bound: the fewest bytes (within 2 %), then least k3.
+/// Recommends a usual setting with a bf16 learner and k3 below the bound. Chooses the least k3 among settings within
+/// 2 % of the fewest bytes.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;

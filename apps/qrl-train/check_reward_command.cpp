@@ -33,7 +33,7 @@ struct CheckRewardArguments {
 
 struct Row {
   std::string response;
-  std::string kind;  ///< "ground truth", "nothing", "noise"; from a file "response"
+  std::string kind;  ///< "ground truth", "nothing" or "noise"; "response" for a file's rows
   std::string where;
   std::shared_ptr<const types::Gold> gold;
   std::int64_t group = 0;
@@ -47,7 +47,7 @@ std::string noise(std::size_t prompt) {
   return text;
 }
 
-/// Makes three rows of each training row, with responses of the three kinds.
+/// Makes three rows of each training row, one per kind of response.
 Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
@@ -186,7 +186,7 @@ void check_reward(const CheckRewardArguments& arguments) {
   const config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
-  // Each verifier must receive the rows before it starts.
+  // Called for each verifier: checking the first question starts its program.
   const auto rows_for = [&](const tasks::Verifier& one) {
     return arguments.file.empty() ? training_rows(recipe, one) : rows_of_file(arguments.file, recipe, one);
   };

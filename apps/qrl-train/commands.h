@@ -14,8 +14,8 @@ void add_export(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
-void add_check_reward(CLI::App& check, Action& action);  ///< `check reward`
-void add_check_gap(CLI::App& check, Action& action);     ///< `check gap`
+void add_check_reward(CLI::App& check, Action& action);
+void add_check_gap(CLI::App& check, Action& action);
 void add_judge(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);

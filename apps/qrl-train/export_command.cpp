@@ -68,7 +68,7 @@ void check_outputs(const ExportArguments& arguments) {
   QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a folder that is new or empty",
               "one with files in it", "choose another --out");
   if (arguments.logits.empty()) return;
-  // A file in --out may lack its folder, which is created later.
+  // If the file is in --out, its folder may not exist yet.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
   if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
   require_new_file(arguments.logits, "--logits");
@@ -91,8 +91,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// Returns the base to merge onto, and prints its kind: --onto's, else the weights that the learner multiplied by.
-/// Returns nothing for the original weights.
+/// Returns the base to merge onto, or nothing for the original weights, and prints which. --onto selects it; the
+/// default is the base that the learner's matmuls used.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -114,8 +114,8 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-/// Returns the policy's weights. If a run's are exported in bf16, records in `errors` how rounding changes the
-/// update from model.path, if that exists.
+/// Returns the policy's weights. For a run's weights exported in bf16, records in `errors` how rounding changes the
+/// update from model.path, if model.path exists.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -158,7 +158,7 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// Prints the error of the merged updates if quantized to the run's low-bit format, and warns of a large error.
+/// Prints the error that merged updates have after quantization to the run's low-bit format. Warns of a large error.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;
@@ -182,7 +182,7 @@ void report_scores(const std::string& checkpoint) {
   if (!known.of_export.empty()) std::printf("the exported model scored %s\n", known.of_export.c_str());
 }
 
-/// Creates the folder (new or empty), calls `write`, and empties it if that throws.
+/// Creates the folder (new or empty) and calls `write`. If `write` throws, empties the folder.
 template <class Write>
 void write_folder(const std::string& dir, const Write& write) {
   std::error_code error;
@@ -280,7 +280,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
-    require_new_file(arguments.logits, "--logits");  // again, because the export may have made it
+    require_new_file(arguments.logits, "--logits");  // checked again: the export may have created it
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());

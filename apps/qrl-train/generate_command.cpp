@@ -83,7 +83,8 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
   return std::ranges::any_of(arguments.overrides, [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// Returns a recipe for a Hugging Face folder. It samples in the weights' dtype, like transformers' dtype "auto".
+/// Returns a recipe for a Hugging Face folder. The recipe samples in the weights' dtype, like dtype "auto" of
+/// transformers.
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
@@ -118,7 +119,7 @@ Source open_source(const GenerateArguments& arguments) {
   return {std::move(recipe), std::move(policy), from};
 }
 
-/// Throws an input error if calibration of fp8 KV scales or an int8 profile lacks training prompts on this machine.
+/// Throws an input error if KV scales or a profile must be calibrated, but training prompts are not on this machine.
 void require_calibration_data(const LoadedSampler& loaded, const config::Recipe& recipe) {
   const config::DataRecipe& data = recipe.data;
   const auto missing = std::ranges::find_if(data.train_files, [](const std::string& file) {
@@ -181,7 +182,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   config::AutoValue<std::int64_t>& max_num_seqs = source.recipe.rollout.max_num_seqs;
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
-  // Uses the checkpoint's own profile: the file that its recipe names may be elsewhere.
+  // Uses the checkpoint's own profile: the file named in its recipe may not exist here.
   if (loaded.quantizer.profile != nullptr && fs::is_directory(base::local_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";

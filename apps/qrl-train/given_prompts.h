@@ -21,13 +21,13 @@ struct GivenPrompt {
   std::string text, system;
   std::string where;  ///< source, for error messages
   std::vector<types::TokenId> tokens;
-  std::shared_ptr<const data::Conversation> conversation = {};  ///< null unless there are several turns
+  std::shared_ptr<const data::Conversation> conversation = {};  ///< null for a single turn
 };
 
 /// Throws an input error unless exactly one source is given.
 void check_prompts(const PromptArguments& arguments, const std::string& model);
 
-/// Reads the prompts. Throws an input error with `where` of an empty or non-UTF-8 prompt.
+/// Reads the prompts. Throws an input error for an empty or non-UTF-8 prompt, naming its source (`where`).
 std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe);
 
 /// Tokenizes the prompts. Throws an input error if prompt and response exceed the model's positions.

@@ -4,7 +4,7 @@
 
 namespace qrl::app {
 
-/// Groups of options that --help omits, and of commands that it lists by name only.
+/// Two groups: options that --help omits, and commands that --help lists by name only.
 inline constexpr const char* kRareOptions = "More options";
 inline constexpr const char* kRareCommands = "More commands";
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
 
-/// Holds the option for a verifier's key. `word` is its value, at first the default.
+/// Holds the option for a verifier's key. `word` is the option's value, initially the default.
 struct VerifierOption {
   const config::Option* verifier = nullptr;
   const config::Param* key = nullptr;
@@ -40,7 +40,6 @@ struct JudgeArguments {
   bool time = false;
 };
 
-/// Returns this thread's CPU time.
 double thread_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -180,7 +179,7 @@ std::string own_fields() {
 std::vector<std::string> verifier_words() {
   std::vector<std::string> words;
   for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
-    if (verifier->word != config::kCommandVerifier) words.emplace_back(verifier->word);  // a command needs a recipe
+    if (verifier->word != config::kCommandVerifier) words.emplace_back(verifier->word);  // `command` needs a recipe
   }
   return words;
 }

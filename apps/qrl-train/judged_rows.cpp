@@ -22,7 +22,8 @@ std::string names_of_fields(const nlohmann::json& row) {
   return names.empty() ? "no field at all" : "none; its fields are " + names;
 }
 
-/// Returns a field ("a.b": nested) as text: "" for null and for a number that lost digits, JSON for other types.
+/// Returns a field's text; "a.b" names a nested field. Null, and a number that lost digits, give "". Booleans, arrays
+/// and objects give JSON.
 std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
                   const char* what_to_do = "") {
   const nlohmann::json* value = data::find_field(row, name);
@@ -77,7 +78,7 @@ std::vector<reward::Verdict> judge_rows(const std::vector<JudgedRow>& rows, cons
   std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
   std::vector<tasks::Sample> samples(rows.size());
   if (!rows.empty())
-    golds.front() = verifier.prepare(rows.front().question());  // before others: it may start the verifier's program
+    golds.front() = verifier.prepare(rows.front().question());  // before the parallel loop: it may start a program
   base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
       golds[k] = verifier.prepare(rows[k].question());

@@ -11,18 +11,18 @@ namespace qrl::app {
 struct JudgedRow {
   std::string response, ground_truth;
   std::string prompt, data_source;      ///< "" if the row has none
-  std::string ground_truth_json, json;  ///< set if RowForm::whole (ground_truth_json also for lists), else ""
+  std::string ground_truth_json, json;  ///< "" unless RowForm::whole; ground_truth_json is also set for lists
 
   tasks::Question question() const { return {ground_truth, prompt, data_source, ground_truth_json, json}; }
 };
 
 struct RowForm {
-  const tasks::VerifierChoice* verifier = nullptr;  ///< its own fields may replace the ground truth; may be null
+  const tasks::VerifierChoice* verifier = nullptr;  ///< may be null; its ground_truth_fields may replace ground_truth
   std::string gold_key;  ///< name of the ground truth's field; "": ground_truth, or the verifier's own fields
   bool whole = false;    ///< whether to keep prompt, data source and row
 };
 
-/// Reads a row. Input errors name `where`.
+/// Input errors name `where`.
 JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const std::string& where);
 
 /// Judges the rows as one batch, each as its own group.

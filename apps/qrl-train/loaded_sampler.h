@@ -12,7 +12,7 @@
 
 namespace qrl::app {
 
-/// Loads a checkpoint or Hugging Face folder; "": the recipe's policy before training.
+/// Loads a checkpoint or Hugging Face folder; for "", the recipe's policy before training.
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint);
 
 struct LoadedSampler {
@@ -22,9 +22,9 @@ struct LoadedSampler {
   /// Return whether `publish` must calibrate an int8 profile, or KV scales, on the recipe's training prompts.
   bool calibrates_profile(const config::Recipe& recipe) const;
   bool calibrates_kv(const config::Recipe& recipe) const;
-  /// Publishes and calibrates, like training with this recipe.
+  /// Publishes the policy, calibrated as in training with this recipe.
   void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
-  /// Logs which weights are sampled, and in which formats.
+  /// Logs which weights the sampler has, and in which formats.
   void say_what_it_samples(const config::Recipe& recipe) const;
 
   train::Policy policy;

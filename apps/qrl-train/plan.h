@@ -10,11 +10,11 @@ struct PlanOptions {
   bool allow_absent = false, allow_change = false;
 };
 
-/// Checks a recipe's model, shapes, batch arithmetic and data. Prints a run's memory, disk use and checkpoint to resume
-/// from. Writes nothing.
+/// Checks a recipe's model, shapes, batch arithmetic and data. Prints a run's memory and disk use, and which checkpoint
+/// it would resume from. Writes nothing.
 ///
 /// Reports what this machine lacks (weights, tokenizer, data files, a GPU) and skips dependent checks. Then throws an
-/// input error unless `allow_absent`. Also throws one if `num_here` processes exceed this machine's memory.
+/// input error unless `allow_absent`. Also throws if `num_here` processes exceed this machine's memory.
 /// `allow_change`: see --allow-change.
 void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options);
 

@@ -43,8 +43,8 @@ void print_ids(const std::vector<types::TokenId>& ids, const char* separator) {
   std::fwrite(line.data(), 1, line.size(), stdout);
 }
 
-/// Prints a conversation's token ids. Opens an answer unless the last message is the assistant's. With --learned, opens
-/// none, and also prints which tokens a cold start learns.
+/// Prints a conversation's token ids. Adds a generation prompt unless the last message is the assistant's. With
+/// --learned, adds none, and also prints which tokens a cold start learns.
 void tokenize_conversation(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat,
                            const TokenizeArguments& arguments, const nlohmann::ordered_json& row,
                            const std::string& where) {

@@ -1,14 +1,14 @@
-// A block takes one tile of the plan and one kv head at a time.
+// A block processes one tile of the plan and one kv head at a time.
 //
 // Estimates for 64 rows at 2,048 positions, 8 kv heads of 128 in e4m3, per layer on an H100:
-// - 268 MB of keys and values take 80 µs at 3.35 TB/s.
+// - Reading 268 MB of keys and values takes 80 µs at 3.35 TB/s.
 // - For 32 query heads, fp32 fma on all lanes would take 64 µs. Tensor cores take 20 µs at a third of their rate.
-// - All instructions take 23 µs on all schedulers.
+// - Issuing all instructions takes 23 µs, spread over all schedulers.
 //
-// Keys and values go from device memory to registers; shared memory holds only the queries. A lane's 16-byte loads,
-// dequantized, are mma fragments; this fixes the order of sums.
+// Keys and values go from device memory to registers; shared memory holds only the queries. A lane dequantizes its
+// 16-byte loads to mma fragments, which fixes the order of sums.
 //
-// int8 keys and values need no conversion: queries and weights are two 8-bit terms each.
+// int8 keys and values need no conversion, because each query and weight is split into two 8-bit terms.
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_task.h"
 #include "cuda/attention/attention_tile.cuh"
@@ -18,7 +18,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Describes a block's work. Indices have 32 bits where possible, which halves instructions and registers.
+/// Describes a block's work. Uses 32-bit indices where possible, to save instructions and registers.
 struct Block {
   AttentionTile tile;
   int kv_head, num_queries;
@@ -51,8 +51,8 @@ QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memo
   }
 }
 
-/// Writes the queries to shared memory as mma fragments, with their scores' scales. Fragments past the last query stay
-/// uninitialized.
+/// Writes the queries to shared memory as mma fragments, and the factors of their scores to score_scales. Fragments
+/// past the last query stay uninitialized.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
@@ -117,7 +117,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const int first = chunk * kAttentionChunk;
     const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
-    // Entries past the last position repeat its address. Their weights are 0.
+    // Entries past the last position repeat its slot, with weight 0.
 #pragma unroll 1  // a larger factor spills registers
     for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
       const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
@@ -180,7 +180,7 @@ void attention_kernel(AttentionTask task) {
   constexpr bool kIsSmall = kTiles == kSmallQueries / 8;
   const std::int64_t first = kIsSmall ? 0 : counts.num_small;
   const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
-  // Needs no barrier here: each tile ends with one.
+  // No barrier is needed here: each tile ends with one.
   for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
     attend(task, tile_idx, shared);
 }

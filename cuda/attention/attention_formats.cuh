@@ -12,13 +12,13 @@ struct alignas(4 * kCount) Words {
   std::uint32_t word[kCount];
 };
 
-/// Describes formats whose queries and weights are single 16-bit floats.
+/// Describes formats whose queries and weights are 16-bit floats.
 struct FloatElements {
   using Sum = float;
   static constexpr bool kScaled = false;  // whether each slot has a scale
   static constexpr int kTerms = 1;        // terms per query or weight
   static constexpr int kWordNumbers = 2;
-  static constexpr int kSteps = 1;  // steps of 16 positions in one mma with values
+  static constexpr int kSteps = 1;  // 16-position steps in one mma with values
   QRL_DEVICE static float total(const float (&sums)[1]) { return sums[0]; }
 };
 
@@ -48,7 +48,7 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
     mma(context, values, weights[0][0], weights[0][1]);
   }
 
-  /// Returns which element of a lane's key vector is number `j` of operand word `half` in mma step `i`.
+  /// Returns the index, in a lane's key vector, of number `j` in operand word `half` of mma step `i`.
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
   QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
     to[0] = vector[2 * i];
@@ -65,14 +65,14 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
   }
 };
 
-/// Converts elements to fp16, exactly. Queries and weights are fp16. A query is first scaled by a power of two, so that
-/// its largest magnitude is in [2^14, 2^15).
+/// Converts keys and values to fp16, exactly. Rounds queries and weights to fp16. A query is first scaled by a power of
+/// two, so that its largest magnitude is in [2^14, 2^15).
 template <>
 struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Returns a query's factor. It is 0 for a NaN or infinite largest number, which then becomes NaN; all others become
+  /// Returns a query's factor. Returns 0 if `largest` is NaN or infinite: such elements then become NaN, and all others
   /// 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
@@ -110,22 +110,22 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 
  private:
-  /// Returns the biased fp32 exponent, at least 41, so that query_inverse is finite.
+  /// Returns the larger of the biased fp32 exponent and 41, so that query_inverse is finite.
   QRL_DEVICE static std::uint32_t exponent_of(float largest) {
     const std::uint32_t exponent = magnitude_of(largest) >> 23;
     return exponent < 41 ? 41 : exponent;
   }
 };
 
-/// Splits queries and weights into two 8-bit terms (attention_task.h), like the CPU kernels.
+/// Splits queries and weights into two 8-bit terms (attention_task.h).
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;
   static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
-  /// Returns the factor that scales numbers up to `largest` to integers up to `limit`; 0 if `largest` is tiny, infinite
-  /// or NaN.
+  /// Returns limit / largest, which scales magnitudes up to `largest` to at most `limit`. Returns 0 if `largest` is
+  /// tiny, infinite or NaN.
   QRL_DEVICE static float inverse(float limit, float largest) {
     return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? limit / largest : 0.0F;
   }

@@ -1,5 +1,5 @@
-// Joins chunk results into a row's context: chunks of a segment in order, then segments in order, in fp32. Joins in the
-// tile's block and in a second kernel give the same bits.
+// Joins chunk results into a row's context in fp32, as flash-decoding does: each segment's chunks in order, then the
+// segments in order. The tile's own block and the second kernel give the same bits.
 #pragma once
 
 #include "cuda/attention/attention_task.h"
@@ -28,8 +28,8 @@ struct ChunkOf {
   bool sees, is_last;  // sees: whether the query attends to the chunk; is_last: whether this is the row's last chunk
 };
 
-/// Joins a chunk with the query's earlier chunks of the segment. At the segment's end, joins the segment with the
-/// earlier ones, whose joined context is in the row's context memory. Runs in one warp; each lane has its own elements.
+/// Joins a chunk's result with the query's earlier chunks in its segment. At a segment's end, joins the segment with
+/// the earlier segments, whose context is in task.context. Runs in one warp.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {
@@ -75,7 +75,7 @@ QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   return task.pages.value_head_scales_K[static_cast<unsigned>(head) / heads_of_kv];
 }
 
-/// Joins chunks [begin, begin + count) of a segment in order with one warp. A lane has elements lane, lane + 32, ….
+/// Joins at most `count` chunks of the segment that begins at `partial`, in order, in one warp.
 template <int kEach>
 QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, int count, float (&joined)[kEach]) {
   const int width = static_cast<int>(task.pages.head_dim), stride = static_cast<int>(task.num_heads);
@@ -103,7 +103,7 @@ QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, i
   return stats;
 }
 
-/// Joins the segments of a split row and query head in order, with one warp. Needs 32 · kEach ≥ head_dim.
+/// Joins all segments of a split row and query head in order, in one warp. Requires 32 · kEach ≥ head_dim.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, kEach <= 4 ? 3 : 2)
 void join_heads_kernel(AttentionTask task) {

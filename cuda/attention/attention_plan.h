@@ -9,28 +9,28 @@
 
 namespace qrl::cuda {
 
-/// Positions per chunk, and chunks per segment, counted from position 0. A chunk's scores share one maximum. Chunks of
-/// a segment are joined in order, then segments, so bits do not depend on the number of warps.
+/// Positions per chunk, and chunks per segment, both counted from position 0. A chunk's scores share one maximum. A
+/// segment's chunks are joined in order, then the segments, so bits do not depend on the number of warps.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
-/// Query vectors (rows × query heads of a kv head) of a small tile, and of the largest tile.
+/// Most query vectors (rows × query heads of one kv head) in a small tile, and in any tile.
 inline constexpr int kSmallQueries = 8;
 constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ? 32 : 16; }
 
-/// Positions that a block's warps process per round. A chunk takes rounds over its keys, then over its values.
+/// Positions that a block's warps process per round. The rounds of a chunk cover its keys, then its values.
 inline constexpr int kRoundPositions = 64;
 /// Returns how many blocks fit on a multiprocessor without spilling registers.
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
-/// Returns the prefetch distance to L2, in rounds. All blocks' prefetches must stay well below L2's size.
+/// Returns how many rounds ahead blocks prefetch to L2. All blocks' prefetches must stay well below L2's size.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
 
 struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   QRL_HD std::int64_t heads_of_kv() const { return num_heads / num_kv_heads; }
-  /// Return a block's query heads (of one kv head), the blocks per kv head, and a block's rows.
+  /// Return the query heads per block (of one kv head), the blocks per kv head, and the rows per block.
   std::int64_t tile_heads() const {
     return heads_of_kv() < max_tile_queries(head_dim) ? heads_of_kv() : max_tile_queries(head_dim);
   }
@@ -38,32 +38,33 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns the number of chunk results with memory: those of num_rows rows, at most 64 MiB. Further rows are not split.
+/// Returns how many chunk results get memory: those of num_rows rows, but at most 64 MiB. Rows beyond that are not
+/// split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
-/// Describes a block's work, repeated for each kv head (× heads_tiles): num_rows entries of AttentionPlan::rows, over
-/// chunks [first_chunk, end_chunk). The rows share these chunks' pages. page_ids[first_page] is the page of position 0.
+/// Describes a block's work, repeated for each kv head (× heads_tiles). num_rows entries of AttentionPlan::rows attend
+/// to chunks [first_chunk, end_chunk), whose pages they share. page_ids[first_page] is the page of position 0.
 struct AttentionTile {
   std::int32_t first_row = 0, num_rows = 0, first_page = 0, first_chunk = 0, end_chunk = 0;
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// Holds a tick's tiles. One tile joins all chunks of an unsplit row, whose partials_N is −1. The result of a split
-/// row's chunk is partial result partials_N[row] + chunk; a second kernel joins them.
+/// Holds a tick's tiles. One tile joins all chunks of an unsplit row, whose partials_N is −1. A split row's chunk
+/// writes partial result partials_N[row] + chunk, and a second kernel joins the row's partial results.
 struct AttentionPlan {
-  std::vector<AttentionTile> tiles;  ///< small tiles (kSmallQueries) first, each kind longest first
+  std::vector<AttentionTile> tiles;  ///< small tiles (kSmallQueries), then large ones; each kind longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// If set, one warp joins each segment of a split row's head: such rows are few and long. Otherwise one warp joins
-  /// all segments.
+  /// If set, each segment of a split row and head has its own joining warp: split rows are few, and some long.
+  /// Otherwise one warp joins all segments.
   bool joins_segments = false;
 };
 
 struct AttentionCounts {
-  std::int32_t num_small = 0, num_large = 0;  ///< small tiles, and others
+  std::int32_t num_small = 0, num_large = 0;  ///< numbers of small and large tiles
   std::int32_t num_split = 0;
 };
 inline AttentionCounts counts_of(const AttentionPlan& plan) {
@@ -73,7 +74,7 @@ inline AttentionCounts counts_of(const AttentionPlan& plan) {
 }
 
 /// Holds limits for any plan of num_rows rows. tile_blocks: the launch's blocks per kv head, which loop over tiles.
-/// They keep the device busy, or are one per tile if the rows are too many to split.
+/// They keep the device busy; if the rows are too many to split, each tile has its own block.
 struct AttentionRoom {
   std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
 };
@@ -86,13 +87,11 @@ struct AttentionRows {
   std::int64_t page_size = 0;
 };
 
-/// Plans the attention of ticks; reuses its memory.
-///
-/// Consecutive rows of one sequence (a prompt's chunk) form tiles of tile_rows() rows. Single rows of sequences whose
-/// first chunks are in the same pages (samples of a prompt) read those chunks in common tiles.
+/// Consecutive rows of one sequence (chunked prefill) form tiles of tile_rows() rows. Single rows whose sequences share
+/// the pages of their first chunks (samples of a prompt) share tiles for those chunks.
 class AttentionPlanner {
  public:
-  /// max_partials: number of chunk results with memory. Further rows are neither split nor shared.
+  /// max_partials: number of chunk results that have memory. Rows beyond that are not split and share no tiles.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
   /// Returns a tick's plan, valid until the next call. The caller checks that all positions have pages.
@@ -115,9 +114,9 @@ class AttentionPlanner {
   std::int64_t max_partials_, num_partials_ = 0;
   AttentionPlan plan_;
   std::vector<RowRange> prompts_;      // ranges of several consecutive rows
-  std::vector<std::int32_t> singles_;  // single rows, ordered so that samples of a group are adjacent
+  std::vector<std::int32_t> singles_;  // single rows, ordered by their first page
   struct Group {
-    std::int32_t first = 0, count = 0, num_shared = 0;  // range of singles_; shared chunks
+    std::int32_t first = 0, count = 0, num_shared = 0;  // range of singles_; number of shared chunks
   };
   std::vector<Group> groups_;
   std::vector<std::int32_t> range_rows_;

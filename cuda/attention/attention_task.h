@@ -1,4 +1,4 @@
-// Owns the arguments of attention: a tick's plan, pages, queries and contexts. Pointers are unowned device memory.
+// Owns the arguments of attention: a tick's plan, pages, queries and contexts.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Holds an AttentionPlan for the rows of AttentionTask::where, and the number of blocks per launch, which loop over
-/// tiles. If small (or large) tiles exist, they need at least one block; this is not checked.
+/// Holds an AttentionPlan for the rows of AttentionTask::where, and the number of blocks of each launch. Blocks loop
+/// over tiles. small_blocks (or large_blocks) must not be 0 if small (or large) tiles exist; not checked.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
   const std::int32_t *rows, *partials_N;
   const std::int32_t* split_rows;
   std::int64_t small_blocks, large_blocks;
-  std::int64_t split_blocks;  ///< at least num_split
+  std::int64_t split_blocks;  ///< at least counts->num_split
   bool joins_segments;
 };
 
@@ -28,32 +28,32 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Contexts [*, H·E]: fp32 if context_bf16 is null, otherwise bf16 rows for a GEMM, zero-padded to the stride. Then
-  // `context` is scratch.
+  // Results [*, H·E]: fp32 in `context` if context_bf16 is null. Otherwise bf16 in context_bf16, zero-padded to the
+  // stride for a GEMM, and `context` is scratch.
   float* context;
   std::uint16_t* context_bf16 = nullptr;
   std::int64_t bf16_stride = 0;
 };
 
 /// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are rounded
-/// like the CPU's (ops/paged_attention.h), except in e4m3:
-/// - bf16: queries and softmax weights are rounded to bf16, weights before they are summed. Products are exact, sums
-///   fp32 in the tensor core's order and rounding.
-/// - fp8_e4m3: the same in fp16, which holds the values exactly; queries are scaled by a power of two. A weight below
-///   2⁻¹⁴ of its chunk's largest loses bits; one below 2⁻²⁵ is 0.
-/// - int8: a query becomes 254·high + low, int8 terms with 15 bits of its largest magnitude. Weights times the values'
-///   scales become 256·high + low, uint8 terms with 16 bits of the largest of a warp's 64 positions. Sums are exact in
-///   int32.
+/// like the CPU's (ops/paged_attention.h), except for e4m3 pages:
+/// - bf16: queries and softmax weights are rounded to bf16, weights before they are summed. Products are exact. Sums
+///   are fp32, in the tensor core's order and rounding.
+/// - fp8_e4m3: the same in fp16, which holds keys and values exactly. Queries are first scaled by a power of two.
+///   Weights are at most 1; those below 2⁻¹⁴ lose bits, those below 2⁻²⁵ become 0.
+/// - int8: a query becomes (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights times the
+///   values' scales become (256·high + low) · unit, uint8 terms with unit = largest / 65535 in a warp's 64 positions.
+///   Sums are exact in int32.
 ///
-/// Scales, scores, softmax and its denominator are fp32. A chunk of kAttentionChunk positions has weights exp(score −
-/// its largest score). Its four warps' contexts are added in pairs, their sums of weights in order. The kSegmentChunks
-/// chunks of a segment are joined in order in fp32, then the segments.
+/// Scales, scores, softmax and its denominator are fp32. Weights are exp(score − the chunk's largest score). A chunk
+/// has kAttentionChunk positions. Its warps' contexts are added as (0 + 1) + (2 + 3), their sums of weights in order.
+/// The kSegmentChunks chunks of a segment are joined in order in fp32, then the segments.
 ///
-/// Results depend on neither the plan, the page order nor the tick's other rows, except that a NaN in bf16 or e4m3
+/// Results do not depend on the plan, the page order or the tick's other rows. One exception: a NaN in bf16 or e4m3
 /// values makes all rows of a tile NaN (0 · NaN).
 ///
-/// int8's scores equal the CPU's bitwise. bf16 results differ only by the order of sums up to 128 positions, the CPU's
-/// span. e4m3 results also differ by 3 bits of queries and weights, which the CPU rounds to bf16.
+/// Scores of int8 pages equal the CPU's bitwise. With bf16 pages, results up to 128 positions (the CPU's span) differ
+/// only by the order of sums. With e4m3 pages, the CPU's queries and weights also have 3 bits less (bf16).
 void attention(const AttentionTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

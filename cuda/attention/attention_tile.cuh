@@ -12,17 +12,17 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 using quant::KvFormat;
-/// Positions that a warp takes at once. Warps alternate, so that short chunks use all warps.
+/// Positions per step of a warp. Consecutive steps belong to different warps, so that short chunks use all warps.
 constexpr int kStep = 16;
 constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
-/// Describes how lanes divide slots, for a head padded to kDim: g = lane / 4, t = lane % 4.
-/// - Keys: the lanes of one g read one position, lane t its 16-byte vectors t, 4 + t, …. A vector gives kKeySteps mma
-///   steps, each of two words per lane.
-/// - Values: the lanes of one t read four positions, lane g their vectors g, 8 + g, …. Pairs of a vector's elements are
-///   rows g and g + 8 of the mma tile.
+/// Describes how a warp's lanes load slots, for a head padded to kDim: g = lane / 4, t = lane % 4.
+/// - Keys: lanes of equal g read one position; lane t reads its 16-byte vectors t, 4 + t, …. A vector feeds kKeySteps
+///   mma steps, with two words per lane each.
+/// - Values: lanes of equal t read four positions; lane g reads their vectors g, 8 + g, …. Elements 2j and 2j + 1 of a
+///   vector become rows g and g + 8 of an mma tile.
 template <quant::KvFormat format, int kDim>
 struct Share {
   using Elements = KvElements<format>;
@@ -39,7 +39,7 @@ struct Share {
 struct Stats {
   float largest = -INFINITY, sum = 0;
 };
-/// Holds the factors that join two contexts: `before` for earlier positions, `added` for added ones.
+/// Holds factors that join two contexts: `before` multiplies the context of earlier positions, `added` the other.
 struct Factors {
   float before, added;
 };
@@ -54,15 +54,15 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
-  // The queries as mma fragments, one set per 8- or 16-bit term.
+  // The queries as mma fragments, one set per term (KvElements::kTerms).
   std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
   std::int64_t bytes_at[kAttentionChunk];                            // byte offsets of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
   float context[2][kQueries][kDim + 2];                              // contexts of the chunk, per pair of warps
   float joined[kQueries][kDim + 2];                                  // joined contexts of the segment's earlier chunks
-  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats[chunk % 2]
-  Stats total_stats[2][kQueries];                                    // earlier segments' statistics, [segment % 2]
-  float weight_units[kWarps][kQueries];                              // int8 only
+  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats: index chunk % 2
+  Stats total_stats[2][kQueries];                                    // earlier segments' statistics, index segment % 2
+  float weight_units[kWarps][kQueries];                              // quantization steps of weights; int8 only
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];
   std::int32_t last_position[kQueries];  // last position that the query attends to; −1: no query
@@ -75,7 +75,7 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Vectors of keys, or of values, that a lane has in flight, in registers.
+  // Key vectors, and value vectors, that a lane loads ahead into registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
@@ -86,7 +86,7 @@ struct TileOfQueries {
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
-  /// Prefetches the warp's reads of a round to L2.
+  /// Prefetches the warp's keys (or values) of a round to L2.
   QRL_DEVICE void prefetch_round(int round, int count) const {
     constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
@@ -197,8 +197,9 @@ struct TileOfQueries {
     for (int n = 0; n < kTiles; ++n) shared.stats[warp][8 * n + g].*which = values[n];
   }
 
-  /// Converts scores to weights as mma operands, and sums weights within the warp. 16-bit weights are summed after
-  /// rounding. int8 weights are multiplied by the values' scales and split in two terms.
+  /// Converts scores to softmax weights as mma operands, and sums each query's weights over the warp. Sums 16-bit
+  /// weights after rounding. With int8 pages, weights are then multiplied by the values' scales and split into two
+  /// terms.
   QRL_DEVICE void make_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                std::uint32_t (&weight)[kSteps][kTiles][2], float (&sum)[kTiles]) const {
     float inverse[kTiles] = {};
@@ -229,7 +230,8 @@ struct TileOfQueries {
     return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
   }
 
-  /// Converts scores to weights, sums them, and multiplies them by the values' scales. Writes each query's weight unit.
+  /// Converts scores to weights and sums the weights. Then multiplies each weight by its value's scale, and writes the
+  /// products' quantization step per query to weight_units.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
     std::uint32_t most[kTiles];  // float bits, which order NaN above all numbers
@@ -271,7 +273,7 @@ struct TileOfQueries {
   }
 
   using ValueWords = Words<S::kValueBytes / 4>;
-  /// Loads positions 2t, 2t + 1, 2t + 8, 2t + 9 of each mma step.
+  /// Loads values of positions 2t, 2t + 1, 2t + 8, 2t + 9 of each mma step.
   QRL_DEVICE void load_values(int unit, int count, ValueWords (&to)[Elements::kSteps][4]) const {
     const int at = (8 * (unit % S::kValueVectors) + g) * S::kValueBytes;
 #pragma unroll
@@ -287,8 +289,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Adds weights · values to context[p][j][n], in mma's order: elements 2j and 2j + 1 of vector p, for queries 8n + 2t
-  /// and 8n + 2t + 1.
+  /// Adds weights · values to context[p][j][n], whose four sums are elements 2j and 2j + 1 of vector p, each for
+  /// queries 8n + 2t and 8n + 2t + 1.
   QRL_DEVICE void add_values(const std::uint32_t (&weight)[kSteps][kTiles][2], int count,
                              Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) {
     constexpr int kUnits = kSteps / Elements::kSteps * S::kValueVectors;
@@ -325,8 +327,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Calls body(to, value) for the warp's fp32 contexts in one half of each vector. `to`: the element in the context of
-  /// the warp's pair.
+  /// Calls body(to, value) for each fp32 element of the warp's contexts in one half of each vector. `to` is its place
+  /// in the shared context of the warp's pair.
   template <int kHalf, class Body>
   QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
     constexpr int kFirst = kHalf * S::kValueTiles / 2;
@@ -349,8 +351,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Sums the warps' contexts of a chunk into shared memory in fp32: warps 0 and 1 into context[0], 2 and 3 into
-  /// context[1], which readers add.
+  /// Sums the warps' contexts of a chunk into shared memory in fp32: warps 0 and 1 into context[0], warps 2 and 3 into
+  /// context[1]. Readers add the two.
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

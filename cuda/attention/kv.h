@@ -1,4 +1,4 @@
-// Contracts of the kernels that store, copy and measure keys and values in pages. Pointers are unowned device memory.
+// Owns the contracts of kernels on paged keys and values: store, copy, percentiles.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct KvPages {
   std::uint8_t *keys, *values;
   float *key_slot_scales, *value_slot_scales;            ///< int8 only
   const float *key_head_scales_K, *value_head_scales_K;  ///< fp8_e4m3 only
-  /// Returns the index of a position's slot. page_ids: pages of the position's sequence.
+  /// page_ids: pages of the position's sequence.
   QRL_HD std::int64_t slot_of(const std::int32_t* page_ids, std::int64_t position, std::int64_t kv_head) const {
     const auto from = static_cast<std::uint32_t>(position), page_size = static_cast<std::uint32_t>(at.page_size);
     return at.slot(page_ids[from / page_size], kv_head, from % page_size);
@@ -24,12 +24,12 @@ struct KvPages {
 
 struct RowPlaces {
   const std::int32_t* positions;    ///< −1: a padding row without a sequence
-  const std::int32_t* first_pages;  ///< index of page 0 in page_ids
+  const std::int32_t* first_pages;  ///< index of the first page in page_ids
   const std::int32_t* page_ids;
 };
 
-/// Adds the bias to q, k and v heads, applies RMSNorm over E to q and k heads if gains are given, and rotates q and k.
-/// Writes q (fp32 [*, H·E]) to `q`, and k and v to the row's slot. Skips padding rows.
+/// Adds the bias to q, k and v heads. Applies RMSNorm over E to q and k heads if gains are given, then the rotary
+/// embedding. Writes q heads to `q`, fp32 [*, H·E], and k and v to the row's slot. Skips padding rows.
 struct RopeTask {
   GemmRows heads;
   std::int64_t num_heads;
@@ -43,8 +43,8 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Finds, per kv head and over all slots of bf16 pages, the least number that at most num_above of |keys| (or |values|)
-/// exceed; NaN if one is not finite. Slots without a position must be zero.
+/// Finds, for each kv head of bf16 pages, the least number that at most num_above of |keys| exceed, and the same for
+/// |values|. Writes NaN if a key (or value) is not finite. Unused slots must be zero.
 struct KvPercentileTask {
   const std::uint8_t *keys, *values;
   KvLayout at;
@@ -54,7 +54,7 @@ struct KvPercentileTask {
 };
 void kv_percentiles(const KvPercentileTask& task, const Stream& stream);
 
-/// Copies the first slots of pages. A copy is three int32: from, to, number of slots.
+/// Copies the first slots of pages. A copy is three int32: source page, target page, number of slots.
 struct CopyTask {
   const std::int32_t* copies;
   KvPages pages;

@@ -7,7 +7,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 namespace {
 
 constexpr std::uint32_t kLargestFinite = 0x7f7f;  // bits of the largest finite bf16
-constexpr int kVector = 8;                        // values per load
+constexpr int kVector = 8;                        // bf16 numbers per load
 
 struct alignas(16) Vector {
   std::uint16_t bits[kVector];
@@ -35,8 +35,8 @@ QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector*
   return total;
 }
 
-/// Finds percentiles by bisection, with one block per kv head for keys and one for values. Bits of |bf16| are ordered
-/// like the values, so 15 counts suffice.
+/// Finds percentiles by bisection, with one block per kv head for keys and one for values. The bits of |bf16| numbers
+/// sort like the numbers, so 15 counts suffice.
 QRL_KERNEL void kv_percentile_kernel(KvPercentileTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<std::uint32_t*>(shared_memory());

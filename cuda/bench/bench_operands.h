@@ -1,5 +1,5 @@
-// Owns the operands of benchmarks: quantized normal random values. Random bits would run faster: infinities and NaN
-// take less power.
+// Owns the operands of benchmarks: quantized normal random values. Kernels would run faster on random bits, because
+// infinities and NaN take less power.
 #pragma once
 
 #include <vector>
@@ -11,12 +11,12 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Number of random values that a fill repeats. It is a prime, so that a matrix's rows begin at different values.
 inline constexpr std::int64_t kNormalPeriod = 100'003;
 
-/// Returns the scale that quantizes values of standard deviation 1; 1 for elements without a scale. Values above 2.7
-/// (e4m3: 5) are clamped.
+/// Returns the scale that quantizes values of standard deviation 1; 1 for elements without a scale. Magnitudes above
+/// 2.7 (e4m3: 5) are clamped.
 float unit_scale(quant::Element element);
 
-/// Fills memory with normal random values of mean 0 and standard deviation `sigma` under unit_scale(element). Rounds to
-/// nearest even and clamps; int4 has two values per byte.
+/// Fills memory with quantized normal random values. Multiplied by unit_scale(element), they have mean 0 and standard
+/// deviation `sigma`. Rounds to nearest even and clamps; int4 has two values per byte.
 void fill_normal(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes, void* to,
                  const Stream& stream);
 Memory normal_memory(quant::Element element, float sigma, std::uint64_t seed, std::int64_t num_bytes,
@@ -24,7 +24,7 @@ Memory normal_memory(quant::Element element, float sigma, std::uint64_t seed, st
 
 void fill_floats(float value, std::int64_t count, float* to, const Stream& stream);
 
-/// Fills pages with keys and values of deviation 1, and sets the scales of int8 slots.
+/// Fills pages with keys and values of standard deviation 1. For int8, also sets the scales of the slots.
 void fill_pages(const KvPages& pages, std::int64_t num_pages, const Stream& stream);
 quant::Element element_of(quant::KvFormat format);
 

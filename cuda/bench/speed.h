@@ -11,24 +11,25 @@
 
 namespace qrl::cuda {
 
-/// Size of the memory pool whose operands successive calls read; larger than all caches.
+/// Size of the pool of operand copies that successive calls cycle through. It exceeds all caches.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
 /// Describes a layer's matrix [out, in], and the batch sizes to multiply with it.
 struct GemmSpeedTask {
-  quant::Format format = quant::Format::bf16;  ///< all but f32
+  quant::Format format = quant::Format::bf16;  ///< any format but f32
   std::int64_t out = 0, in = 0;
   std::vector<std::int64_t> num_rows;
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< memory to fill with copies of the matrix
 };
 struct GemmSpeeds {
-  double read_bytes_per_s = 0;  ///< rate of a kernel that only reads memory: the limit
+  double read_bytes_per_s = 0;  ///< rate of a kernel that only reads memory, as an upper bound
   std::vector<double> gemm_s;   ///< seconds per GEMM for each of num_rows
 };
 
-/// Describes one layer's attention in a tick: one row per sequence over num_positions, in shuffled pages.
+/// Describes one layer's attention in a tick. Each sequence has one query row, which attends to num_positions positions
+/// in shuffled pages.
 struct AttentionSpeedTask {
-  quant::KvFormat format = quant::KvFormat::bf16;  ///< all but f32
+  quant::KvFormat format = quant::KvFormat::bf16;  ///< any format but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
   std::int64_t shared_positions = 0;          ///< leading positions that all sequences share, in whole pages
@@ -51,7 +52,7 @@ struct TickSpeedTask {
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
   double tick_s = 0;  ///< 0: the pages do not fit in memory
-  double host_s = 0;  ///< tick_s less the host's waits for the device
+  double host_s = 0;  ///< tick_s minus the host's waits for the device
 };
 struct TickSpeeds {
   double read_bytes_per_s = 0;  ///< as in GemmSpeeds
@@ -69,8 +70,9 @@ GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 /// Times attention with the engine's plan, like measure_gemms. Throws like make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
-/// Times the engine's ticks at fixed positions, with the copy of sampled tokens to the host: one row per sequence, each
-/// with its own shuffled pages. Returns the best of three rounds. Throws like make_engine and allocate_kv.
+/// Times the engine's ticks at fixed positions, including the copy of sampled tokens to the host. A tick has one row
+/// per sequence, and each sequence its own shuffled pages. Returns the best of three rounds. Throws like make_engine
+/// and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

@@ -118,7 +118,7 @@ class Sequences {
       for (std::size_t i = 0; i < rows; ++i)
         QRL_INVARIANT(sampled[i].token >= 0, "bench ticks", "finite logits", "row " + std::to_string(i));
     };
-    start();  // without a graph; the tokens do not matter
+    start();  // runs without a graph; its tokens do not matter
     for (std::size_t i = 0; i < rows; ++i) tokens[i] = pending_token(static_cast<std::int32_t>(i));
     tick();  // records the graph
     for (int round = 0; round < kTickRounds; ++round) {

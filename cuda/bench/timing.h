@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 inline constexpr std::int64_t kFewestCalls = 20;
 
-/// Returns the mean seconds of call(0), …, call(count − 1), the best of five rounds. A round is a CUDA graph, because
+/// Returns the mean seconds of call(0), …, call(count − 1) in the best of five rounds. A round is a CUDA graph, because
 /// launching a small kernel takes as long as running it.
 template <class Call>
 double best_s(std::int64_t count, const Stream& stream, Call call) {
@@ -17,7 +17,7 @@ double best_s(std::int64_t count, const Stream& stream, Call call) {
   const auto call_all = [&] {
     for (std::int64_t i = 0; i < count; ++i) call(i);
   };
-  call_all();  // first, because calls choose kernels and allocate, which a recording cannot
+  call_all();  // first, outside the graph capture: calls choose kernels and allocate
   stream.wait();
   const Graph graph(stream, call_all);
   double best = 0;
@@ -32,7 +32,7 @@ double best_s(std::int64_t count, const Stream& stream, Call call) {
 }
 
 /// Reads num_bytes of device memory, a multiple of 16, once with 16-byte loads. Writes num_read_sums(num_bytes) partial
-/// sums (mod 2³²).
+/// sums of the 32-bit words (mod 2³²).
 struct ReadTask {
   const void* from;
   std::int64_t num_bytes;

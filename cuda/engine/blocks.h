@@ -15,7 +15,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
 
-/// Owns memory for quantized rows of one width and their scales, in any format.
+/// Owns memory for quantized rows of one width, in any format, and for their scales.
 struct QuantizedMemory {
   QuantizedMemory(std::int64_t rows, std::int64_t width_)
       : width(width_),
@@ -45,12 +45,12 @@ class Blocks {
   // Begin a tick with embed or resume, then call store and attend for each block in order.
   void embed(const TickArrays& arrays, const std::int32_t* sampled,
              const Stream& stream);  ///< sampled: the previous tick's sampled tokens
-  /// Begins a tick with x, the residual stream after some block, fp32 [num_rows, width].
+  /// Begins a tick from x, the residual stream after some block, fp32 [num_rows, width].
   void resume(const float* x, std::int64_t num_rows, const Stream& stream);
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
 
-  /// Allocates memory for adapters' inputs and for A · x with this rank, unless it exists. Call it before a tick.
+  /// Allocates memory for adapters' inputs and for A · x with this rank, in the first call only. Call before a tick.
   void reserve_adapters(std::int64_t rank);
 
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
@@ -58,10 +58,10 @@ class Blocks {
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  /// Returns memory for a bf16 copy of x, the input of the adapter of `w`. Returns null without an adapter, or if x is
-  /// bf16.
+  /// Returns memory for a bf16 copy of x, the input of the adapter of `w`. Returns null if `w` has no adapter, or if x
+  /// is bf16.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
-  /// Computes y = x · Wᵀ. An adapter adds B · (A · x), with A · x rounded to bf16 in `products`.
+  /// Computes y = x · Wᵀ. If `w` has an adapter, adds B · (A · x). `products` receives A · x in bf16.
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,
                 std::int64_t y_stride, const Memory& products, const Stream& stream) const;
 
@@ -71,10 +71,10 @@ class Blocks {
   std::int64_t qkv_stride_, width_stride_, gate_up_stride_;
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   QuantizedMemory normed_, attended_, gated_;
-  Memory partial_contexts_, partial_stats_;  // results of attention's chunks
+  Memory partial_contexts_, partial_stats_;  // attention's chunk results
   std::int64_t max_rows_;
   Memory wide_rows_;                                       // bf16 copy of a matrix's input, for its adapter
-  model::Block<std::monostate, Memory> adapter_products_;  // A · x; zero-padded, as GEMMs read the padding
+  model::Block<std::monostate, Memory> adapter_products_;  // A · x; zero-padded, because GEMMs read the padding
   GemmRows branch_{};
 };
 

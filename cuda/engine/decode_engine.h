@@ -1,4 +1,4 @@
-// The interface of a decoder on an NVIDIA GPU. cuda/no_cuda.cpp replaces it in builds without CUDA.
+// Owns the interface of a decoder on an NVIDIA GPU. In builds without CUDA, cuda/no_cuda.cpp implements it.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace qrl::cuda {
 class WeightStore;
 class SequenceScorer;
 
-/// Returns CUDA's version and the kernels' targets, "13.0 sm_80 sm_90a compute_90"; "off" without CUDA.
+/// Returns CUDA's version and the kernels' targets, such as "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
 std::string version();
 
-/// Layer index for matrix shapes, which all layers share.
+/// Layer index for matrix shapes, which are equal in all layers.
 inline constexpr std::int64_t kAnyLayer = 0;
 
 /// Returns the bytes that GEMMs of at most num_rows rows keep for dequantized operands: the largest matrix and, for
@@ -64,17 +64,18 @@ struct EngineOptions {
   std::int64_t max_sequences = 0;  ///< per tick
   std::int64_t max_positions = 0;  ///< per sequence
   std::int64_t num_pages = 0;
-  /// Share of device memory that all processes together may use. allocate_kv then allocates at most num_pages; with 0,
-  /// exactly num_pages.
+  /// Share of device memory that all processes together may use. If above 0, allocate_kv allocates at most num_pages.
+  /// If 0, it allocates exactly num_pages.
   double memory_utilization = 0;
-  std::int64_t page_size = 0;  ///< tokens
+  std::int64_t page_size = 0;  ///< tokens per page
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// If set, GEMM results stay fp32, as on the CPU; slower than bf16.
+  /// If set, GEMM results are fp32, as on the CPU, not bf16. This is slower.
   bool f32_gemms = false;
-  /// If set, a row's results depend on no other row of the tick. No library then computes fp32 sums (choose_gemm in
-  /// gemm_plan.h), so ticks of many rows are slower.
+  /// If set, a row's results depend on no other row of the tick. Library GEMMs with fp32 sums are then not used
+  /// (choose_gemm in gemm_plan.h), so ticks of many rows are slower.
   bool row_only_sums = false;
-  /// If set, ticks that sample for every row run as CUDA graphs, except a shape's first tick. Results do not change.
+  /// If set, ticks that sample for every row run as CUDA graphs, except the first tick of each shape. Results do not
+  /// change.
   bool graphs = true;
 };
 
@@ -86,15 +87,15 @@ struct SlotCopy {
 /// Returns the token value that refers to the output_idx-th sample of the previous tick.
 constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// Holds the concatenated rows of a tick's sequences. A row attends to positions 0 to its own. Its pages begin at
-/// page_ids[first_page_N[row]]. A token is an id or pending_token().
+/// Holds the concatenated rows of a tick's sequences. A row attends to positions 0 to its own. The ids of its pages
+/// begin at page_ids[first_page_N[row]]. A token is an id or pending_token().
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
-  std::span<const SlotCopy> copies;  ///< made before the forward pass, to distinct pages
+  std::span<const SlotCopy> copies;  ///< copies made before the forward pass; target pages are distinct
 };
 
-/// Selects the rows that get a token, sampled by inverse CDF (ops/sample.h), without top-k and top-p.
+/// Selects the rows that get a token. Tokens are sampled by inverse CDF (ops/sample.h), without top-k and top-p.
 struct SampleRows {
   std::span<const std::int32_t> rows;   ///< rows of the tick, ascending
   std::span<const double> uniforms;     ///< one per row, in [0, 1)
@@ -106,7 +107,7 @@ struct SampledToken {
 };
 
 struct EngineStats {
-  std::int64_t num_graphs = 0, graph_ticks = 0;  ///< graphs recorded; ticks run as graphs
+  std::int64_t num_graphs = 0, graph_ticks = 0;  ///< graphs recorded, and ticks run as graphs
   double waited_s = 0;                           ///< time the caller waited for the device
 };
 
@@ -119,26 +120,26 @@ class DecodeEngine {
   DecodeEngine& operator=(const DecodeEngine&) = delete;
   virtual ~DecodeEngine() = default;
 
-  /// Names the device and GEMM kernels, for the log.
+  /// Describes the device and GEMM kernels, for the log.
   virtual std::string describe() const = 0;
-  /// Return parts that live as long as the engine.
+  /// The returned parts live as long as the engine.
   virtual WeightStore& weights() = 0;
   virtual SequenceScorer& sequences() = 0;
 
   /// Sets the scales of fp8_e4m3 keys and values, fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
   /// Allocates the KV pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input
-  /// error if memory is too small for num_pages, or, with memory_utilization, for one sequence of max_positions.
+  /// error if memory is too small for num_pages (with memory_utilization: for one sequence of max_positions).
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
-  /// Starts a tick: runs all layers, stores keys and values, and samples. The arguments' memory may be reused
-  /// afterwards. At most two ticks may be unfinished.
+  /// Starts a tick: runs all layers, stores keys and values, and samples. When it returns, the arguments' memory may be
+  /// reused. At most two ticks may be unfinished.
   virtual void start(const Tick& tick, const SampleRows& samples) = 0;
   /// Finishes the oldest unfinished tick: waits for its samples, if any, and writes them to `sampled`, one element per
   /// sample.
   virtual void finish(std::span<SampledToken> sampled) = 0;
-  /// Starts and finishes a tick while no other runs; `logits` can then read its rows.
+  /// Starts and finishes a tick; no other may be unfinished. Afterwards, `logits` can read the tick's rows.
   void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {
     start(tick, samples);
     finish(sampled);
@@ -149,8 +150,7 @@ class DecodeEngine {
   virtual const EngineStats& stats() const = 0;
 };
 
-/// Throws an input error without CUDA, driver, supported GPU or cuBLASLt, and for sizes or formats that the kernels do
-/// not support.
+/// Throws an input error if CUDA, a driver, a supported GPU or cuBLASLt is missing, or a size or format is unsupported.
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions& options);
 
 }  // namespace qrl::cuda

@@ -47,7 +47,8 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// Loops over layers, with ticks inside: only one layer's keys and values and one tick's activations exist at a time.
+/// Loops over layers, and inside over ticks. Only one layer's keys and values, and one tick's activations, exist at a
+/// time.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(

@@ -25,7 +25,7 @@ void DeviceWeightStore::upload(const HostWeights& weights) {
   with_memory({"rollout.device: cuda", "the weights",
                "choose quant.rollout.weights of fewer bits, or end what else uses the device"},
               [&] { engine_.weights.upload(weights, engine_.stream); });
-  // Reserves memory before KV pages take the rest and before any graph is recorded.
+  // Reserves the GEMMs' memory before KV pages take the rest, and before any graph is recorded.
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {
     const LayerMemory& layer = engine_.weights.layer(i);
     model::visit_matrices(engine_.options.model, static_cast<std::int64_t>(i),

@@ -22,14 +22,15 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
-  /// Checks a tick against this engine's limits. num_sampled_before: count of the previous tick's samples, to which
-  /// tokens may refer.
+  /// Checks a tick against this engine's limits. num_sampled_before: number of samples that pending_token() may refer
+  /// to.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
-  /// Throws an internal error that names `where` and the memory found, unless `at` points into the device's memory.
+  /// Throws an internal error unless `at` points into the device's memory. The error names `where` and the memory
+  /// found.
   void require_on_device(const void* at, const char* where) const;
   void wait();
-  /// Calls work(stream) with the caller's stream, after waiting for the engine's work and for other callers' streams.
-  /// All share the GEMMs' workspaces.
+  /// Waits for the engine's work and for other callers' streams, because all use the same GEMM workspaces. Then calls
+  /// work(stream) with the caller's stream.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);
@@ -53,14 +54,14 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;  ///< empty: the shape's kernels ran once, and are not recorded yet
-  std::int64_t num_rows = 0;          ///< rows of the last tick
+  std::map<TickShape, Graph> graphs;  ///< empty graph: the shape's kernels ran once, and are not recorded yet
+  std::int64_t num_rows = 0;          ///< number of rows of the last tick
   bool in_flight = false;
   std::optional<CallersStream> callers_stream;  ///< stream whose work may still be running
   EngineStats stats;
 };
 
-/// Recipe key and advice in errors about too little memory outside ticks.
+/// Recipe key and advice in out-of-memory errors outside ticks.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or end what else uses the device";
 

@@ -74,7 +74,6 @@ std::int64_t KvMemory::allocate() {
           " has left",
       may_be_fewer ? "raise it, lower data.max_response_length, or end what else uses the device"
                    : "lower rollout.kv_pages or rollout.max_num_seqs");
-  // The allocation throws if another process has taken the memory meanwhile.
   const MemoryUse use{key, "KV pages", may_be_fewer ? "lower it" : "lower rollout.kv_pages or rollout.max_num_seqs"};
   layers_ =
       with_memory(use, [&] { return PageMemory(options_.kv_format, at, num_pages, options_.model.num_hidden_layers); });

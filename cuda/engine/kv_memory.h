@@ -10,13 +10,13 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Holds keys and values of some layers, initialized to zero. Attention multiplies the padding of heads by 0, which NaN
-/// would survive. Percentiles need zeros in unused slots.
+/// Holds keys and values of some layers, initialized to zero: attention multiplies heads' padding by 0, and NaN · 0 is
+/// NaN. Percentiles need zeros in unused slots.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
   static std::size_t page_bytes(quant::KvFormat format, const KvLayout& at);
-  /// Returns the most bytes that the device adds by rounding up the arrays' sizes.
+  /// Returns the most bytes that the device adds when it rounds up the arrays' sizes.
   static std::size_t rounding_bytes(quant::KvFormat format);
   bool empty() const { return keys.empty(); }
   std::int64_t layer_slots = 0;
@@ -38,7 +38,8 @@ class KvMemory {
   std::int64_t num_pages() const { return num_pages_; }
 
   KvPages pages(std::size_t layer_idx) const { return view(layers_, layer_idx, layer_idx); }
-  /// Returns a layer's view of separate memory with pages [0, num_pages). All layers share it, and it grows on demand.
+  /// Returns a layer's view of pages [0, num_pages) in separate memory, which all layers share and which grows on
+  /// demand.
   KvPages shared_pages(std::int64_t num_pages, std::size_t layer_idx);
 
   KvLayout layout(quant::KvFormat format) const {

@@ -9,11 +9,11 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Most rows, and most logits, that are computed at once: 16 MiB of logits stay in L2.
+/// Most rows, and most logits, computed at a time. The logits' 16 MiB stay in L2.
 constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
-/// Tokens of a tile with row_only_sums. Fixed, because a GEMM's number of outputs determines its splits, and so a row's
-/// bits.
+/// Vocabulary tokens per tile with row_only_sums. The number is fixed: a GEMM's number of outputs determines its
+/// splits, and splits determine a row's bits.
 constexpr std::int64_t kTileTokens = 8192;
 static_assert(kTileTokens % kSampleBlock == 0 && kSampleBlock % kOutputTile == 0 &&
               kSampleRows * kTileTokens <= kTileLogits);
@@ -48,7 +48,7 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
                 num_rows, stream);
 }
 
-/// Returns the tokens per tile: kTileTokens with row_only_sums, otherwise the most that fit num_rows rows.
+/// Returns the tokens per tile: kTileTokens with row_only_sums, otherwise as many as fit kTileLogits for num_rows rows.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(config_.vocab_size, kOutputTile), fit);
@@ -75,7 +75,7 @@ SummarizedRows LmHead::summarize(const ResidualRows& rows, const std::int32_t* r
                       block_sum_.as<float>(), part_sum_.as<float>(), block_weighted},
                      num_rows, stream);
   }
-  // The vocabulary size alone decides whether later kernels recompute logits, so that scores equal sampled log-probs
+  // Only the vocabulary size decides whether later kernels recompute logits. Scores thus equal sampled log-probs
   // bitwise.
   const bool all_there = config_.vocab_size <= kTileTokens;
   const DeviceMatrix& head = weights_.lm_head();

@@ -12,28 +12,27 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Most rows per call of LmHead::logits, which top-k and top-p need.
+/// Most rows per call of LmHead::logits, for top-k and top-p.
 inline constexpr std::int64_t kWholeRows = 32;
 
-/// Samples tokens, scores tokens or computes logits, in stream order. Sampling and scoring take one vocabulary tile at
-/// a time.
+/// Samples tokens, scores tokens or computes logits, in stream order. Sampling and scoring process one vocabulary tile
+/// at a time.
 class LmHead {
  public:
   /// Allocates memory for up to max_rows samples at once. `weights` and `gemms` must outlive the object.
   LmHead(const EngineOptions& options, std::int64_t max_rows, const Weights& weights, Gemms& gemms);
 
-  /// Samples a token for each of arrays.sample_rows.
   void sample(const ResidualRows& rows, const TickArrays& arrays, const Stream& stream);
   const std::int32_t* sampled_tokens() const { return sampled_.as<std::int32_t>(); }
-  /// Copies the last `sample` call's num_rows tokens and log-probs to pinned memory `turn`, 0 or 1.
+  /// Copies the last `sample` call's num_rows tokens and log-probs to pinned buffer `turn` (0 or 1).
   void send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream);
-  /// Reads sampled.size() tokens from pinned memory `turn`, after send_sampled's copy of num_rows rows has ended.
+  /// Reads sampled.size() tokens from pinned buffer `turn`. The copy of num_rows rows by send_sampled must have ended.
   void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;
 
-  /// Implements SequenceScorer::score for rows without a branch; waits for the stream.
+  /// Implements SequenceScorer::score, with empty rows.branch. Waits for the stream.
   void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
 
-  /// Copies logits of at most kWholeRows rows to the host.
+  /// Computes logits and copies them to the host.
   void logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
               const Stream& stream);
 

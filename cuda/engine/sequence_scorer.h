@@ -1,4 +1,4 @@
-// The interface for a decoder's passes over whole sequences, for a learner and for calibration.
+// Owns the interface of a decoder's passes over whole sequences, for a learner and for calibration.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ struct Targets {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;  ///< above 0
 };
-/// Both are NaN if no token can be sampled.
+/// Both numbers are NaN if no token can be sampled.
 struct TokenScore {
   float logprob = 0, entropy = 0;
 };
 
 /// Runs passes with the kernels of ticks. With row_only_sums, results equal those of sampling ticks bitwise. Weights
-/// must be uploaded first. A call begins after the work of its stream, if given, and blocks until done. Any thread may
-/// call, one at a time.
+/// must be uploaded first. A call that takes a stream first waits for that stream's work. All calls block until done.
+/// Any thread may call, one at a time.
 class SequenceScorer {
  public:
   SequenceScorer() = default;
@@ -29,23 +29,23 @@ class SequenceScorer {
   SequenceScorer& operator=(const SequenceScorer&) = delete;
   virtual ~SequenceScorer() = default;
 
-  /// Runs all positions of some sequences through all layers. Only one layer's keys and values exist at a time, in
-  /// separate pages [0, num_pages) that the next call reuses.
+  /// Runs all positions of some sequences through all layers. Only one layer's keys and values exist at a time. They
+  /// are in separate pages [0, num_pages), which the next call reuses.
   ///
-  /// `ticks`: the sequences' rows in order, each tick within the limits. A tick's copies run after it has stored keys
-  /// and values. Writes the residual stream after layer i to after_layer[i], fp32 [rows of all ticks, width] on the
-  /// engine's device. Entries of after_layer may be equal.
+  /// `ticks`: the sequences' rows in order, each tick within the engine's limits. A tick's copies run after its keys
+  /// and values are stored. Writes the residual stream after layer i to after_layer[i], fp32 [rows of all ticks, width]
+  /// on the engine's device. Entries of after_layer may be equal.
   virtual void forward(std::span<const Tick> ticks, std::int64_t num_pages, std::span<float* const> after_layer,
                        CallersStream stream) = 0;
   /// Computes log-probs and entropies of tokens from x, fp32 [*, width], the residual stream after the last layer.
-  /// Log-probs equal those of sampling bitwise. Entropies are summed in fp64.
+  /// Log-probs equal sampled log-probs bitwise. Entropies are summed in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
-  /// Runs a tick with all positions of its sequences, and measures keys and values for fp8 scales. The tick must have
-  /// no copies. Uses separate bf16 pages and frees them.
+  /// Computes percentiles of keys and values for fp8 scales. Runs a tick with all positions of its sequences and no
+  /// copies. Uses separate bf16 pages and frees them.
   ///
-  /// Writes per layer and kv head, fp32 [layers, kv heads], the least number that at most num_above of |keys| (or
-  /// |values|), rounded to bf16, exceed. Writes NaN if a key (or value) is not finite.
+  /// Writes to keys_LK, fp32 [layers, kv heads], the smallest number that at most num_above of |keys| exceed, with keys
+  /// rounded to bf16. Writes NaN if a key is not finite. Writes values_LK likewise.
   virtual void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                               std::span<float> values_LK) = 0;
 };

@@ -74,7 +74,7 @@ void TickMemory::fill(const Tick& tick, const SampleRows& samples, const Attenti
   put(at.split_rows, plan.split_rows);
   put(at.page_ids, tick.page_ids);
   put(at.copies, tick.copies);
-  // Fills the padding rows, with any tokens and uniform numbers.
+  // Fills the padding rows; their tokens and uniform numbers do not matter.
   const std::int64_t there = size_of(tick.tokens_N), more = num_rows - there;
   std::fill_n(ints(at.tokens) + there, more, 0);
   std::fill_n(ints(at.positions) + there, more, -1);
@@ -96,7 +96,8 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
   TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split, plan.joins_segments};
   if (samples_all_rows(tick, samples)) {
     const std::int64_t blocks = attention_room(attention_, counts.rows, max_positions_, max_partials_).tile_blocks;
-    // Rounds tiles up to a power of two, at least one block per row, so that few shapes occur and few blocks are idle.
+    // Returns the tiles rounded up to a power of two, but at least one block per row. Few shapes then occur, and few
+    // blocks are idle.
     const auto blocks_of = [&](std::int64_t count) {
       const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
       return count == 0 ? 0 : std::min(blocks, std::max(counts.rows, power));

@@ -11,12 +11,13 @@
 
 namespace qrl::cuda {
 
-/// Counts a tick's uploaded elements. tiles (five int32 each), tile_rows and split_rows count AttentionPlan's arrays.
+/// Counts a tick's uploaded elements. tiles (five int32 each), tile_rows and split_rows are sizes of AttentionPlan's
+/// arrays.
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
-/// Holds byte offsets of a tick's arrays in one upload. Page ids and copies come last: their counts move no other
-/// offset.
+/// Holds byte offsets of a tick's arrays in one upload. Page ids and copies come last, so that their counts change no
+/// other offset.
 struct TickLayout {
   std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
                partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
@@ -71,11 +72,11 @@ class TickMemory {
  public:
   explicit TickMemory(const EngineOptions& options);
 
-  /// Return limits of a tick: rows, padding included, and partial results of attention.
+  /// Return a tick's most rows (padding included) and most partial results of attention.
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a checked tick to the device, in stream order. The copy before the previous one must have ended.
+  /// Copies a checked tick to the device, in stream order. The copy before the previous copy must have ended.
   ///
   /// A tick that samples for every row is padded to padded_rows, so that few shapes occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);

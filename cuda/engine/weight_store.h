@@ -17,13 +17,13 @@ namespace qrl::cuda {
 struct HostMatrix {
   quant::Format format = quant::Format::bf16;
   std::int64_t out = 0, in = 0;
-  const void* panels = nullptr;   ///< null: upload only allocates; WeightStore::rewrite fills
+  const void* panels = nullptr;   ///< null: `upload` only allocates, WeightStore::rewrite fills
   const void* scales = nullptr;   ///< fp32, or bf16 for int4; null: none
-  std::int64_t scale_stride = 0;  ///< numbers from one group of 128 inputs to the next
+  std::int64_t scale_stride = 0;  ///< distance between groups of 128 inputs, in scales
   const float* bias = nullptr;    ///< fp32 [out]; null: none
 };
 
-/// A block's weights in CPU memory: matrices, and fp32 gains (null if the model lacks one).
+/// A block's weights in CPU memory: matrices and fp32 gains. A gain that the model lacks is null.
 using HostLayer = model::Block<const float*, HostMatrix>;
 /// A model's weights in CPU memory, read by WeightStore::upload only.
 struct HostWeights {
@@ -39,22 +39,22 @@ inline constexpr std::string_view kEmbedding = "embed_tokens", kFinalNorm = "nor
 /// Names a matrix (fused as in model::Block), its bias, or a norm's gain.
 struct WeightId {
   std::string_view name;   ///< a constant above, or a literal of model/block.h such as "qkv" (not copied)
-  std::int64_t layer = 0;  ///< layer of a block's weight
+  std::int64_t layer = 0;  ///< layer index, for a block's weight
   bool is_bias = false;    ///< if set, names the matrix's bias
 };
 
-/// Describes a trained tensor: fp32, row-major, on the engine's device. It contains some rows of an engine's matrix, or
-/// elements of a vector.
+/// Describes a trained tensor: fp32, row-major, on the engine's device. WeightStore::rewrite stores it as some rows of
+/// an engine's matrix, or elements of a vector.
 struct Master {
   const float* values = nullptr;
   WeightId weight;
-  std::int64_t first = 0, count = 0;  ///< range of rows, or elements
-  // Calibrated values of a profile (FixedScales in ops/linear.h), in CPU memory; null: none.
-  const float* factors = nullptr;     ///< factors of a matrix's inputs, [in]; divisors of a norm's gain, [count]
-  const float* row_scales = nullptr;  ///< [count], int8 matrices only; null: computed
+  std::int64_t first = 0, count = 0;  ///< range of the engine's rows, or elements
+  // Calibrated factors and scales (FixedScales in ops/linear.h), in CPU memory; null: none.
+  const float* factors = nullptr;     ///< matrix: input factors [in]; norm gain: divisors [count]
+  const float* row_scales = nullptr;  ///< weight scales [count], int8 only; null: computed
 };
 
-/// Describes A [rank, in] or B [module's outputs, rank] of the adapter of a block's module (model/adapter.h): fp32,
+/// Describes one matrix of a module's adapter (model/adapter.h): A [rank, in] or B [module's outputs, rank], fp32,
 /// row-major. The engine stores bf16.
 struct AdapterMaster {
   const float* values = nullptr;  ///< on the engine's device or the host
@@ -63,13 +63,14 @@ struct AdapterMaster {
   std::size_t module = 0;  ///< index in BlockMatrix::modules
   bool is_b = false;
   std::int64_t rank = 0;  ///< the same for all adapters of an engine
-  float scale = 1;        ///< multiplied into every value first
+  float scale = 1;        ///< factor of every value, applied before rounding
 };
 
-/// Names a matrix of the engine, or the embedding, to dequantize into dense row-major memory on the engine's device.
+/// Names an engine's matrix, or the embedding, and dense row-major memory on the engine's device for its dequantized
+/// values.
 struct DequantizedMatrix {
   WeightId matrix;
-  void* to = nullptr;   ///< memory for the whole matrix
+  void* to = nullptr;
   bool to_f32 = false;  ///< false: rounded to bf16
 };
 
@@ -81,7 +82,7 @@ struct Table {
 };
 
 struct MatmulRoom {
-  std::int64_t quantized_bytes = 0;  ///< memory for quantized x and its scales, 256-byte aligned
+  std::int64_t quantized_bytes = 0;  ///< bytes for quantized x and its scales, in 256-byte aligned memory
   std::int64_t y_columns = 0;        ///< outputs, padded
   bool y_is_f32 = false;             ///< false: bf16
 };
@@ -90,7 +91,7 @@ struct MatmulRoom {
 struct MatmulInput {
   WeightId matrix;
   std::int64_t num_rows = 0;
-  void* quantized = nullptr;  ///< memory of matmul_room's size
+  void* quantized = nullptr;  ///< memory of MatmulRoom::quantized_bytes
 };
 
 /// Reads and writes an engine's weights. Only the engine's thread may call it, unless stated below.
@@ -101,14 +102,15 @@ class WeightStore {
   WeightStore& operator=(const WeightStore&) = delete;
   virtual ~WeightStore() = default;
 
-  /// Replaces all weights, in place after the first time. Blocks until they are on the device. Formats must not change.
+  /// Replaces all weights; after the first call, in place. Blocks until the weights are on the device. Formats must not
+  /// change.
   virtual void upload(const HostWeights& weights) = 0;
-  /// Rewrites some weights in place from masters of whole tensors. The result equals quantization on the CPU and upload
-  /// bitwise. Blocks until done. Weights must be uploaded first. Returns the index of the first master with NaN or
-  /// infinity, or −1.
+  /// Rewrites some weights in place from masters of whole tensors. The result is bitwise equal to quantizing on the CPU
+  /// and uploading. Blocks until done. Weights must be uploaded first. Returns the index of the first master with NaN
+  /// or infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
   /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. The first call for a matrix allocates
-  /// memory and drops graphs: make it before allocate_kv.
+  /// memory and drops graphs, so make it before allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
   // The functions below serve a learner on the same device, after an upload. A call waits for the engine's work in
@@ -119,8 +121,8 @@ class WeightStore {
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
   virtual Table table(std::string_view name) const = 0;  ///< name: kEmbedding, or kLmHead if bf16
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
-  /// Runs the GEMM of a tick with num_rows rows on x, dense fp32 [num_rows, in]. Writes input.quantized = quantize(x),
-  /// and y = x̂ · Ŵᵀ without bias or adapter. With null y, only quantizes.
+  /// Quantizes x, dense fp32 [num_rows, in], to input.quantized. Unless y is null, computes y = x̂ · Ŵᵀ with the GEMM
+  /// of a tick of num_rows rows, without bias or adapter.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
   /// Dequantizes rows that `matmul` quantized: value · scale in fp32, rounded to bf16 unless to_f32. `to` is dense
   /// [num_rows, in].

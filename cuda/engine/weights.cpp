@@ -13,7 +13,6 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Allocates `memory` the first time. Copies num_bytes to it from the host, unless `from` is null.
 void put(Memory& memory, const void* from, std::size_t num_bytes, const Stream& stream) {
   if (memory.empty()) memory = Memory(num_bytes);
   QRL_INVARIANT(memory.num_bytes() == num_bytes, "upload", std::to_string(memory.num_bytes()) + " bytes as before",
@@ -140,7 +139,6 @@ const MatrixMemory* Weights::matrix_at(const WeightId& id) const {
   return found;
 }
 
-/// Copies host floats to `memory`, in stream order. Returns their device address; null for null.
 const float* Weights::to_device(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return nullptr;
   const std::size_t num_bytes = static_cast<std::size_t>(count) * sizeof(float);

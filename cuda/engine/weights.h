@@ -59,10 +59,10 @@ class Weights {
                      const Stream& stream);
   const Memory& vector_at(const WeightId& id) const;  ///< a gain or a bias
   void require_layer(std::int64_t layer) const;
-  const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: not a matrix
+  const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: `id` is no matrix
   void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
-  /// Clears `count` flags, one per master. A kernel sets a flag at a non-finite value. first_broken returns the first
-  /// set flag's index, or −1.
+  /// Clears `count` flags, one per master. A kernel sets a master's flag at a non-finite value. first_broken returns
+  /// the first set flag's index, or −1.
   std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,
@@ -75,7 +75,7 @@ class Weights {
   MatrixMemory lm_head_;
   Memory staging_;                                         // panels of one matrix
   std::vector<std::vector<float>> wide_scales_;            // fp32 scales of an int4 upload, kept until copied
-  Memory factors_, row_scales_, magnitudes_, not_finite_;  // scratch for masters
+  Memory factors_, row_scales_, magnitudes_, not_finite_;  // scratch of rewrites
   std::int64_t adapter_rank_ = 0, num_adapted_ = 0;
   Memory from_host_;  // copy of an adapter's host values
 };

@@ -7,7 +7,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Describes an fp8_block128 GEMM with the scales of x and W in cuBLASLt's order.
+/// Describes an fp8_block128 GEMM. x_scales and w_scales are in cuBLASLt's order.
 struct BlockScaledTask {
   GemmTask gemm;          ///< num_rows: a multiple of kBlockScaledMultiple
   const float* x_scales;  ///< [width / 128, num_rows]
@@ -33,7 +33,6 @@ class BlockScaledGemms {
 
   explicit BlockScaledGemms(std::int64_t rows_at_once = 4096) : rows_at_once_(rows_at_once) {}
 
-  /// Allocates the memory that GEMMs with `w` need, unless it exists.
   void reserve(const DeviceMatrix& w);
   void set_fixed(bool is_fixed) { may_move_.is_recorded = is_fixed; }
 

@@ -112,7 +112,8 @@ struct CublasLt::State {
   }
 };
 
-/// Describes the matrices to the library in column-major order: yᵀ [out, rows] = W · xᵀ, with W transposed.
+/// Describes the GEMM to the column-major library: yᵀ [out, rows] = W · xᵀ. Row-major W is column-major Wᵀ, hence
+/// CUBLAS_OP_T.
 void CublasLt::State::describe(Plan& plan, const GemmTask& task, cudaDataType_t elements) const {
   const MatrixLayout& at = task.w.at;
   const auto u64 = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -163,7 +164,7 @@ void CublasLt::State::choose(Plan& plan) const {
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                      sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
-  // Adds sums of a split K in fp32; otherwise the library may add bf16 partial sums.
+  // Allows only fp32 sums of a split K; by default, the library may add bf16 partial sums.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   check(library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                      &reductions, sizeof reductions),

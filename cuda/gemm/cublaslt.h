@@ -9,27 +9,27 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Runs cuBLASLt's GEMMs of bf16 and e4m3, with a plan per shape. bf16 sums are fp32, in an order that depends on the
-/// shape, so a row's bits may depend on the number of rows.
+/// Runs cuBLASLt's GEMMs of bf16 and e4m3, with a plan per shape. bf16 GEMMs sum in fp32. Their order of sums depends
+/// on the shape, so a row's bits may depend on the number of rows.
 class CublasLt {
  public:
-  /// Loads the library at run time from cublaslt_places (libraries.h), or throws an input error.
+  /// Loads the library at run time from cublaslt_places (libraries.h). Throws an input error if that fails.
   CublasLt();
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
   void multiply(const GemmTask& task, const Stream& stream);
-  /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums 128 inputs with some 13 fractional bits;
-  /// these sums are added in fp32.
+  /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums 128 products with some 13 fractional
+  /// bits; such sums are then added in fp32.
   void multiply(const BlockScaledTask& task, const Stream& stream);
-  /// Returns why the library refuses such a GEMM on this device; empty if it accepts.
+  /// Returns why the library refuses the GEMM on this device; empty if it accepts.
   std::string refusal_of(const BlockScaledTask& task);
   /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. Scales: one per row of x, one per output of W.
-  /// Sums are as in the block-scaled GEMM, but added in fp32 at intervals that the library chooses.
+  /// The library chooses how many products the tensor core sums before it adds them in fp32.
   void multiply_row_scaled(const GemmTask& task, const Stream& stream);
   std::string row_scaled_refusal(const GemmTask& task);
-  std::string version() const;  ///< "13.1.0"
+  std::string version() const;  ///< such as "13.1.0"
 
  private:
   struct State;

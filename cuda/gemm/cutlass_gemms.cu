@@ -72,14 +72,14 @@ struct CutlassGemm {
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS GEMM: initialize");
-    // Allows the kernel to begin early, as in `launch`: its producer warp waits for the previous kernel before its
-    // first load.
+    // Allows the kernel to begin before the previous one ends, as `launch` does. Its producer warp waits for that end
+    // before the first load.
     check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS GEMM: run");
   }
 };
 
-/// Runs the GEMM in tiles of cutlass_tile_rows rows: 64 by one warp group, or 128 by two. A cluster's blocks share a
-/// tile of outputs, whose weights are multicast.
+/// Runs the GEMM in tiles of cutlass_tile_rows rows: one warp group computes 64, two compute 128. A cluster's blocks
+/// use the same weights, which are multicast.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_1, cute::_64, cute::_128;
@@ -93,7 +93,7 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
   else Wide::run(task, place, stream);
 }
 
-/// Runs the GEMM with a bf16 result. With several tiles of rows, clusters have two blocks.
+/// Runs the GEMM with a bf16 result. Clusters have two blocks if the rows fill several tiles, otherwise one.
 template <class Element, class Sum>
 void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);

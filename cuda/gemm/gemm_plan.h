@@ -11,22 +11,22 @@
 
 namespace qrl::cuda {
 
-/// Returns the number of splits over the inputs. It depends on the matrix alone, because splits determine a row's bits.
-/// Aims at two blocks of 64 outputs per multiprocessor of an H100, with at least four chunks per split.
+/// Returns the number of splits of the inputs (split-K). It depends on the matrix alone, because splits determine a
+/// row's bits. Aims at two blocks of 64 outputs per multiprocessor of an H100, with at least four chunks per split.
 inline constexpr std::int64_t kStreamBlocks = 264, kMaxSplits = 8, kFewestChunks = 4;
 inline std::int64_t num_splits(const MatrixLayout& at) {
   const std::int64_t by_outputs = kStreamBlocks / (at.rows / kOutputTile);
   return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputChunk / kFewestChunks}));
 }
 
-/// Describes a block's tile of y. Tiles with more rows also have more outputs, because each tile reads its rows of x
-/// again.
+/// Describes a block's tile of y. Tiles with more rows also have more outputs, because x is read once per tile of
+/// outputs.
 struct StreamTile {
   int rows, outputs, num_stages;
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
 };
 inline constexpr StreamTile kStreamTiles[] = {{8, 64, 4}, {16, 64, 4}, {32, 128, 3}, {64, 128, 3}};
-/// Returns a tile's number of load stages; 16-bit weights need only two for the same bytes in flight.
+/// 16-bit weights need only two stages for the same bytes in flight.
 constexpr int num_stages(const StreamTile& tile, int weight_bits) { return weight_bits == 16 ? 2 : tile.num_stages; }
 
 struct StreamBytes {
@@ -36,8 +36,8 @@ struct StreamBytes {
   constexpr int w_scales_at() const { return w + x; }
   constexpr int x_scales_at() const { return w + x + w_scales; }
   constexpr int stage() const { return w + x + w_scales + x_scales; }
-  /// Returns a block's shared memory. `sums` reuse the stages' memory unless keeps_sums (a block sums all splits). 16
-  /// bytes are flags.
+  /// Returns a block's shared memory. Only with keeps_sums (a block sums all splits) do `sums` not reuse the stages'
+  /// memory. 16 bytes are for flags.
   constexpr int all(int num_stages, bool keeps_sums) const {
     return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
   }
@@ -58,14 +58,13 @@ inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
                       what.activation_scale_inputs == kInputChunk);
 }
 
-/// Describes how streamed_gemm tiles a GEMM.
 struct StreamPlan {
   StreamTile tile{};
   bool splits_apart = false;  ///< true: one block per split, sums added in memory; false: a block sums all splits
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
-/// Bytes for the sums of separate splits, and number of counters for their tiles.
+/// Bytes for the sums of splits_apart, and number of counters, one per tile.
 inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kStreamCounters = 4096;
 
@@ -86,8 +85,8 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
          num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
 }
 
-/// Takes the smallest tile that holds all rows, or the largest that fits shared memory. Separates splits if tiles are
-/// fewer than multiprocessors. With several tiles of rows, the limit is half that (measured on an H100).
+/// Chooses the smallest tile that holds all rows, or else the largest that fits shared memory. Sets splits_apart if
+/// tiles are fewer than multiprocessors. If rows fill several tiles, the limit is half that (measured on an H100).
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -103,28 +102,29 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 /// Returns the fewest rows for which GEMMs of a format dequantize their operands to bf16; 0: never.
 ///
 /// Measured on an H100 for a layer of an 8B model: int4 at 128 rows takes 326 us streamed, and 305 us dequantized.
-/// block128 takes 257 us streamed at 128 rows and 565 us at 256; dequantizing it takes 190 us.
+/// block128 takes 257 us streamed at 128 rows and 565 us at 256; its dequantization alone takes 190 us.
 inline std::int64_t dequantized_rows(quant::Format format) {
   return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
 }
-/// Most rows of quantized activations dequantized at once, to limit their memory.
+/// Most activation rows dequantized at a time, to limit their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 
 /// Names choose_gemm's kernels:
 ///
-/// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and token run on CUTLASS for more than 16 rows,
-/// fp8 only with a bf16 result. Everything else is streamed. Streamed e4m3 sums differ from CUTLASS's in the last bits,
-/// so more than kStreamedFp8Rows rows give other bits.
+/// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and one per token run on CUTLASS for more than
+/// 16 rows; fp8 does so only for a bf16 result. Everything else is streamed. Streamed e4m3 sums differ from CUTLASS's
+/// in the last bits, so results change above kStreamedFp8Rows rows.
 ///
 /// With row_only_sums, a row's result must not depend on other rows. No library guarantees that for fp32 sums, so
-/// CUTLASS runs only int8, with exact int32 sums. CUTLASS and the streamed kernel convert a sum alike: the sum and the
-/// product of the two scales are each rounded to fp32, and multiplied in fp32 without fusing.
+/// CUTLASS runs only int8, with exact int32 sums. CUTLASS and the streamed kernel scale an int32 sum alike. Both round
+/// the sum to fp32, multiply the two scales in fp32, then multiply the two results in fp32 without fusing.
 ///
 /// With at least dequantized_rows(format) rows, int4 (with bf16 activations) and fp8_block128 are dequantized to bf16
 /// for cuBLASLt.
 ///
 /// block_scaled: cuBLASLt multiplies fp8_block128 directly, for more than kStreamedFp8Rows rows and a bf16 result.
-/// row_scaled: cuBLASLt multiplies the other e4m3 formats, for more than kCutlassFp8Rows rows.
+/// row_scaled: on Hopper, cuBLASLt multiplies fp8_tensor and fp8_channel, for more than kCutlassFp8Rows rows and a bf16
+/// result.
 enum class GemmKernel : std::uint8_t {
   cublaslt,
   block_scaled,
@@ -151,8 +151,8 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
   return GemmKernel::streamed;
 }
 
-/// Returns the rows of CUTLASS's tiles of 128 outputs: 64 if tiles of 128 rows would leave multiprocessors idle,
-/// otherwise 128. Timing does not decide, because the two tiles' fp32 sums may differ.
+/// Returns the rows of CUTLASS's tiles (128 outputs): 64 if 128 would leave multiprocessors idle, otherwise 128. Timing
+/// does not decide, because the two tiles' fp32 sums may differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
@@ -172,8 +172,9 @@ struct GemmChoice {
 /// Most rows for which candidates are timed. For more rows, choose_gemm alone decides.
 inline constexpr std::int64_t kSweptRows = 128;
 
-/// Returns a GEMM's candidates, all with the same bits. The first is the choice of choose_gemm and plan_stream. The
-/// others are streamed tiles at least half full, with splits separate or not, and CUTLASS for int8.
+/// Returns a GEMM's candidates, which all compute the same bits. The first is the choice of choose_gemm and
+/// plan_stream. The others are streamed tiles at least half full, with and without splits_apart. int8 on Hopper also
+/// has CUTLASS.
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);

@@ -6,7 +6,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 const GemmChoice& GemmSweep::choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                                     const Stream& stream) {
-  // Pads like a recorded tick, so that all sizes in a graph were measured before.
+  // Pads the rows as a recorded tick does, so that all sizes in a graph were measured before.
   const std::int64_t num_rows = padded_rows(task.num_rows);
   const auto [found, is_new] =
       picked_.try_emplace(Key{task.w.format, task.w.at.rows, task.w.at.width, task.w.at.has_whole_blocks, num_rows,

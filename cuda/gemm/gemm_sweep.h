@@ -9,7 +9,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Returns the device's seconds for the work of `launch`, with cold caches. May call `launch` several times.
+/// Returns the device's seconds for what `launch` enqueues, with cold caches. May call `launch` several times.
 using LaunchTimer = std::function<double(const std::function<void()>& launch, const Stream& stream)>;
 
 /// Picks the fastest of gemm_choices once per format, matrix shape and padded number of rows. A GEMM that adds to y is
@@ -19,8 +19,8 @@ class GemmSweep {
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// Returns the fastest choice for this GEMM. At the first call for a shape, times make(choice) for all choices in
-  /// stream order, which a graph capture forbids.
+  /// Returns the fastest choice for this GEMM. The first call for a shape times make(choice) for all choices, in stream
+  /// order; it must not occur in a graph capture.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -23,7 +23,7 @@ int attribute(cudaDeviceAttr which, const DeviceFacts& device) {
   return value;
 }
 
-/// Returns the shortest time of a few launches. Before each launch, a write of twice L2's size evicts the weights from
+/// Measures the shortest time of a few launches. Before each launch, a write of twice L2's size evicts the weights from
 /// L2.
 class ColdTimer {
  public:

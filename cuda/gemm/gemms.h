@@ -16,27 +16,27 @@ class Gemms {
   Gemms& operator=(const Gemms&) = delete;
   virtual ~Gemms() = default;
 
-  /// Computes a GemmTask with the fastest measured kernel (gemm_sweep.h). Sums are int32 for int8, otherwise fp32, in
-  /// the kernel's order, with two exceptions:
-  /// - fp8 on Hopper, for more than kStreamedFp8Rows rows: the tensor core adds 128 inputs with some 13 fractional bits
-  ///   relative to their largest term.
+  /// Computes a GemmTask with the fastest measured kernel (gemm_sweep.h). Sums are int32 for int8. Otherwise they are
+  /// fp32, in the kernel's order, with two exceptions:
+  /// - fp8 on Hopper, for more than kStreamedFp8Rows rows: the tensor core adds 128 products with some 13 fractional
+  ///   bits relative to the largest.
   /// - int4 and fp8_block128, for at least dequantized_rows(format) rows: operands are rounded to bf16
   /// (dequantized_gemms.h).
   virtual void multiply(const GemmTask& task, const Stream& stream) = 0;
-  /// Allocates the memory that `multiply` needs for `w` and up to num_rows rows, a result of padded_rows. Otherwise
-  /// `multiply` allocates, which a graph capture forbids.
+  /// Allocates the memory that `multiply` needs for `w` and up to num_rows rows (a number from padded_rows). Without
+  /// this call, `multiply` allocates, which a graph capture forbids.
   virtual void reserve(const DeviceMatrix& w, std::int64_t num_rows) = 0;
-  /// Sets whether graphs contain addresses of this memory, which then must not move.
+  /// Sets whether recorded graphs contain the memory's addresses. If so, the memory must not move.
   virtual void set_recorded(bool is_recorded) = 0;
   virtual std::string describe() const = 0;  ///< formats and their kernels, for the log
 };
 
-/// Returns a device's rules. CUTLASS's kernels are compiled for sm_90a alone.
+/// CUTLASS's kernels are compiled only for sm_90a.
 inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false) {
   return {runs_hopper_code(device), row_only_sums, block_scales};
 }
 
-/// Makes a device's GEMMs; row_only_sums as in choose_gemm. Throws an input error if cuBLASLt is missing.
+/// row_only_sums: as in choose_gemm. Throws an input error if cuBLASLt is missing.
 std::unique_ptr<Gemms> make_gemms(const DeviceFacts& device, bool row_only_sums = false);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,12 +1,13 @@
-// The GEMM for a decoder's few rows, limited by reading the weights. cp.async loads run ahead, weights are dequantized
-// in registers, and every warp has its own outputs and inputs.
+// Owns the GEMM for few rows, as in decoding. Reading the weights limits its speed. cp.async loads run ahead, weights
+// are dequantized in registers, and every warp has its own outputs and inputs.
 //
 // Estimates for an H100 and a layer of 4096 x 14336 in int4 (29 MB, 9 us):
-// - In flight (Little's law at 0.7 us): a multiprocessor needs 18 KiB. It has 48 KiB up to 16 rows (three stages of 8
-//   KiB in each of two blocks), otherwise 32 KiB (two stages of 16 KiB).
-// - Instructions: 128 lanes issue per cycle, which allows 4.3 per weight. Up to 8 rows, the kernel takes some 3.9.
-// - Arithmetic: 1, 16 and 64 rows need 107, 214 and 857 TFLOP/s. mma.sync has 600, so tensor cores are the limit from
-//   some 45 rows on.
+// - Bytes in flight (Little's law at 0.7 us): a multiprocessor needs 18 KiB. Up to 16 rows, it has 48 KiB (three stages
+//   of 8 KiB in each of two blocks), otherwise 32 KiB (two stages of 16 KiB).
+// - Instructions: 128 lanes issue per cycle, which allows 4.3 instructions per weight. Up to 8 rows, the kernel
+//   executes some 3.9.
+// - Arithmetic: 1, 16 and 64 rows need 107, 214 and 857 TFLOP/s. mma.sync reaches 600, so tensor cores are the limit
+//   from some 45 rows on.
 //
 // The inputs of a chunk of 128 may be multiplied in any order that x and W share. A lane multiplies the inputs of its
 // own 16-byte loads of weights, without shuffles or transposition.
@@ -24,7 +25,7 @@ namespace {
 
 using quant::Element;
 
-constexpr int kOutputWarps = 4;  // warps per chunk, each with other outputs; a step has two chunks
+constexpr int kOutputWarps = 4;  // warps per chunk, each with its own outputs; a step has two chunks
 constexpr int kThreads = 2 * kOutputWarps * 32;
 constexpr int kVector = 16;  // bytes per load
 constexpr int kInputs = static_cast<int>(kInputChunk);
@@ -59,7 +60,7 @@ struct Operands {
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
   static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // bytes per chunk
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
-  /// 16-byte vectors per chunk, of x and of W, for each of a row's four lanes. Both cover the same inputs.
+  /// 16-byte vectors of x, and of W, that each of a row's four lanes has per chunk. Both cover the same inputs.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
   /// Number of parts of a chunk. A part has two of a lane's vectors of x, and kPartWords words of W per output. Larger
@@ -72,8 +73,8 @@ QRL_DEVICE bool adds(const GemmTask& task) {
   return C::w_element == Element::bf16 && task.adds_to_y;
 }
 
-// Returns the index of the vector of x that lane t of a row's four reads in iteration `turn`. The four lanes' vectors
-// are adjacent, those of two rows in different banks.
+// Returns the index of the vector of x that lane t (of a row's four lanes) reads in iteration `turn`. The four lanes'
+// vectors are adjacent. Vectors of consecutive rows are in different banks.
 template <class C>
 QRL_DEVICE unsigned x_vector_at(unsigned row, unsigned turn, unsigned t) {
   return row * 4 * C::kXVectors + 4 * (turn ^ row % 2) + t;
@@ -109,7 +110,7 @@ QRL_DEVICE void load_part(const unsigned char* vectors, int part, std::uint32_t 
 }
 
 /// Dequantizes one output's weights for vector `t` of a part's two vectors of x. With int8 activations, int4 weights
-/// come out times 16.
+/// come out multiplied by 16.
 template <class C>
 QRL_DEVICE void dequantize_w(const std::uint32_t (&words)[C::kPartWords], int t, std::uint32_t (&to)[C::kWords]) {
   if constexpr (C::w_element == Element::int8 || C::w_element == Element::bf16) {
@@ -146,8 +147,8 @@ struct Streamed {
   using Sum = typename C::Sum;
   using Total = typename C::Total;
 
-  /// Holds a lane's sums for its warp's tiles, [16 outputs][8 rows] each. Numbers 0 and 1 of four belong to one output
-  /// and two rows, numbers 2 and 3 to the next output.
+  /// Holds a lane's sums in its warp's tiles, [16 outputs, 8 rows] each. The four sums per tile are two rows of one
+  /// output, then the same rows of the next output.
   template <class T>
   struct Lane {
     T at[kOutputTiles][kRowTiles][4];
@@ -194,12 +195,12 @@ struct Streamed {
   /// Returns the lane's output that is row q of mma tile m, or row q + 8 if `upper`. A lane's outputs are adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns the byte offset, within a stage, of vector j of an output's weights. Only this lane accesses it.
+  /// Returns the byte offset, within a stage, of vector j of an output's weights. Only this lane accesses the vector.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Start loading the weights, or rows of x, of chunks `chunk` and `chunk` + 1, if below `end`.
+  /// Start loading the weights (or rows of x) of chunks `chunk` and `chunk` + 1. Skip chunks from `end` on.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -318,7 +319,7 @@ struct Streamed {
     }
   }
 
-  /// Sets `totals` to the sums over the warp's chunks, every second one of [begin, end).
+  /// Sets `totals` to the sums over the warp's chunks: every second of [begin, end), from begin + at.half on.
   QRL_DEVICE static void sum_split(const GemmTask& task, const Place& at, std::int64_t begin, std::int64_t end,
                                    Lane<Total>& totals) {
     unsigned char* stages = shared_memory();
@@ -467,7 +468,7 @@ struct Streamed {
             mine = total = is_first ? total : mine + total;
           });
         }
-        sync_block();  // the next split's loads overwrite the halves' exchange
+        sync_block();  // the next split's loads overwrite add_halves' memory
       }
     }
     if (at.half == 0 && at.has_outputs) store(task.gemm, at, totals);
@@ -487,7 +488,7 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
                                 const Stream& stream) {
   const std::int64_t splits = num_splits(task.w.at);
   const std::int64_t blocks_a_tile = plan.splits_apart ? splits : 1;
-  // Counts tiles of rows in the grid's x, so that consecutive blocks share weights.
+  // The grid's x counts tiles of rows, so that consecutive blocks read the same weights.
   const Grid grid{ceil_div(task.num_rows, kRows), ceil_div(task.w.at.rows, kOutputs) * blocks_a_tile};
   QRL_INVARIANT(!plan.splits_apart || (ceil_div(grid.y, splits) * grid.x <= kStreamCounters &&
                                        grid.x * grid.y * kBytes.sums <= kStreamPartialBytes),

@@ -9,11 +9,11 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Quantizes W, fp32 [num_rows, at.in], into rows first_row … of a device matrix. Results equal pack_rows of
-/// ops/linear.h. Words after at.num_words, a row's padding, are not written.
+/// ops/linear.h. A row's words after at.num_words are padding and are not written.
 struct QuantizeWeightsTask {
   const float* weights;
   std::int64_t num_rows;
-  const float* input_factors;  ///< [in], multiplied into every weight first; null: none
+  const float* input_factors;  ///< [in], multiplied with each row of W first; null: none
   const float* row_scales;     ///< [num_rows], int8 only; null: computed
   quant::Element element;
   quant::ScaleScope scope;
@@ -53,8 +53,8 @@ struct PlaceTask {
 };
 void place_rows(const PlaceTask& task, const Stream& stream);
 
-/// Dequantizes a matrix to value · scale in fp32, like ops/linear.h's unpack_rows, rounded to bf16 unless to_f32. `to`
-/// is dense [w.at.out, w.at.in].
+/// Dequantizes a matrix like ops/linear.h's unpack_rows: value · scale in fp32. Rounds to bf16 unless to_f32. `to` is
+/// dense [w.at.out, w.at.in].
 struct DequantizeWeightsTask {
   DeviceMatrix w;
   quant::Element element;

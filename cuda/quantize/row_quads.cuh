@@ -15,7 +15,7 @@ struct alignas(8) TwoWords {
   std::uint32_t word[2];
 };
 
-/// Returns whether each quad is aligned for one access, in rows of `stride` numbers.
+/// Returns whether every quad (four adjacent numbers) in rows of `stride` numbers is aligned for one access.
 template <class Number>
 bool are_whole(const Number* numbers, std::int64_t stride) {
   return stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(numbers) % (4 * sizeof(Number)) == 0;
@@ -30,8 +30,8 @@ struct alignas(16) Raw {
   std::uint32_t word[4];
 };
 
-/// Loads numbers first … first + 3 of an fp32 or bf16 row, zero beyond `width`. kWhole requires are_whole rows and a
-/// width of whole quads.
+/// Loads numbers first … first + 3 of an fp32 or bf16 row, zero beyond `width`. kWhole requires that are_whole holds
+/// and that `width` is a multiple of 4.
 template <bool kWhole>
 QRL_DEVICE Raw load(const float* row, int first, int width) {
   if constexpr (kWhole) {
@@ -62,7 +62,7 @@ QRL_DEVICE Raw load(const std::uint16_t* row, int first, int width) {
   }
 }
 
-/// Refers to a row of a GEMM's result, from number `begin` on. kWhole requires bf16 and are_whole.
+/// Refers to a row of a GEMM's result, from number `begin` on. kWhole requires that are_whole(rows) holds.
 struct GemmRow {
   const void* values;
   bool is_f32;
@@ -98,7 +98,8 @@ QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
   }
 }
 
-/// Iterates over a thread's quads of a row in a block of kBlockThreads: kCount at once, kStride numbers apart.
+/// Iterates over the quads of a row that one thread of a block of kBlockThreads processes: kCount at once, kStride
+/// numbers apart.
 template <int kBlockThreads, int kCount_>
 struct Own {
   static constexpr int kCount = kCount_;

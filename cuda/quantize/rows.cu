@@ -11,8 +11,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Selects a kernel's output format: the element, with one scale per row or (fp8_chunks) per 128 numbers. `any` reads
-/// the format at run time; the others require rows in whole quads (row_quads.cuh).
+/// Selects a kernel's output format: the element type, and for fp8_chunks one scale per 128 numbers instead of one per
+/// row. `any` reads the format at run time; the others require rows of whole quads (row_quads.cuh).
 enum class Rounding : std::uint8_t { any, bf16, int8, fp8, fp8_chunks };
 
 QRL_HD bool has_row_scale(const QuantizedRows& out) {
@@ -80,7 +80,7 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
   return largest;
 }
 
-/// Describes the elements of a row that a block processes: all, or chunks of 128 if no scale covers more.
+/// Describes the elements of a row that a block processes: the whole row if it has one scale, else kSegment or fewer.
 struct Segment {
   int begin, end;  ///< multiples of 128; `end` includes the zeros up to the row's stride
 };
@@ -177,7 +177,7 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
-/// Applies RMSNorm to a row. Sums squares in the order of a block of kSumThreads threads; a thread sums for kSums of
+/// Applies RMSNorm to a row. Adds squares in the order of a block of kSumThreads threads; each thread emulates kSums of
 /// them.
 template <int kSumThreads, Rounding kRounding>
 QRL_KERNEL_OF(kThreads, kRounding == Rounding::any ? 3 : 4)
@@ -222,7 +222,7 @@ void norm_quantize_kernel(NormTask task) {
     quads::Raw gains[Own::kCount];
     Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
     Own::each(begin, stride, [&](int i, int first) {
-      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // this thread wrote it
+      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // no barrier: this thread wrote it
       const Quad gain = quads::widen(gains[i], true);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];

@@ -33,7 +33,7 @@ struct NormTask {
 };
 void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes sums[row] = x[row] + added[row], fp32 [num_rows, width], with norm_quantize's bits.
+/// Computes sums[row] = x[row] + added[row], fp32 [num_rows, width], bitwise like norm_quantize.
 struct AddTask {
   const float* x;
   GemmRows added;
@@ -46,11 +46,11 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< also receives the values in bf16, out.stride per row; null: none
+  std::uint16_t* wide = nullptr;  ///< also receives the unquantized values in bf16, out.stride per row; null: none
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes out = quantize(silu(gate) · up). A row of `halves` is out.width numbers of gate, then of up.
+/// Computes out = quantize(silu(gate) · up). A row of `halves` is out.width numbers of gate, then out.width of up.
 struct SwigluTask {
   GemmRows halves;
   QuantizedRows out;

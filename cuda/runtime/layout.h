@@ -34,7 +34,7 @@ struct MatrixLayout {
   std::int64_t num_scales = 0;       ///< scales per row; 0: none
   std::int64_t word_inputs = 0;      ///< inputs per 32-bit word
   std::int64_t num_words = 0;        ///< words per row on the host
-  bool has_whole_blocks = true;      ///< each 128 outputs belong to one tensor; false in some fused matrices
+  bool has_whole_blocks = true;      ///< each block of 128 outputs belongs to one tensor; false in some fused matrices
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -59,8 +59,8 @@ inline WordOrder word_order(quant::Format format) {
   if (what.weights != quant::Element::int4) return WordOrder::plain;
   return what.activations == quant::Element::int8 ? WordOrder::int4_for_int8 : WordOrder::int4_for_bf16;
 }
-/// Converts a host word to the device's order, with the first input lowest. int4 words do not change: a mask and a
-/// shift yield tensor-core operands.
+/// Converts a host word to the device's order, which has the first input in the lowest bits. int4 words do not change:
+/// their order lets a mask and a shift extract tensor-core operands.
 QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
   if (order != WordOrder::fp8) return word;
   return (word & 0xff0000ffU) | ((word & 0xff00U) << 8) | ((word >> 8) & 0xff00U);
@@ -78,8 +78,8 @@ QRL_HD inline std::int64_t host_word_at(std::int64_t row, std::int64_t w, std::i
   return (row / kPanelColumns * num_words + w) * kPanelColumns + row % kPanelColumns;
 }
 
-/// Describes one layer's keys (or values): quantized [pages, kv heads, slots, head_dim padded to 16]. The padding makes
-/// a slot whole 16-byte loads. int8's fp32 scales [pages, kv heads, slots] are separate.
+/// Describes one layer's keys (or values): quantized [pages, kv heads, slots, padded_dim]. padded_dim is head_dim
+/// rounded up to a multiple of 16, for 16-byte loads. int8's fp32 scales [pages, kv heads, slots] are separate.
 struct KvLayout {
   std::int64_t num_kv_heads = 0, page_size = 0, padded_dim = 0, value_bytes = 0;
   QRL_HD std::int64_t slot(std::int64_t page, std::int64_t kv_head, std::int64_t slot_idx) const {
@@ -100,7 +100,7 @@ constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 
 /// Returns the padded row count of a decode tick, a multiple of 8 (the N of an mma). Only 20 sizes occur up to 512
-/// rows. Above 64 rows the padding is at most a quarter.
+/// rows. Above 64 rows, padding adds at most a quarter.
 inline std::int64_t padded_rows(std::int64_t num_rows) {
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
   return round_up(num_rows, std::max<std::int64_t>(8, power / 8));

@@ -1,5 +1,5 @@
-// Owns the kernels' common operands: activation rows, GEMM results, matrices. All tasks' pointers are unowned device
-// memory.
+// Owns the kernels' common operands: activation rows, GEMM results, matrices. Tasks do not own the device memory that
+// they point to.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct QuantizedRows {
   void* quantized = nullptr;
   float* scales = nullptr;
   std::int64_t stride = 0;       ///< distance of rows, in elements
-  std::int64_t width = 0;        ///< elements of a row with values
+  std::int64_t width = 0;        ///< elements of a row, without padding
   std::int64_t scale_group = 0;  ///< number of elements that share a scale: width or 128
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };
@@ -41,9 +41,10 @@ struct DeviceMatrix {
   const float* scales = nullptr;  ///< [at.num_scales, at.rows]; null: none
 };
 
-/// Computes y[row, 0 … w.at.rows) = x · Wᵀ, scaled, for num_rows rows. y is bf16, or fp32 if y_is_f32. Products of
-/// dequantized values are exact, sums fp32 (int8: exact int32). With scales per 128 inputs, each chunk's sum is scaled
-/// and added in fp32. With adds_to_y (bf16 weights only), y's old value is added to the fp32 sum before rounding.
+/// Computes y[row, 0 … w.at.rows) = x · Wᵀ for num_rows rows. y is bf16, or fp32 if y_is_f32. Products of quantized
+/// values are exact; their sums are fp32 (int8: exact int32), then scaled. With scales per 128 inputs, each chunk's sum
+/// is scaled and added in fp32. With adds_to_y (bf16 weights only), y's old value is added to the fp32 sum before
+/// rounding.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;

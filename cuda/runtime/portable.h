@@ -1,4 +1,4 @@
-// Owns conversions of single numbers, on device and host, with the bits of base/bf16.h and quant/fp8.h.
+// Owns conversions of single numbers, on device and host, bitwise equal to base/bf16.h and quant/fp8.h.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ QRL_HD inline float float_of(std::uint32_t bits) {
 inline constexpr std::uint32_t kInfinityBits = 0x7f800000;
 inline constexpr std::uint32_t kNanBits = 0x7fc00000;
 
-/// Returns the bits of |value|. Compared as integers, they are ordered like |value|, with infinity and NaN above.
+/// Returns the bits of |value|. As integers, they are ordered like |value|, and NaN is above infinity.
 QRL_HD inline std::uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffU; }
 
 QRL_HD inline bool is_finite(double value) { return value - value == 0; }
@@ -61,15 +61,15 @@ QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   return float_of(sign | ((size << 20) + (120U << 23)));
 }
 
-/// Divides many values by one divisor. Quotients have IEEE division's bits, except below 2⁻¹¹, where the last bits may
-/// differ and no format's rounding depends on them. Values must be at most 2⁹ times the divisor.
+/// Divides many values by one divisor. Quotients equal IEEE division's bitwise. Below 2⁻¹¹, the last bits may
+/// differ; no format's rounding depends on them. Values must be at most 2⁹ times the divisor.
 struct Divisor {
   float by, inverse;
   QRL_HD explicit Divisor(float by_) : by(by_), inverse(1.0F / by_) {}
   /// Returns whether `quotient` may be used: not if the divisor is 0, NaN, infinite or below 2⁻⁶⁰.
   QRL_HD bool is_usual() const { return by >= 0x1p-60F && bits_of(by) < kInfinityBits; }
-  /// Multiplies by the inverse and corrects twice. The second correction, of a neighbor of the exact quotient, is
-  /// rounded correctly (Markstein's theorem).
+  /// Multiplies by the inverse and corrects twice. The first correction gives a neighbor of the exact quotient, so the
+  /// second rounds correctly (Markstein's theorem).
   QRL_HD float quotient(float value) const {
     float result = value * inverse;
     result = fmaf(fmaf(-result, by, value), inverse, result);

@@ -30,8 +30,8 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   sync_block();
   return sum_of_warps<kBlockWarps>(exchange);
 }
-/// Returns, bitwise, the sum that a block of kCount · kBlockWarps warps would return. values[i] belong to its i-th
-/// group of kBlockWarps warps. `exchange` is [kCount · kBlockWarps].
+/// Returns bitwise what block_sum returns in a block of kCount · kBlockWarps warps. values[i] of all threads are the
+/// values of that block's i-th group of kBlockWarps warps. `exchange` is [kCount · kBlockWarps].
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
   float sums[kCount];

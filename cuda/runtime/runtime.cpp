@@ -101,7 +101,7 @@ void Event::wait() const { QRL_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaE
 
 Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   cudaGraph_t graph = nullptr;
-  // Captures only this thread's calls: other threads' CUDA calls (a library's) must not disturb the capture.
+  // Captures only this thread's calls: CUDA calls of other threads (in libraries) must not disturb the capture.
   QRL_CUDA_CHECK(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
   try {
     record();

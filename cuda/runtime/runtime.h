@@ -18,7 +18,7 @@
 namespace qrl::cuda {
 
 /// Returns the byte that fills new memory: 0, or 0xff with QRL_CUDA_POISON=1 in the environment. 0xff bytes are NaN in
-/// every format, which exposes reads before the first write.
+/// every floating-point format, which exposes reads before the first write.
 inline int new_memory_byte() {
   static const bool poisons = [] {
     const char* value = std::getenv("QRL_CUDA_POISON");
@@ -32,7 +32,7 @@ namespace QRL_CUDA_TARGET {
 struct DeviceFacts {
   std::string name;
   int major = 0, minor = 0;      ///< compute capability
-  std::size_t shared_bytes = 0;  ///< most shared memory per block
+  std::size_t shared_bytes = 0;  ///< largest shared memory per block
   std::size_t total_bytes = 0;
   /// Memory that KV pages leave free for libraries.
   std::size_t kept_back_bytes = 0;
@@ -43,14 +43,14 @@ struct DeviceFacts {
 /// Returns the index of process `number`'s device among `count`, round-robin.
 inline int take_device(int number, int count) { return number % count; }
 
-/// Returns whether this program has kernels for compute capability `major`.x: sm_80's for 8.x, sm_90a's for 9.0,
-/// compute_90's PTX for newer devices.
+/// Returns whether this program has kernels for compute capability `major`.x: sm_80 code for 8.x, sm_90a code for 9.0,
+/// compute_90 PTX for newer devices.
 inline bool has_kernels_for(int major) { return major >= 8; }
 /// Returns whether sm_90a code (CUTLASS) runs on the device.
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
-/// Makes device `number`, modulo the number of visible devices, the current thread's device. Throws an input error
-/// without a device, a sufficient driver, or kernels for the device.
+/// Calls cudaSetDevice for device `number` modulo the number of visible devices. Throws an input error if no device is
+/// visible, the driver is missing or too old, or this program has no kernels for the device.
 DeviceFacts use_device(int number);
 void enter_device(const DeviceFacts& device);
 
@@ -86,7 +86,7 @@ class Event {
   Event& operator=(const Event&) = delete;
   /// Records the event after all work enqueued on the stream. Not allowed during a graph capture.
   void record(const Stream& stream);
-  /// Blocks until the stream has reached the event, if recorded. Throws errors of earlier work.
+  /// Blocks until the stream has reached the event, if it was recorded. Throws errors of earlier work.
   void wait() const;
 
  private:
@@ -94,8 +94,8 @@ class Event {
 };
 
 /// Owns a CUDA graph of what `record` enqueues: kernel launches, and copies between device and pinned memory. A launch
-/// reuses the arguments but reads memory anew. `record` may neither allocate nor wait. Run `record` once before, to
-/// load kernels and plan libraries' GEMMs.
+/// reuses the arguments but reads memory anew. `record` may neither allocate nor wait. Run `record` once before the
+/// capture, to load kernels and plan libraries' GEMMs.
 class Graph {
  public:
   Graph() = default;
@@ -163,7 +163,7 @@ struct MayMove {
   explicit operator bool() const { return !is_reserved || !is_recorded; }
 };
 
-/// Grows `memory` to at least num_bytes, which loses its contents. Throws an internal error that names `what` if the
+/// Grows `memory` to at least num_bytes; growing loses the contents. Throws an internal error that names `what` if the
 /// memory must not move.
 inline void grow(Memory& memory, std::int64_t num_bytes, const MayMove& may_move, const char* what) {
   const auto has_bytes = static_cast<std::int64_t>(memory.num_bytes());

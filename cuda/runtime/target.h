@@ -43,8 +43,8 @@ QRL_DEVICE T shuffle_xor(T value, int mask) {
 QRL_DEVICE std::uint32_t count_up(std::uint32_t* counter) { return atomicAdd(counter, 1U); }
 /// Waits for the previous kernel; its results are then visible. All threads of every kernel must call it.
 ///
-/// Code before the call may read only memory that the previous kernel does not write. After it, the next kernel may
-/// begin, which hides launch time on Hopper and newer.
+/// Code before the call may read only memory that the previous kernel does not write. After the call, the next kernel
+/// may begin, which hides launch time on Hopper and newer.
 QRL_DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -74,7 +74,7 @@ QRL_DEVICE void wait_copies() {
 }
 
 // Computes c [16, 8] += a [16, K] · b [K, 8] with one warp: PTX's mma.sync m16n8k16 for bf16, m16n8k32 for int8.
-// Products are exact. Sums are fp32 within the tensor core's own precision, or int32.
+// Products are exact. Sums are fp32 with the tensor core's internal precision, or int32.
 //
 // Fragments, with q = lane / 4 and t = lane % 4: a word holds inputs 2t and 2t + 1 (bf16) or 4t … 4t + 3 (int8). a[0]
 // is row q and a[1] row q + 8, in the first half of K; a[2] and a[3] are the same rows in the second half. b0 and b1
@@ -203,8 +203,8 @@ void launch(void (*kernel)(Task), Grid grid, int threads, std::size_t shared_byt
   limits.require(
       function, shared_bytes,
       [&] {
-        // Divides L1 and shared memory alike for all kernels: a kernel with another division waits until earlier
-        // kernels end.
+        // Splits L1 and shared memory the same way for all kernels: a kernel with another split would wait until
+        // earlier kernels end.
         QRL_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                             cudaSharedmemCarveoutMaxShared));
       },

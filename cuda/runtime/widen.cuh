@@ -23,8 +23,8 @@ QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint3
 #endif
 }
 
-/// Converts eight int4 values to four pairs of bf16 or fp16, exactly. Puts value + 8 into the last bits of 128 (bf16)
-/// or 1,024 (fp16), then subtracts 136 or 1,032.
+/// Converts eight int4 values to four pairs of bf16 or fp16, exactly. Puts value + 8 into the low mantissa bits of 128
+/// (bf16) or 1,024 (fp16), then subtracts 136 or 1,032.
 template <bool to_f16>
 QRL_DEVICE void widen_int4(std::uint32_t word, std::uint32_t* pairs) {
   constexpr std::uint32_t kBase = to_f16 ? 0x64086408U : 0x43084308U, kOne = to_f16 ? 0x3c003c00U : 0x3f803f80U,

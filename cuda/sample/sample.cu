@@ -123,8 +123,8 @@ QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::i
   }
 }
 
-/// Lays out shared memory: the choice, each block's share of the total, the cumulative shares (both fp64), and the
-/// chosen block's logits and weights.
+/// Lays out shared memory: the Choice, the blocks' shares of the total and cumulative shares in fp64, and the chosen
+/// block's logits and weights.
 struct SamplePlace {
   Choice& choice;
   double *shares, *ends;
@@ -227,7 +227,7 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     return;
   }
   // Greedy searches the whole block of the largest logit. Otherwise the uniform number selects a block, a part and a
-  // token. Past all weights, it selects the last part and token of weight above 0.
+  // token. If rounding puts the number past all weights, it selects the last part and token of weight above 0.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {

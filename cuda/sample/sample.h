@@ -30,8 +30,8 @@ struct SummarizeTask {
 };
 void summarize_logits(const SummarizeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Describes rows with a summarized vocabulary. Kernels read the logits, or recompute them from `hidden` and `head`.
-/// Recomputed int8 logits equal the GEMM's; bf16's order of sums differs.
+/// Describes rows of summarized logits (SummarizeTask). Kernels read the logits, or recompute them from `hidden` and
+/// `head`. Recomputed int8 logits equal the GEMM's bitwise; bf16 logits are summed in another order.
 struct SummarizedRows {
   const float *block_max, *block_sum, *part_sum;
   std::int64_t num_blocks, vocab_size;

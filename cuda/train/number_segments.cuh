@@ -85,7 +85,7 @@ struct Vector<1> {
   }
 };
 
-/// Returns whether each eight numbers from a multiple of 8 in a row are 16-byte aligned.
+/// Returns whether rows can be accessed as 16-byte aligned vectors of eight numbers.
 inline bool has_words(const void* values, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(values) % 16 == 0 && stride % 8 == 0;
 }

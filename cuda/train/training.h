@@ -47,8 +47,8 @@ struct AddNormTask {
   float* inverse_rms = nullptr;  ///< output, one per row
   std::int64_t num_rows = 0, width = 0;
 };
-/// Computes d_x from d_out and d_sum, and writes it to d_branch also. Adds to the gradients of gain and bias. Their
-/// sums over rows are fp32: 32 rows in order, then these sums in a fixed order.
+/// Computes d_x from d_out and d_sum, and writes it to d_branch also. Adds to the gradients of gain and bias. These are
+/// sums over rows in fp32: each 32 rows are added in order, then the partial sums in a fixed order.
 struct AddNormGradientTask {
   ReadRows sum;  ///< AddNormTask's sum, or x without a branch
   const float *gain = nullptr, *inverse_rms = nullptr;
@@ -70,7 +70,7 @@ struct HeadTransform {
 inline constexpr std::int64_t kMostHeadDim = 512;
 
 /// Computes attention's q, k and v in fp32. Adds the bias, applies RMSNorm to each q and k head if gains are set, and
-/// applies RoPE by halves, like transformers.
+/// applies RoPE by halves, like Hugging Face transformers.
 struct HeadsTask {
   HeadTransform transform;
   ReadRows heads;
@@ -116,8 +116,8 @@ struct ScoreGradientTask {
   bool is_f32 = false;  ///< type of d_logits; false: bf16
 };
 
-/// Sums rows by lists. Row i of `to` is the sum of list i's rows of `from`, in fp32 in order, rounded once. Lists of
-/// one row gather. One launch can process a second pair of `from` and `to`.
+/// Sums rows by lists. Row i of `to` is the sum of list i's rows of `from`, in fp32 in order, rounded once. A list of
+/// one row copies that row. One launch can process a second pair of `from` and `to`.
 struct RowListsTask {
   ReadRows from[2];  ///< the second pair is optional
   WrittenRows to[2];
@@ -128,11 +128,11 @@ struct RowListsTask {
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// Describes a tensor: elements [begin, begin + count) of SquaresTask::values. Its parts begin at part first_part.
+/// Describes a tensor: elements [begin, begin + count) of SquaresTask::values. first_part is its first part's index.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
-/// Elements per part, which one block squares. A tensor's last part may have fewer.
+/// Elements per part. A tensor's last part may have fewer. One block computes the sum of squares of a part.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
 /// Computes Σ x² of each part (kSquaresPart elements) of fp32 tensors, in fp64 in a fixed order.
 struct SquaresTask {

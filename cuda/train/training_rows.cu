@@ -214,7 +214,7 @@ QRL_KERNEL void heads_kernel(OfHeads<HeadsTask> work) {
   }
 }
 
-/// Holds the gradients' sums over a block's rows: [segments, columns] for the bias, [segments · groups, q and k,
+/// Holds the gradients' sums over a block's rows: [segments, columns] for the bias, [segments · groups, 2 (q, k),
 /// head_dim] for the gains.
 struct Scratch {
   float *bias, *gains;

@@ -55,7 +55,7 @@ struct Joined {
   QRL_DEVICE void add(const Seen& seen, float largest, float inverse_temperature) {
     const double shift =
         (static_cast<double>(seen.largest) - static_cast<double>(largest)) * static_cast<double>(inverse_temperature);
-    // If all logits of `seen` are −inf, its `largest` is kLowest and the factor 0.
+    // If all logits of `seen` are −inf, its `largest` is kLowest and the factor is 0.
     const double factor = exp(shift), of_seen = static_cast<double>(seen.sum);
     sum += factor * of_seen;
     weighted += factor * (static_cast<double>(seen.weighted) + of_seen * shift);

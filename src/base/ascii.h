@@ -1,4 +1,4 @@
-// Owns locale-independent classes of ASCII characters, false for other bytes.
+// Owns locale-independent classes of ASCII characters. Other bytes are in no class.
 #pragma once
 
 #include <algorithm>

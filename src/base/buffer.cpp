@@ -61,7 +61,7 @@ Buffer::Buffer(DType dtype, const Shape& shape, Arena* arena) : view_{nullptr, d
   if (arena != nullptr) {
     std::shared_ptr<void> piece = arena->take(padded);
     void* bytes = piece.get();
-    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});  // zero: an arena hands out each piece once
+    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});  // zeroed: an arena hands out each piece once
   } else {
     bytes_.reset(std::aligned_alloc(kAlignment_bytes, padded));
     if (bytes_ == nullptr) throw std::bad_alloc();

@@ -35,8 +35,7 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Marks the phase that builds a run from its recipe. A failed allocation is then an input error, later an internal
-/// error.
+/// Sets whether a failed allocation is an input error (while a run is built from its recipe) or an internal error.
 void set_making_parts(bool making);
 bool making_parts();
 

@@ -43,7 +43,7 @@ std::vector<Hierarchy> hierarchies(const fs::path& root) {
   return all;
 }
 
-/// Returns the process's group in the hierarchy with `controller`, by /proc/self/cgroup (cgroups(7)).
+/// Returns the process's control group in the hierarchy with `controller`, from /proc/self/cgroup (cgroups(7)).
 std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std::string& controller) {
   std::ifstream in(root / "proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
@@ -55,7 +55,7 @@ std::optional<std::string> group_of(const fs::path& root, bool is_v2, const std:
   return std::nullopt;
 }
 
-/// Visits the folders of the process's group and its mounted ancestors, in each hierarchy with the controller.
+/// Visits the folders of the process's control group and its mounted ancestors, in each hierarchy with the controller.
 template <class Visit>
 void visit_groups(const fs::path& root, const std::string& controller, const Visit& visit) {
   for (const Hierarchy& hierarchy : hierarchies(root)) {

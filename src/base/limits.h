@@ -7,8 +7,8 @@
 
 namespace qrl::base {
 
-/// Returns the CPU quota in processors (1.5 for 150 ms of each 100), if any: the least of the process's control group
-/// (version 1 or 2) and its ancestors. Reads /proc and mounts below `root`.
+/// Returns the CPU quota in processors (1.5 for 150 ms of each 100), if any: the lowest quota of the process's control
+/// group (version 1 or 2) and its ancestors. Reads /proc and mounts below `root`.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 /// Returns the lowest memory limit of the same control groups, if any.

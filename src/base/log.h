@@ -22,8 +22,8 @@ void log_error(std::string_view line);
 /// error if the file cannot be opened.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
-/// Sets a function to call before each line to stderr, which ends an unfinished progress line and must not log. An
-/// empty function removes it.
+/// Sets a function that runs before each line to stderr. It ends an unfinished progress line and must not log. An empty
+/// function removes it.
 void set_before_log(std::function<void()> end_open_line);
 
 }  // namespace qrl::base

@@ -35,7 +35,7 @@ void restore_library_path() {
 
 void skip_library_destructors() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  // Exit handlers run in reverse order of registration, so those of libraries run last.
+  // Exit handlers run in reverse order of registration: this one runs before those of libraries, and _exit skips them.
   on_exit(
       [](int exit_code, void*) {
         std::cout.flush();

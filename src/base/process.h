@@ -4,12 +4,11 @@ namespace qrl::base {
 
 /// Executes the program again with a short GOMP_SPINCOUNT, unless that variable or OMP_WAIT_POLICY is set. By default
 /// libgomp's threads spin for milliseconds between parallel regions, up to 20 times as long as the work on a busy
-/// machine. Call it in .preinit_array: only libgomp's initializer reads the variables, and LibTorch's initializers take
-/// 0.2 s.
+/// machine. Call it in .preinit_array: only libgomp's initializer reads the variables.
 void shorten_spins(int argc, char** argv, char** environment);
 
-/// Lets the process exit without the destructors of libraries (LibTorch's take 0.1 s) and of static objects made before
-/// this call. Flushes the standard streams. No effect under a sanitizer.
+/// Lets the process exit without the destructors of libraries and of static objects made before this call. Flushes the
+/// standard streams. No effect under a sanitizer.
 void skip_library_destructors();
 
 /// Restores LD_LIBRARY_PATH for child processes from QRL_LIBRARY_PATH_BEFORE, if set. The Python package's console

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  // Tries places relative to the program, a test program, and an installed program.
+  // Tries the places for a program in the build folder, a test program in a subfolder, and an installed program.
   for (const std::string& place : {"../" + in_source, "../../" + in_source, "../share/qrl-train/" + installed}) {
     const fs::path folder = (program.parent_path() / place).lexically_normal();
     if (fs::exists(folder / file, error)) return folder.string();

@@ -1,4 +1,4 @@
-// Owns the paths of files that come with the program, in the source tree or an install, and its recipes' names
+// Owns the paths of files that come with the program, in the source tree or an install. Resolves recipe names
 // ("recipes:NAME").
 #pragma once
 
@@ -14,7 +14,6 @@ std::string shipped_folder(const std::string& in_source, const std::string& inst
 /// Returns whether the program comes from a wheel: it is PACKAGE/bin/qrl-train, and PACKAGE/launch.py exists.
 bool is_in_wheel();
 
-/// Returns whether a word has the form recipes:NAME.
 bool is_shipped_recipe(std::string_view word);
 
 /// Returns the file of recipes:NAME; NAME is a path below the program's recipes, with or without ".yaml". Throws an

@@ -9,7 +9,6 @@
 
 namespace qrl::base {
 
-/// Returns whether the text is strict UTF-8.
 bool is_utf8(std::string_view text);
 /// Returns the number of bytes of the text's first character; 0 if it is not UTF-8.
 std::size_t character_bytes(std::string_view text);
@@ -22,8 +21,8 @@ std::optional<Number> number_in(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps), or "" if the
-/// distance exceeds a third of the word's length (at least one edit).
+/// Returns the candidate with the least edit distance to `word` (Damerau–Levenshtein, adjacent swaps). Returns "" if
+/// the distance exceeds max(1, word.size() / 3).
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
 /// Quotes at most `max_chars` bytes of untrusted text, with \xNN outside printable ASCII.
@@ -58,7 +57,6 @@ std::string printable(std::string_view text);
 /// Prints to stdout like printf, through `printable`.
 [[gnu::format(printf, 1, 2)]] void print(const char* pattern, ...);
 
-/// Describes a Git LFS pointer file in an error, with what to do.
 inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";
 
 constexpr bool is_lfs_pointer(std::string_view text) { return text.starts_with("version https://git-lfs"); }

@@ -1,4 +1,5 @@
-// Owns the division of work among OpenMP's threads (libgomp.so.1), the process's one pool, which LibTorch shares.
+// Owns the division of work among OpenMP's threads (libgomp.so.1). These are the process's only thread pool; LibTorch
+// shares it.
 #pragma once
 
 #include <atomic>
@@ -40,13 +41,13 @@ class Team {
   Meeting* meeting_;
 };
 
-/// Returns the number of threads of a parallel region: that of ThreadsInScope or set_num_threads, else OMP_NUM_THREADS,
-/// else usable processors.
+/// Returns the number of threads of a parallel region. ThreadsInScope has priority, then set_num_threads,
+/// OMP_NUM_THREADS and usable_processors().
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
 /// Runs `body` on `num_threads` threads (0: num_threads()); nested calls run on the calling thread alone. Rethrows the
-/// lowest rank's exception. Hangs if a body throws while others wait at a barrier: check inputs before.
+/// lowest rank's exception. Hangs if a body throws while others wait at a barrier: check inputs beforehand.
 void parallel(int num_threads, const std::function<void(Team&)>& body);
 
 /// Calls body(range) on each thread for its share of [0, count). Shares have at least `grain` items.

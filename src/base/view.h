@@ -29,7 +29,7 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
-  /// Throws an internal error beyond kMaxRank, for negative dimensions, or for an overflowing product.
+  /// Throws an internal error for more than kMaxRank dimensions, a negative dimension, or an overflowing product.
   explicit Shape(std::span<const std::int64_t> dims);
 
   int rank() const { return rank_; }

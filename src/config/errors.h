@@ -15,7 +15,7 @@ class Errors {
   /// Adds a line "where: expected …, got …; advice". All parts but `where` may be empty.
   void add(const std::string& where, const std::string& expected, const std::string& got,
            const std::string& advice = {});
-  /// Adds an unknown key. `text` lists several unknown keys under one sentence.
+  /// Adds an unknown key. text() lists several unknown keys under one sentence.
   void add_unknown_key(const std::string& where, const std::string& advice);
   bool empty() const { return lines_.empty() && unknown_keys_.empty(); }
   bool full() const { return lines_.size() + unknown_keys_.size() >= kMaxLines; }

@@ -11,7 +11,6 @@
 #include <variant>
 #include <vector>
 
-// The types of options, each defined in its folder.
 namespace qrl::learner {
 struct PolicyLoss;
 struct Correction;
@@ -27,7 +26,7 @@ struct VerifierChoice;
 
 namespace qrl::config {
 
-/// Describes valid numbers. Help prints `text` behind the type.
+/// Describes valid numbers. Help prints `text` after the type.
 struct Range {
   std::string_view text;
   bool (*holds)(double);
@@ -43,11 +42,11 @@ inline constexpr Range kPercentile{" in (0, 100]", [](double x) { return x > 0 &
 inline constexpr Range kInside0To1{" in (0, 1)", [](double x) { return x > 0 && x < 1; }};
 inline constexpr Range kFrom0ToBelow1{" in [0, 1)", [](double x) { return x >= 0 && x < 1; }};
 
-using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< a text: one of the param's words
+using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< std::string: one of the param's words
 
 /// Describes a key that options declare, as one of the derived types below.
 struct Param {
-  /// Has the full name "algorithm.WORD.KEY", or for a task generator the name in its section ("max_number").
+  /// Is the full name "algorithm.WORD.KEY". For a task generator, it is the name within the section ("max_number").
   std::string name;
   struct Flag {};
   using Words = std::vector<std::string>;
@@ -57,7 +56,7 @@ struct Param {
   std::variant<Range, Flag, Words, Integers> type;
   ParamValue default_value;
   std::string meaning;
-  bool of_negatives = false;  ///< a loss's param that acts only on negative advantages
+  bool of_negatives = false;  ///< if set, a loss's param acts only on negative advantages
   std::string at_most = {};   ///< for task generators: the param that this param must not exceed; "": none
 };
 
@@ -105,11 +104,11 @@ class ParamValues {
   std::map<std::string, ParamValue> values_;
 };
 
-/// Gives the value that null means in a key while an option is selected. A mode's default applies to a key that is not
-/// set.
+/// Gives the meaning of null for a key while an option is selected. A mode's default applies to a key that the recipe
+/// does not set.
 struct KeyDefault {
   std::string key, value;  ///< `value` is YAML
-  /// If set, the default applies only while this key has the option's own value.
+  /// If set, the default applies only while key `with` has the value that the option gives it.
   std::string with = {};
 };
 
@@ -128,7 +127,7 @@ struct Alias {
   std::string note;  ///< units or alternative; may be empty
 };
 
-/// Describes one word of a recipe. Derived types add functions.
+/// Derived types add functions.
 struct Option {
   std::string word;
   std::string what;        ///< one line
@@ -139,13 +138,13 @@ struct Option {
   /// Lists shared keys that have an effect only with options that list them.
   std::vector<std::string> uses = {};
   std::vector<Alias> aliases = {};
-  bool needs_updates = false;  ///< a loss that, with one update a step, has the default loss's gradient
+  bool needs_updates = false;  ///< if set, the loss's gradient is the default loss's unless a step has several updates
 
   /// Returns the option's default for `key` as YAML, or "null".
   std::string default_of(std::string_view key) const;
 };
 
-/// Lists a key's options, which must outlive it, in display order. Choices<T> adds their type.
+/// Lists a key's options in display order. The options must outlive the list. Choices<T> adds their type.
 class AnyChoices {
  public:
   const std::vector<const Option*>& all() const { return all_; }
@@ -157,12 +156,11 @@ class AnyChoices {
 template <class T>
 class Selected;
 
-/// Lists options of one type.
 template <class T>
 class Choices : public AnyChoices {
  public:
   Choices() = default;
-  /// `default_word` is the default option's word; empty if the key may be null.
+  /// `default_word` is empty if the key may be null.
   Choices(std::initializer_list<const T*> options, std::string default_word) : default_word_(std::move(default_word)) {
     for (const T* one : options) add(*one);
   }
@@ -184,7 +182,7 @@ class Choices : public AnyChoices {
   std::string default_word_;
 };
 
-/// Holds the option that a recipe selects by its word, or none.
+/// Holds the option that a recipe selects, or none.
 template <class T>
 class Selected {
  public:
@@ -204,7 +202,7 @@ class Selected {
   const T* typed_ = nullptr;
 };
 
-/// Holds all options, by the key that selects one.
+/// Holds the options of each key that selects one.
 struct Catalog {
   Choices<learner::PolicyLoss> losses;              ///< algorithm.name
   Choices<learner::Correction> corrections;         ///< rollout_correction.method

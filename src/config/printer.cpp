@@ -35,7 +35,7 @@ std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std:
 
 namespace {
 
-/// Lists changed keys for which `holds` is true, if they have an effect in either recipe.
+/// Lists changed keys for which `holds` is true and that have an effect in either recipe.
 std::vector<KeyChange> changes_where(const std::function<bool(const Key&)>& holds, const Recipe& before,
                                      const Recipe& after) {
   std::vector<KeyChange> changes;

@@ -12,8 +12,8 @@
 
 namespace qrl::config {
 
-/// Returns canonical YAML of all keys in declaration order, which reads back as the same recipe. With `origins` (by
-/// key), a comment after each value gives its origin, or "default".
+/// Returns canonical YAML of all keys in declaration order. Reading it gives the same recipe. If `origins` (by key) is
+/// given, a comment after each value states its origin, or "default".
 std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins = nullptr);
 
 std::string printed_value(const Recipe& recipe, std::string_view key);
@@ -23,13 +23,13 @@ struct KeyChange {
   std::string key, before, after;
   bool may_be_allowed = false;  ///< OnResume::allow_change; else fixed
 };
-/// Lists changed keys in declaration order, without OnResume::free keys.
+/// Lists changed keys in declaration order, except those with OnResume::free.
 std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after);
 /// Lists changed keys among `names` (full keys, or sections that end with a point).
 std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after);
 
-/// Return a key's default, or its meaning with its condition.
+/// Return texts for help: a key's default, and its meaning with its condition.
 std::string default_text(const Keys& keys, const Key& key);
 std::string meaning_text(const Key& key);
 /// Returns --help-all, a line per key: "optim.lr  float > 0, default 1e-6  peak learning rate".

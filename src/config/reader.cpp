@@ -113,7 +113,7 @@ class Loader {
     const Recipe said = recipe_;
     for (const Key& key : keys_.all()) {
       if (key.fill) key.fill(recipe_);
-      if (!key.equal(said, recipe_)) origins_.places.erase(key.name);  // the value is null's default
+      if (!key.equal(said, recipe_)) origins_.places.erase(key.name);  // `fill` replaced null: the value has no source
     }
     LoadedRecipe loaded{recipe_, file, {}, {}, {}, mode_overrides_};
     for (const Key& key : keys_.all())
@@ -131,8 +131,9 @@ class Loader {
     return place.ends_with(end) ? place.substr(0, place.size() - end.size()) : place;
   }
 
-  /// Drops keys of an included recipe that a choice of the including recipe or of --set left without effect. Example: a
-  /// verifier's command, after `verifier: math`. A key at the level of that choice stays, and is an error.
+  /// Drops keys of an included recipe that lost their effect because the including recipe or --set changed another key.
+  /// Example: a verifier's command, after `verifier: math`. A key without effect at the same level of includes stays,
+  /// and is an error.
   void drop_replaced() {
     for (bool found = true; found;) {
       found = false;
@@ -166,7 +167,7 @@ class Loader {
     }
   }
 
-  /// Sets keys that an earlier version's record lacks to their absent_in_record.
+  /// Sets keys missing from an earlier version's record to their absent_in_record.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
@@ -253,7 +254,7 @@ class Loader {
       errors_.add(where, key.type, error.got, error.advice);
     }
     if (is_valid && key.anchor) {
-      for (const Key& one : keys_.all())  // resets what another value of this key implied
+      for (const Key& one : keys_.all())  // resets keys whose values an earlier value of this key implied
         if (one.condition.key == key.name && !is_set(one)) one.reset(recipe_);
       key.anchor(recipe_, source.directory);
     }
@@ -286,12 +287,12 @@ class Loader {
   const Keys& keys_;
   Recipe recipe_;
   Origins origins_;
-  /// Maps a key to its last setting's depth of includes: 1 in the outermost file, 0 by --set. Lower ones override.
+  /// Maps a key to the include depth of its last setting: 0 for --set, 1 in the outermost file. Lower depths override.
   std::map<std::string, std::size_t> levels_;
   std::vector<ModeOverride> mode_overrides_;
   Errors errors_;
   std::vector<fs::path> chain_;  ///< files being read, outermost first
-  bool is_whole_ = true;         ///< false: a text that was not read may set any key
+  bool is_whole_ = true;         ///< false: a file was not read, so rules are not checked
 };
 
 std::string run_folder(const std::string& name, std::uint64_t seed) {

@@ -14,7 +14,7 @@
 
 namespace qrl::config {
 
-/// Records a value of the mode that the recipe's own keys override.
+/// Records a mode's value that the recipe's own value overrides.
 struct ModeOverride {
   std::string key, mode_value, own_value;
   std::string place;  ///< "file:line" or "--set key" of the recipe's own value
@@ -27,15 +27,15 @@ struct LoadedRecipe {
   std::string resolved_yaml;
   /// Has resolved_yaml with origins in comments (default, mode, file:line, --set).
   std::string annotated_yaml;
-  /// Maps keys not at their defaults to origins ("file:line", "--set key", "mode NAME").
+  /// Has the origin of each key that is set: "file:line", "--set key" or "mode NAME".
   std::map<std::string, std::string> origins = {};
   /// In the mode's order; empty without a mode.
   std::vector<ModeOverride> mode_overrides = {};
 };
 
 /// Reads `file` with includes, applies `overrides` ("optim.lr=2e-6") in order, fills defaults and checks all rules.
-/// Throws one input error with *all* faults: file:line (or "--set optim.lr"), expectation, finding and suggestion.
-/// `complete` also requires a run's model and training data.
+/// Throws one input error with *all* faults. Each has file:line (or "--set optim.lr"), expectation, finding and
+/// suggestion. `complete` also requires a run's model and training data.
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
                          bool complete, RecipeUse use = RecipeUse::training);
 

@@ -28,7 +28,7 @@ struct AutoValue {
     return value;
   }
   operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
-  /// Is a template, so that comparing with a number converts nothing.
+  /// Is a template, so that comparing with a number does not convert the number.
   template <std::same_as<AutoValue> Same>
   friend bool operator==(const Same& one, const Same& other) {
     return one.is_auto == other.is_auto && (one.is_auto || one.value == other.value);
@@ -54,7 +54,7 @@ struct ModelRecipe {
 
 struct DataRecipe {
   std::vector<std::string> train_files, val_files;
-  std::vector<double> train_weights;                          ///< per train file; empty: each row once an epoch
+  std::vector<double> train_weights;                          ///< weights of train files; empty: each row once an epoch
   std::string prompt_key, ground_truth_key, data_source_key;  ///< "": the usual names
   std::vector<std::string> filter, val_filter;
   std::optional<std::int64_t> train_max_samples, val_max_samples;
@@ -89,7 +89,7 @@ struct RolloutRecipe {
 
 /// Configures noise on the gains of the sampler's norms (quant.rollout.noise).
 struct GainNoiseRecipe {
-  double start = 0, end = 1e-4;  ///< start 0: none
+  double start = 0, end = 1e-4;  ///< start 0: no noise
   std::int64_t stages = 10;
 };
 
@@ -205,7 +205,7 @@ struct RewardRecipe {
   } overlong_buffer;
   RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
   std::vector<std::string> command, env;
-  std::string folder;                     ///< absolute once a command was read
+  std::string folder;                     ///< absolute; default: folder of the recipe that sets `command`
   Selected<tasks::VerifierChoice> after;  ///< empty: none
   std::int64_t workers = 0;               ///< processes per rank; 0: auto
   double timeout_s = 10, start_timeout_s = 60;

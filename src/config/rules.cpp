@@ -39,8 +39,8 @@ class RuleBook {
   RuleBook(const Recipe& recipe, const Origins& origins, Errors& errors)
       : recipe_(recipe), origins_(origins), errors_(errors) {}
 
-  /// Adds an error unless the rule holds, or one of its keys was invalid. `keys`: keys that the rule reads, the most
-  /// relevant first. An empty `got` shows the keys' values.
+  /// Adds an error if the rule does not hold, unless one of its keys is invalid. `keys`: keys that the rule reads, the
+  /// most relevant first. If `got` is empty, the error shows the keys' values.
   void require(bool holds, const std::vector<std::string>& keys, const std::string& expected, const std::string& advice,
                const std::string& got = {}) {
     if (holds) return;
@@ -60,8 +60,8 @@ class RuleBook {
     errors_.add(where, expected, got.empty() ? values : got, advice + of_mode);
   }
 
-  /// Checks each key's condition and requirements. In a record, only keys of --set must have an effect. Keys at their
-  /// defaults need none.
+  /// Reports keys without effect unless they have their defaults. In a record, reports only keys of --set. Checks the
+  /// requirements of keys with an effect.
   void check_rows(bool is_record) {
     for (const Key& key : recipe_.keys->all()) {
       if (key.acts(recipe_)) {

@@ -1,4 +1,4 @@
-// Owns the rules between keys, and the place of each error.
+// Owns the rules between keys, and where each key was set.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct Origins {
 enum class RecipeUse {
   training,  ///< every rule
   sampling,  ///< a command without a loss: skips the loss's rules
-  record,    ///< a checkpoint, perhaps of an older version: also allows keys without effect, except by --set
+  record,    ///< a checkpoint, perhaps of an older version: also allows keys without effect, unless --set gives them
 };
 
 /// Adds an error for every broken rule. `complete` also requires a model and training data.

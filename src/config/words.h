@@ -1,4 +1,4 @@
-// Owns the words of keys with a fixed list, as enums, and the rules for names in a recipe. words_of lists an enum's
+// Owns the enums of keys with a fixed list of words, and the rules for names in a recipe. words_of lists an enum's
 // words in the order of its values.
 #pragma once
 
@@ -13,14 +13,14 @@ enum class ComputeDType : std::uint8_t { bf16, f32 };
 constexpr std::string_view words_of(ComputeDType) { return "bfloat16 | float32"; }
 enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 constexpr std::string_view words_of(WeightFormat) { return "fp32 | bf16 | int8 | fp8_e4m3 | int4"; }
-/// Lists formats of activations. automatic is the weights' format, or bf16 with int4.
+/// automatic is the weights' format, or bf16 for int4 weights.
 enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };
 constexpr std::string_view words_of(ActivationFormat) { return "auto | bf16 | int8 | fp8_e4m3"; }
 enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: channel_token
 constexpr std::string_view words_of(Granularity) { return "auto | tensor | channel_token | block128"; }
 enum class GapAction : std::uint8_t { stop, warn };
 constexpr std::string_view words_of(GapAction) { return "stop | warn"; }
-/// Lists formats of lm_head. automatic is bf16, or fp32 for fp32 weights. int8 applies to the sampler only.
+/// automatic is bf16, or fp32 for fp32 weights. int8 applies to the sampler only.
 enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
 constexpr std::string_view words_of(HeadFormat) { return "auto | fp32 | int8"; }
 enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: hadamard where it helps and fits
@@ -29,7 +29,7 @@ enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 constexpr std::string_view words_of(LearnerForward) { return "bf16 | fake_quant | low_bit"; }
 enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 constexpr std::string_view words_of(LearnerBackward) { return "model_dtype | int8 | fp8_e4m3"; }
-/// Lists formats of the KV cache. automatic is int8 or fp32 like the activations, else bf16.
+/// automatic is int8 or fp32 if the activations are, else bf16.
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };
 constexpr std::string_view words_of(KvCache) { return "auto | fp32 | bf16 | int8 | fp8_e4m3"; }
 enum class CalibrateKv : std::uint8_t { every_update, once };
@@ -50,7 +50,7 @@ constexpr std::string_view words_of(LossAggMode) {
 }
 enum class QueryFormat : std::uint8_t { automatic, fp8_e4m3 };
 constexpr std::string_view words_of(QueryFormat) { return "auto | fp8_e4m3"; }
-enum class LoraSft : std::uint8_t { automatic, full, adapters };  ///< automatic: full for a new model
+enum class LoraSft : std::uint8_t { automatic, full, adapters };  ///< automatic: full for a new model, else adapters
 constexpr std::string_view words_of(LoraSft) { return "auto | full | adapters"; }
 enum class LoraPublish : std::uint8_t { adapter, merge };
 constexpr std::string_view words_of(LoraPublish) { return "adapter | merge"; }
@@ -84,9 +84,9 @@ inline constexpr std::array<const char*, 7> kChatTemplateNames = {"auto",  "plai
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
 
-/// Returns whether a score's name is valid: 1 to 64 letters, digits and . _ - @ +.
+/// Accepts 1 to 64 letters, digits and . _ - @ +.
 bool is_score_name(std::string_view name);
-/// Returns whether a data source's name is valid: nonempty text without control characters ("openai/gsm8k").
+/// Accepts nonempty text without control characters ("openai/gsm8k").
 bool is_source_name(std::string_view name);
 
 }  // namespace qrl::config

@@ -22,8 +22,8 @@ std::string text_of(const nlohmann::json& config, const char* name) {
   return text.is_string() ? text.get<std::string>() : std::string();
 }
 
-/// Returns the template of tokenizer_config.json, or "". If it lists templates, returns the template named default, or
-/// throws jinja::Unsupported.
+/// Returns the template of tokenizer_config.json, or "". If the file has a list, returns the template named default.
+/// Throws jinja::Unsupported for a list without that name.
 std::string template_of(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};

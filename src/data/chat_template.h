@@ -20,21 +20,22 @@ struct TemplateOptions {
   std::optional<bool> enable_thinking = {};                   ///< unset: the template's own choice
 };
 
-/// Returns the template that `options` names: a file, an embedded template, or with auto the model's own
-/// (chat_template.jinja or tokenizer_config.json, else plain). Throws an input error for a template that cannot be
+/// Returns the template that `options` names: a file or an embedded template. With `auto`, returns the model's own:
+/// chat_template.jinja, else tokenizer_config.json's, else plain. Throws an input error for a template that cannot be
 /// rendered, or whose turns do not end with an added token of the tokenizer. Does the same if data.system_prompt or
 /// data.enable_thinking has no effect.
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 
-/// Returns why a system message has no effect, or "".
+/// Returns "" if the template shows a system message, otherwise its name and any error.
 std::string fault_of_system(const ChatTemplate& chat);
 /// Returns whether enable_thinking has an effect.
 bool has_thinking(const ChatTemplate& chat);
-/// Returns turns that probe a template: SYSTEM if `has_system`, PROMPT, then `answer` and NEXT unless `answer` is "".
+/// Returns messages that probe a template: SYSTEM if `has_system`, then PROMPT. Unless `answer` is "", `answer` and
+/// NEXT follow.
 Conversation sample_turns(const std::string& answer, bool has_system = false);
 
-/// Describes the chat template in the tokenizer's folder, one property per line, for `qrl-train check chat`. Marks data
-/// in sample prompts with « and ».
+/// Describes the chat template in the tokenizer's folder, one property per line, for `qrl-train check chat`. In sample
+/// prompts, encloses the messages' text in « and ».
 std::string describe_chat(const Tokenizer& tokenizer);
 
 }  // namespace qrl::data

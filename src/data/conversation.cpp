@@ -47,8 +47,8 @@ std::size_t count_letters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !base::is_space(c); }));
 }
 
-/// Throws an input error if the text shows nothing of a message, of its tool calls or of the tools. Returns the number
-/// of answers shown in part.
+/// Throws an input error if the text omits the tools, a message's tool calls, or a whole message that is not the
+/// assistant's. Returns the number of the assistant's messages that are shortened or omitted.
 std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversation, const Text& text,
                          const std::string& where) {
   const std::vector<Message>& messages = conversation.messages;
@@ -74,8 +74,8 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
   return num_cut;
 }
 
-/// Returns each byte's learned_message, by {% generation %} blocks. A block belongs to the message in it, or if it has
-/// none, to the assistant's next message.
+/// Returns each byte's learned_message, by {% generation %} blocks. A block belongs to the first message whose text it
+/// contains. A block without such text belongs to the assistant's next message.
 std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
   const std::vector<TextRun> runs = text.runs();

@@ -1,4 +1,3 @@
-// Owns the rendering of conversations by chat templates, and labels of the text to train on.
 #pragma once
 
 #include <memory>
@@ -41,13 +40,13 @@ struct RenderedPart {
 
 struct Rendered {
   std::vector<RenderedPart> parts;
-  std::int64_t num_cut_answers = 0;  ///< assistant's messages that the template shortened
+  std::int64_t num_cut_answers = 0;  ///< assistant's messages that the template shortened or omitted
 };
 
 /// Renders the conversation with the template. Added tokens are parsed only in the template's text and an assistant's
 /// content. With `learns`, the loss covers text inside {% generation %}. Without this tag, it covers an assistant's
 /// turn from the end of its header through its end token. Throws an input error with `where` if the template refuses
-/// the conversation, or omits a whole message, the tools or a message's tool calls.
+/// the conversation, or omits the tools, a message's tool calls, or a whole message that is not the assistant's.
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where);
 
@@ -57,13 +56,13 @@ Text run_template(const ChatTemplate& chat, const Conversation& conversation, co
 std::int64_t message_of(Source source, const Conversation& conversation);
 
 std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts);
-/// Holds tokens, each with its RenderedPart::learned_message.
+/// Holds tokens and, for each token, a learned_message as in RenderedPart.
 struct LabeledTokens {
   std::vector<types::TokenId> tokens;
   std::vector<std::int64_t> messages;
 };
-/// Encodes like encode_parts, and labels each token by its first byte in the loss. Throws an input error with `where`
-/// if the tokens do not spell the text that they encode.
+/// Encodes like encode_parts. Each token gets the learned_message of the first overlapping part in the loss. Throws an
+/// input error with `where` if the tokens do not spell the text that they encode.
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where);
 

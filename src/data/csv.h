@@ -11,8 +11,8 @@
 
 namespace qrl::data {
 
-/// Calls `take` with each record in order, as an object of strings by column, and the number of its first line. Throws
-/// an input error that names file:line. Faults are a missing header, a column named twice, another number of fields, a
+/// Calls `take` with each record in order: an object of strings by column, and the record's first line number. Throws
+/// an input error that names file:line. Faults are a missing header, a column named twice, a wrong number of fields, a
 /// quote inside an unquoted field, an unclosed quote, invalid UTF-8, a NUL byte, and a field above 64 MiB.
 void read_csv(std::istream& in, const std::string& name,
               const std::function<void(const nlohmann::json& record, std::int64_t line)>& take);

@@ -12,11 +12,12 @@ struct DataFiles {
   std::string source;  ///< data source for rows that name none: the file's stem, or the folder's name
 };
 
-/// Finds the files of an entry of data.train_files or a similar key. An existing path is that file. Otherwise the entry
-/// is DIR:SPLIT or DIR:CONFIG/SPLIT, searched as docs/howto/own-data.md states ("A folder from the Hub").
+/// Finds the files of an entry of data.train_files or a similar key. An entry that is an existing path names that file.
+/// Otherwise the entry is DIR:SPLIT or DIR:CONFIG/SPLIT, searched as docs/howto/own-data.md states ("A folder from the
+/// Hub").
 ///
-/// Throws an input error for a missing split (and lists the existing ones), several matches, and missing shards. If the
-/// folder does not exist, returns `name`, which its reader refuses.
+/// Throws an input error for a missing split (and lists the existing ones), several matches, and missing shards. If DIR
+/// does not exist, returns `name` itself, and reading it fails.
 DataFiles find_data_files(const std::string& name);
 
 }  // namespace qrl::data

@@ -25,7 +25,7 @@ struct Signature {
   std::string_view bytes;
   const char* name;
 };
-// Lists UTF-32's marks first, which begin like UTF-16's.
+// Lists UTF-32 before UTF-16: a UTF-32 byte order mark can begin with UTF-16's.
 const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
                                                   {"PAR1", "parquet: name it .parquet"},
                                                   {"ARROW1", "Arrow: convert it to JSONL first"},
@@ -43,7 +43,6 @@ const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress
                                                   {"\xfe\xff", "UTF-16: save it as UTF-8"}}};
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kBlank) == std::string_view::npos; }
-/// Throws an input error that names a foreign format.
 void refuse_foreign(std::string_view first_line, const std::string& file) {
   QRL_REQUIRE(!base::is_lfs_pointer(first_line), file, "JSONL", base::kLfsPointer);
   for (const Signature& foreign : kForeignFiles) {
@@ -55,7 +54,6 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
               "UTF-16: save it as UTF-8");
 }
 
-/// Throws an input error that names a common lookalike of JSONL.
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
   const std::string expected = "JSONL: one object a line";
@@ -74,7 +72,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "name the file .csv if it is one");
 }
 
-/// Reads a line of limited length. Returns false at the end of the file.
+/// Returns false at the end of the file.
 bool read_line(std::istream& in, std::string& line, const std::string& where) {
   line.clear();
   std::streambuf& buffer = *in.rdbuf();

@@ -9,7 +9,7 @@ namespace qrl::data {
 struct Message {
   std::string role;                    ///< system, user, assistant or tool
   std::string content;                 ///< joined text parts; "": none
-  nlohmann::ordered_json fields = {};  ///< members of a row's message in OpenAI's form, all passed to templates
+  nlohmann::ordered_json fields = {};  ///< the whole message as JSON, in OpenAI's form, for templates
   bool has_parts() const { return fields.contains("content") && fields["content"].is_array(); }
 };
 

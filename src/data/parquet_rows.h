@@ -9,8 +9,8 @@ struct QrlParquet;  ///< an open file
 /// Opens a file. Returns null on failure, with the reason in `*error`, valid until the next call on this thread.
 QrlParquet* qrl_parquet_open(const char* path, const char** error);
 
-/// Returns the next row as the text of a JSON object, valid until the next call. Members are in the columns' order,
-/// without null columns and fields that have no JSON form. At the end, returns null and sets `*error` to null. On
+/// Returns the next row as the text of a JSON object, valid until the next call. Members are in the columns' order.
+/// Null columns and fields without a JSON form are left out. At the end, returns null and sets `*error` to null. On
 /// failure, returns null and sets `*error` to the reason.
 const char* qrl_parquet_next(QrlParquet* file, const char** error);
 

@@ -14,9 +14,9 @@ namespace qrl::data {
 struct Conversation;  // messages.h
 
 struct PromptRow {
-  std::string prompt;                                     ///< not empty; a conversation's last message
+  std::string prompt;                                     ///< nonempty text; in a conversation, the last message
   std::string system;                                     ///< system message; "": none
-  std::string ground_truth;                               ///< text by gold_text
+  std::string ground_truth;                               ///< as gold_text returns it
   std::string data_source;                                ///< the row's own, else the default source
   std::int64_t line = 0;                                  ///< 1-based
   std::shared_ptr<const Conversation> conversation = {};  ///< set for several turns or tools
@@ -28,7 +28,7 @@ struct PromptRow {
 struct RowOptions {
   std::string prompt_key = {}, ground_truth_key = {}, data_source_key = {};  ///< "": the usual names
   std::vector<std::string> filter = {};
-  std::string filter_key = "data.filter";  ///< name in error messages
+  std::string filter_key = "data.filter";  ///< the filter's name in error messages
 };
 
 inline constexpr int kMaxRowDepth = 64;
@@ -49,7 +49,7 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 /// Keys and their defaults: docs/howto/own-data.md ("Fields of a row"). If a key lists several names ("problem,
 /// question"), a row must have exactly one of them.
 ///
-/// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools` if it has any.
+/// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools`, if any.
 class RowReader {
  public:
   /// Throws an input error for a filter that cannot be parsed.
@@ -65,7 +65,7 @@ class RowReader {
   }
 
   /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text`: the
-  /// row's JSON, whose order of members tools keep; "": they are sorted.
+  /// row's JSON; messages and tools keep its order of members. If `text` is "", members are sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
                                 std::string_view text = {}) const;
   const std::string& filter_key() const noexcept { return filter_key_; }

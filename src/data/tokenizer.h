@@ -29,8 +29,8 @@ class Tokenizer {
   /// <answer> (257) and </answer> (258).
   static Tokenizer byte_level();
   /// Reads DIR/tokenizer.json and the end token: its name in DIR/tokenizer_config.json, else the first id in
-  /// DIR/generation_config.json. If `dir` is a file, it is a tokenizer.json without an end token. Throws an input error
-  /// with the reason if a file is refused.
+  /// DIR/generation_config.json. If `dir` is a file, it is read as a tokenizer.json without an end token. Throws an
+  /// input error with the reason if a file is refused.
   static Tokenizer load(const std::filesystem::path& dir);
   /// Reads a tokenizer.json's text (`where` names it in errors). eos_token: an added token's content ("": none).
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
@@ -45,7 +45,8 @@ class Tokenizer {
   /// each part is normalized; otherwise decode returns exactly the text.
   std::vector<types::TokenId> encode(std::span<const TextPart> parts) const;
 
-  /// Counts bytes of `text` without a token. encode drops them, or replaces them with the file's unk_token.
+  /// Counts the bytes of `text` that have no token. encode drops such bytes, or replaces them with the file's
+  /// unk_token.
   std::int64_t unencodable_bytes(std::string_view text) const;
   bool lacks_bytes() const;
   /// Logs a warning that names `where`, unless `num_bytes` is 0.
@@ -85,7 +86,7 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool spell_special = false)
       : tokenizer_(tokenizer), spell_special_(spell_special) {}
-  /// Returns the characters that this token completes, with U+FFFD for bytes that no UTF-8 character has.
+  /// Returns the characters that this token completes, with U+FFFD for invalid UTF-8.
   std::string push(types::TokenId token);
   /// Returns U+FFFD for an incomplete last character, else nothing.
   std::string finish();

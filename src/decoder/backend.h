@@ -35,12 +35,12 @@ class Backend {
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
   virtual const KvScales& kv_scales() const = 0;  ///< version −1: none
 
-  /// Prepares for ticks after an idle time: allocates KV memory, makes the snapshot's weights current, and drops a tick
-  /// left in flight by an error. Snapshot and scales must not change until all requests have finished. Returns the
-  /// number of pages: kv_pages, or on a GPU possibly fewer.
+  /// Prepares for ticks after an idle time: allocates KV memory, uploads weights that changed, and drops a tick that an
+  /// error left in flight. Snapshot and scales must not change until all requests have finished. Returns the number of
+  /// pages: kv_pages, or on a GPU possibly fewer.
   virtual std::int64_t begin() = 0;
-  /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may have tokens that are
-  /// pending_token. Callers use 0 while any request has top-k or top-p.
+  /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may contain pending_token
+  /// placeholders. Callers use 0 while any request has top-k or top-p.
   virtual int num_ticks_ahead() const { return 0; }
   /// Starts a tick: copies pages, stores keys and values, and samples plan.sample_rows. The plan may change afterwards.
   /// `samples` has one element per sample row, and must stay valid until `finish`.
@@ -52,10 +52,10 @@ class Backend {
   /// Frees the KV memory until the next begin.
   virtual void release_kv() = 0;
 
-  /// Returns the routes of a sequence's first num_tokens positions, whose pages it still holds. Empty for a dense
-  /// model.
+  /// Returns the routes of a sequence's first num_tokens positions. The sequence must still hold `pages`. Empty for a
+  /// dense model.
   virtual types::Routes routes(std::span<const PageId> /*pages*/, std::int64_t /*num_tokens*/) const { return {}; }
-  /// Returns how many experts ticks have read, counted as DecoderStats::decode_experts.
+  /// Returns the number of experts read in all ticks, counted like DecoderStats::decode_experts.
   virtual std::int64_t num_experts_read() const { return 0; }
   virtual DeviceStats device_stats() const { return {}; }  ///< zeros without a device
   /// Returns null if weights are in host memory.

@@ -103,7 +103,7 @@ struct Decoder::State {
   DecoderOptions options;
   TickLoop loop;
   const model::Snapshot* snapshot = nullptr;
-  std::vector<FinishedRequest> finished_before;  // requests of `submit` that finished during `complete`
+  std::vector<FinishedRequest> finished_before;  // requests passed to `submit` that finished during `complete`
 };
 
 Decoder::Decoder(const model::ModelConfig& config, const DecoderOptions& options)

@@ -9,7 +9,7 @@ namespace {
 /// Limit of a thread's load relative to its fair share. Above it, a team with barriers is faster.
 constexpr double kMaxImbalance = 1.15;
 
-/// Cost of attention's multiply-add, with its softmax, relative to a low-bit matmul's.
+/// Cost of a multiply-add in attention (including softmax), relative to one in a low-bit matmul.
 constexpr double kAttentionSlowdown = 4;
 
 }  // namespace
@@ -60,7 +60,7 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
   for (Sequence* sequence : chosen) {
-    // Ends the part if this sequence's middle is past the part's share.
+    // Ends the part before this sequence if over half of the sequence's cost would exceed the part's fair share.
     const double sequence_cost = cost(*sequence);
     if (part_cost > 0 && static_cast<double>(parts.size() + 1) * fair_cost < cost_so_far + sequence_cost / 2) {
       end_of_part();

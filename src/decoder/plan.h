@@ -31,7 +31,7 @@ class Plan {
   /// If weights stay cached, each part runs on one thread, because barriers cost more than a team saves.
   void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
-  bool each_alone = false;  ///< one thread computes each part
+  bool each_alone = false;  ///< if set, one thread computes each part
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;  ///< page table of the row's sequence

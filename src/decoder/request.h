@@ -1,4 +1,3 @@
-// Owns the decoder's requests and results, as plain data.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ struct Request {
   std::int32_t num_samples = 1;
   types::SamplingParams params;
   types::SampleKey key;
-  std::int32_t first_position = 0;  ///< position in its sample of the first new token, 0 or more
+  std::int32_t first_position = 0;  ///< the first new token's position in its sample, 0 or more
 };
 
 struct FinishedRequest {

@@ -58,7 +58,8 @@ void Scheduler::take_rows(Sequence& sequence) {
   chosen_.push_back(&sequence);
 }
 
-// Only decoding sequences can need a page. One may preempt sequences that started later and are not chosen yet.
+// Only decoding sequences can need a new page. To get it, a sequence may preempt sequences that started later and are
+// not chosen yet.
 void Scheduler::choose_decoding() {
   for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
     if (running_[i]->num_pending() > 1 || running_[i]->all_sampled()) continue;
@@ -73,7 +74,7 @@ void Scheduler::choose_started() {
   }
 }
 
-// Plans copies last, because source pages must still be held after all allocations.
+// Must run last: if a copy were planned earlier, later allocations could free its source page.
 void Scheduler::start_waiting() {
   auto next = waiting_.begin();
   while (next != waiting_.end() && rows_left_ > 0 &&
@@ -128,7 +129,7 @@ void Scheduler::start(Sequence& sequence) {
   while (sequence.pages.size() < num_pages) sequence.pages.push_back(pool_.allocate());
 }
 
-/// Allocates pages up to the next token. Returns false if the sequence itself was preempted for this.
+/// Allocates the pages that a sequence needs for its next token. Returns false if this preempted the sequence itself.
 bool Scheduler::hold_next_page(std::size_t running_idx) {
   Sequence& sequence = *running_[running_idx];
   while (static_cast<std::int64_t>(sequence.pages.size()) < pages_of(sequence.num_tokens())) {

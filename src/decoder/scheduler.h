@@ -14,8 +14,8 @@ namespace qrl::decoder {
 
 /// Batches requests continuously; they may arrive between any two ticks.
 ///
-/// Each tick first takes one row of every decoding sequence. Prompt chunks fill the rest of max_num_batched_tokens:
-/// first started sequences, then new ones in order.
+/// Each tick first takes one row of every decoding sequence. Prompt chunks of started sequences, then of new sequences
+/// in order, fill the rest of max_num_batched_tokens.
 ///
 /// Shared prompts: a group's first sample, the leader, computes the prompt. The group then holds the pages of all
 /// prompt tokens but the last. Each other sample starts at the last token, shares full pages, and copies the slots of a
@@ -23,11 +23,12 @@ namespace qrl::decoder {
 ///
 /// Without free pages, `choose` first frees prefixes of groups without a running sequence. Then the sequence started
 /// last frees its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for
-/// its tokens and one more per running sequence. The sequence started first is never preempted, so every tick
+/// its tokens, plus one page per running sequence. The sequence started first is never preempted, so every tick
 /// progresses.
 ///
-/// A tick chosen while the previous one is in flight (after `advance`) counts a pending token for its sequences. A
-/// sequence that has ended meanwhile may have an extra row. Its pages are reusable at once, since ticks run in order.
+/// After `advance`, another tick may be chosen while the previous tick is in flight. The previous tick's samples then
+/// count as pending tokens. A sequence that has ended meanwhile may have an extra row. Its pages are reusable at once,
+/// since ticks run in order.
 class Scheduler {
  public:
   /// `options`, `pool` and `stats` must outlive this object, which updates preemptions, shared_prompt_tokens and
@@ -42,15 +43,15 @@ class Scheduler {
   bool done() const { return waiting_.empty() && running_.empty(); }
   bool any_cuts() const { return num_cutting_ > 0; }
 
-  /// Chooses the next tick's sequences and sets their num_rows, pages and copy, within max_num_batched_tokens rows.
-  /// Returns none if all wait for the tick in flight. Valid until the next call.
+  /// Chooses the next tick's sequences, with at most max_num_batched_tokens rows. Sets their num_rows, pages and copy.
+  /// Returns none if all wait for the tick in flight. The result is valid until the next call.
   std::span<Sequence* const> choose();
 
   /// Marks the chosen tick as started: its rows count as cached, and sampling sequences get a pending token. The caller
   /// later appends the token and decrements num_in_flight.
   void advance();
 
-  /// Frees the pages of finished sequences, each passed once.
+  /// Frees the pages of finished sequences. Each must be passed only once.
   void retire(std::span<Sequence* const> finished);
 
   /// Returns requests finished since the last call that have no rows in flight, in the order in which they ended.
@@ -82,7 +83,7 @@ class Scheduler {
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;  // in order of start
   std::vector<Sequence*> chosen_;
-  std::int64_t rows_left_ = 0;  // rows left in this tick
+  std::int64_t rows_left_ = 0;
 };
 
 }  // namespace qrl::decoder

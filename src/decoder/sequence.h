@@ -1,4 +1,3 @@
-// Owns the state of a sample and of its group (one request).
 #pragma once
 
 #include <cstdint>
@@ -37,7 +36,7 @@ struct Sequence {
   PageCopy copy;                ///< page copy before this tick's forward pass; num_slots 0: none
   bool leads = false;           ///< if set, computes the group's prefix
   bool finished = false;
-  // Tokens in flight, not known yet.
+  // Number of tokens in flight: sampled by started ticks, but not known yet.
   std::int32_t num_in_flight = 0;
   std::int32_t in_flight_output = 0;  ///< index of the newest token in flight among its tick's samples
 

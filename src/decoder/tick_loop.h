@@ -67,11 +67,11 @@ class TickLoop {
   bool has_begun_ = false;            // whether begin ran since the last idle time
   std::int64_t version_ = 0;          // version of the weights since begin
   std::array<StartedTick, 2> ticks_;  // used alternately
-  std::int64_t num_started_ = 0;      // ticks started in total
-  int num_under_way_ = 0;             // ticks started but not finished
-  std::vector<Sequence*> finished_;   // sequences that the latest tick finished
-  double counted_s_ = 0;              // end of the time that was attributed to ticks
-  double counted_waited_s_ = 0;       // device_stats().waited_s at that time
+  std::int64_t num_started_ = 0;
+  int num_under_way_ = 0;            // ticks started but not finished
+  std::vector<Sequence*> finished_;  // sequences that the latest tick finished
+  double counted_s_ = 0;             // clock time up to which time is attributed to ticks
+  double counted_waited_s_ = 0;      // device_stats().waited_s at that time
 };
 
 }  // namespace qrl::decoder

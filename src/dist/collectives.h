@@ -17,14 +17,14 @@ struct Part {
 
 /// Connects a job's ranks (processes). All make the same calls with the same sizes, in the same order, each from one
 /// thread. Calls block. Buffers are CPU memory. The job ends if a rank is lost, or delays the others beyond the time
-/// limit. Calls throw only an internal error for wrong sizes. The destructor waits for other ranks, so a rank that
-/// fails alone must first call abort_job.
+/// limit. Calls throw nothing but an internal error for wrong sizes. The destructor waits for other ranks, so a rank
+/// that fails alone must first call abort_job.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Returns the number of the job's ranks on this machine, which share its processors.
+  /// Returns the number of the job's ranks on this machine.
   virtual int local_size() const = 0;
   virtual int local_rank() const = 0;  ///< index among the local_size() ranks
 
@@ -44,7 +44,7 @@ class Collectives {
   /// Sums like all_reduce_sum, bitwise, but writes each part's sum on its owner only. The rest of `values` does not
   /// change. Parts must not overlap and are the same on every rank.
   virtual void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) = 0;
-  /// Copies each part, counted in bytes, from its owner to every rank. Parts as in reduce_scatter_sum.
+  /// Copies each part, counted in bytes, from its owner to every rank. Parts must be as in reduce_scatter_sum.
   virtual void all_gather(std::span<std::byte> bytes, std::span<const Part> parts) = 0;
   /// Returns all ranks' byte strings, of any size, in rank order.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
@@ -61,7 +61,6 @@ std::vector<int> share_out(std::span<const double> loads, int num_ranks);
 
 std::unique_ptr<Collectives> make_solo();
 
-/// Limit on ranks of start_ranks.
 inline constexpr int kMaxLocalRanks = 256;
 /// Starts `count` ranks of a job on this machine as child processes, and returns in each; make_world then joins the
 /// job. The parent does not return: it passes SIGTERM, SIGINT, SIGHUP and SIGUSR1 on, ends all ranks if one is lost,
@@ -69,9 +68,9 @@ inline constexpr int kMaxLocalRanks = 256;
 /// has other threads. Throws an input error inside a launcher's job, or if the machine refuses memory or processes.
 void start_ranks(int count);
 
-/// Returns this process's job: that of start_ranks, else MPI's if mpirun or srun started several processes, else a solo
-/// job without MPI. Called once, from the main thread. Throws an input error if the processes cannot connect: no MPI,
-/// or another MPI's launcher.
+/// Returns this process's job: the job of start_ranks; an MPI job, if mpirun or srun started several processes;
+/// otherwise a solo job without MPI. Called once, from the main thread. Throws an input error if the processes cannot
+/// connect, because MPI is missing or the launcher belongs to another MPI.
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv);
 
 /// Ends all ranks at once with this exit code; a solo world calls std::_Exit.

@@ -11,7 +11,7 @@
 
 namespace qrl::dist {
 
-/// Returns each rank's values, whose number may differ, in rank order, on every rank.
+/// Returns all ranks' values in rank order, on every rank. Ranks may pass different numbers of values.
 template <class T>
 std::vector<std::vector<T>> all_gather_values(std::span<const T> mine, Collectives& world) {
   static_assert(std::is_trivially_copyable_v<T>);

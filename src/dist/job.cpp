@@ -61,7 +61,7 @@ class Job final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), place_.size);
-    // Sums one window per owner and round, to limit scratch memory.
+    // Sums one window per owner and round.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -130,7 +130,7 @@ class Job final : public Collectives {
     for (;;) {
       const Moved moved = messages_->poll();
       if (moved == Moved::all) return;
-      // Counts at most one second of a suspension of this process, in which it waits for no rank.
+      // Counts a suspension of this process as at most one second, because it did not wait for a rank then.
       const double now_s = base::now_s();
       waited_s = moved == Moved::some ? 0 : waited_s + std::min(now_s - last_s, 1.0);
       last_s = now_s;

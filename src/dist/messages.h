@@ -36,20 +36,19 @@ class Messages {
   /// Returns whether an unfinished message waits for `peer`.
   virtual bool waits_for(int peer) const = 0;
 
-  /// Leaves the job. Call it after a last barrier. Waits at most limit_s for the library.
+  /// Leaves the job. Call it after a last barrier. Waits at most limit_s for MPI.
   virtual void end(double limit_s) = 0;
 };
 
-/// Returns the collective operations over these messages, after a first barrier of at most join_limit_s seconds.
+/// Returns collective operations over `messages`, after a first barrier of at most join_limit_s seconds.
 std::unique_ptr<Collectives> make_job(std::unique_ptr<Messages> messages, double join_limit_s);
 
 /// Sets the function that abort_job calls before it exits.
 void set_abort(void (*abort)(int exit_code));
 
-/// Throws an internal error unless every part is within `size` elements and its owner below num_ranks.
+/// Throws an internal error unless every part is within `size` elements and every owner is below num_ranks.
 void check_parts(const char* where, std::span<const Part> parts, std::size_t size, int num_ranks);
 
-/// Names the environment variable of Launch::join_limit_s.
 inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
 
 struct Launch {
@@ -62,7 +61,7 @@ struct Launch {
 /// for a value that is no positive integer.
 Launch find_launch();
 
-/// Joins the job of several ranks that `launch` describes, by MPI. Throws like make_world.
+/// Joins by MPI the job of several ranks that `launch` describes. Throws like make_world.
 std::unique_ptr<Collectives> join_launched(const Launch& launch, int* argc, char*** argv);
 
 /// Joins the job of start_ranks. Returns null in a process that start_ranks did not start.

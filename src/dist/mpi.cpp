@@ -23,7 +23,7 @@ struct MpiPart {
 MpiPart open_part() {
   const std::string file = base::own_library("libqrl_mpi.so");
   if (file.empty()) return {};
-  // Opens globally, because Open MPI's components use its symbols without linking its libraries.
+  // Opens globally, because Open MPI's components use Open MPI's symbols without linking its libraries.
   const base::SharedLibrary library = base::open_shared_library(std::array{file}, base::LibraryScope::global);
   if (library.handle == nullptr) return {nullptr, true, library.why};
   const auto functions = reinterpret_cast<decltype(&qrl_mpi)>(dlsym(library.handle, "qrl_mpi"));

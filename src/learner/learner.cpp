@@ -23,7 +23,7 @@
 namespace qrl::learner {
 
 struct Learner::Reference {
-  std::optional<model::WeightSource> start;  ///< none: no adapters
+  std::optional<model::WeightSource> start;  ///< the reference's adapters, if any
   std::unique_ptr<ReferencePolicy> policy;   ///< null until the first use
 };
 

@@ -42,14 +42,14 @@ class LearnerState {
   model::WeightViews gradients() const;
   state::StagedRead staged_read() const;
 
-  /// Returns a copy of this rank's fp32 master; with adapters, of the base's weight. Empty if another rank has it.
+  /// Returns a copy of this rank's fp32 master. With adapters, copies the base's weight. Empty if another rank has it.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters; with adapters, of merged_weights. All ranks must read it in the same
-  /// order. Collective when sharded.
+  /// Returns a source of all ranks' masters. With adapters, returns merged_weights. All ranks must read the source in
+  /// the same order. Collective when sharded.
   model::WeightSource all_masters() const;
 
-  /// Sets masters, moments and update count. Calls fill(name, to) for each master, then each moment; `fill` writes `to`
-  /// in host memory. The order is the same on all ranks unless sharded. Collective when sharded.
+  /// Sets masters, moments and update count. Calls fill(name, to) for each master, then each moment. `fill` writes to
+  /// `to`, in host memory. The order is the same on all ranks unless sharded. Collective when sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
   /// Frees the moments. Updates and checkpoints are impossible afterwards.
@@ -80,16 +80,17 @@ class Learner {
   /// or top-p, the distribution is over the kept tokens.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// With options.lora, sets the adapters of score_reference: `start` (adapter_specs' tensors), which must stay
-  /// readable, or none.
+  /// With options.lora, sets the adapters of score_reference: `start`, or none. `start` has adapter_specs' tensors and
+  /// must stay readable.
   void keep_reference(const std::optional<model::WeightSource>& start);
   bool has_reference() const;
   /// Computes `score` under the base and the reference adapters.
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// Adds the gradient of this micro-batch's share of the loss in fp32; `counts` are the global denominators. is_last:
-  /// `update` follows, so sums over ranks may begin during the backward pass (GradientSums). On a device with memory
-  /// for a second micro-batch, the host computes this loss during the next call's forward pass. Results do not change.
+  /// Adds, in fp32, the gradient of this micro-batch's share of the loss. `counts` are the global denominators. If
+  /// is_last, `update` must follow: sums over ranks may begin during the backward pass (GradientSums). On a device with
+  /// memory for a second micro-batch, the host computes this loss during the next call's forward pass. Results do not
+  /// change.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
@@ -102,22 +103,23 @@ class Learner {
   /// Restarts the optimizer (moments 0, count 0) with new options.
   void reset_optimizer(const OptimizerOptions& optim, std::int64_t total_updates);
 
-  /// Returns whether each tensor's masters and moments are on one rank only. Then all ranks must make the calls marked
-  /// as collective.
+  /// Returns whether each tensor's masters and moments are on one rank only. If so, all ranks must make the calls
+  /// marked as collective.
   bool is_sharded() const;
   bool has_adapters() const;
   const model::LoraConfig& lora() const;  ///< disabled if its rank is 0
   LearnerState& state();
   const LearnerState& state() const;
 
-  /// Quantizes the masters into `snapshot`, which fake_quant and low_bit read from now on. It must outlive the learner,
-  /// and only the learner may publish into it. Collective when sharded.
+  /// Quantizes the masters into `snapshot`, which fake_quant and low_bit read from now on. `snapshot` must outlive the
+  /// learner, and only the learner may publish into it. Collective when sharded.
   ///
-  /// With options.lora, a snapshot with adapters gets the base once, then only A and B. Others get merged weights.
+  /// With options.lora, a snapshot with adapters gets the base once, then only A and B. Other snapshots get merged
+  /// weights.
   ///
-  /// `device`, unless null, has a copy of the snapshot's weights on this learner's device. Once loaded, only this copy
-  /// is rewritten, in place from the masters (DeviceWriter). fake_quant dequantizes it there. low_bit on a device reads
-  /// it, and requires a `device` that lives as long as the snapshot.
+  /// `device`, unless null, is for a copy of the snapshot's weights on this learner's device. Once the copy is loaded,
+  /// only the copy is rewritten, in place from the masters (DeviceWriter). fake_quant dequantizes the copy. low_bit on
+  /// a device reads the copy, and requires a `device` that lives as long as the snapshot.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// Applies QuRL's update-aware quantization (§3.3): divides the linear weights after a norm (q, k, v; gate, up) by

@@ -27,7 +27,7 @@ struct PolicyLoss;
 struct Correction;
 struct KlEstimator;
 
-/// Holds thresholds that omit tokens, from statistics of the whole mini-batch (objective/selection.h).
+/// Holds thresholds for omitting tokens, computed from the whole mini-batch's statistics (objective/selection.h).
 struct TokenSelection {
   bool is_set = false;
   bool by_entropy = false;
@@ -35,7 +35,7 @@ struct TokenSelection {
   bool by_covariance = false;
   double mean_advantage = 0, mean_log_prob = 0, cov_low = 0, cov_high = 0;
   std::uint64_t cov_draw_limit = 0;     ///< candidates with a smaller draw are omitted
-  std::int64_t cov_last_position = -1;  ///< with draw = limit, candidates up to here on this rank are omitted
+  std::int64_t cov_last_position = -1;  ///< candidates with draw = limit are omitted up to this position on this rank
 };
 
 /// Holds rollout_correction.rs and its keys, with defaults filled in.
@@ -84,7 +84,7 @@ struct LossOptions {
   double blend = 0;                      ///< AIS's α; set by prepare_mini_batch
   double weight_scale = 1;               ///< factor on the correction's weights; set by prepare_mini_batch
   TokenSelection selection = {};         ///< set by prepare_mini_batch
-  /// Whether the weights are those that sampled. A bitwise learner then requires the sampler's log-probs bit for bit.
+  /// Whether the current weights sampled the batch. If so, a bitwise learner requires the sampler's exact log-probs.
   bool at_sampling_weights = false;
 };
 
@@ -131,7 +131,7 @@ struct OptimizerOptions {
 
 struct LearnerOptions {
   /// With cuda, masters, gradients, moments and activations are on GPU number (local rank mod GPUs). LibTorch computes,
-  /// except low_bit's matmuls, which are the decoder's. Without a GPU, the learner throws an input error.
+  /// except that low_bit uses the decoder's matmuls. Without a GPU, the learner throws an input error.
   base::Device device = base::Device::cpu;
   Numerics numerics;
   bool trainable = true;  ///< false: `score` only; no gradients and moments
@@ -148,10 +148,10 @@ struct LearnerOptions {
   int num_threads = 0;             ///< CPU threads; 0: the caller's (base/threads.h); no effect on results
 };
 
-/// Limit of the tokens that backward fp8_e4m3 quantizes at once on a device.
+/// Limit of the tokens that an fp8_e4m3 backward pass quantizes at once on a device.
 inline constexpr std::int64_t kFp8GradientTokens = 4096;
 
-/// An update's statistics over all ranks, equal on every rank, by name in metrics.jsonl ("actor/pg_loss").
+/// An update's statistics over all ranks, equal on every rank. Keys are names in metrics.jsonl ("actor/pg_loss").
 using Metrics = std::map<std::string, double>;
 
 struct UpdateReport {

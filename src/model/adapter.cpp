@@ -239,7 +239,7 @@ void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base
 
 namespace {
 
-/// Adds B·(A·x) to some outputs of a panel, a row at a time: sums fit on the stack.
+/// Adds B·(A·x) to some outputs of a panel, one row at a time, so that the sums fit on the stack.
 void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                   base::Range panel, base::Range outputs, float* y, std::int64_t y_stride) {
   base::Team alone = base::Team::solo();

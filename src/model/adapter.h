@@ -37,8 +37,8 @@ struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
   std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
 };
-/// Throws an input error for a target that is no linear layer, or is an expert's, and for a rank above a matrix's
-/// smaller side.
+/// Throws an input error for a target that is not a linear layer or belongs to an expert, and for a rank above a
+/// targeted matrix's smaller side.
 void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source = {});
 
 /// Return `module` + ".lora_A.weight" and `module` + ".lora_B.weight".
@@ -46,7 +46,7 @@ std::string lora_a_name(const std::string& module);
 std::string lora_b_name(const std::string& module);
 bool is_lora_name(const std::string& weight);
 
-/// Returns the trained tensors in order: for each matrix, A of all its modules, then their B. With train_norms, norms'
+/// Returns the trained tensors in order: for each matrix, A of all its modules, then B of all. With train_norms, norms'
 /// gains follow. Empty without adapters.
 std::vector<WeightSpec> adapter_specs(const ModelConfig& config, const LoraConfig& lora);
 
@@ -90,7 +90,7 @@ MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& pre
 /// Packs A and scale·B from fp32 values on the calling thread; returns the name of a non-finite tensor, or "".
 std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter);
 
-/// Holds A·x of some rows: fp32 sums, and each part rounded to the adapter's format.
+/// Holds A·x of some rows: the fp32 sums, and each part's sums rounded to the adapter's format.
 struct AdapterProducts {
   AdapterProducts() = default;
   AdapterProducts(quant::Format format, std::int64_t max_rows, std::size_t num_parts, std::int64_t rank);

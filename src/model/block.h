@@ -1,4 +1,3 @@
-// Owns the list of a transformer block's parameters.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +64,7 @@ inline std::string expert_module(const std::string& prefix, std::int64_t expert,
   return prefix + "mlp.experts." + std::to_string(expert) + "." + std::string(module.name);
 }
 
-/// Visits a layer's parameters up to its feed-forward part, like visit_block.
+/// Visits the parameters before a layer's feed-forward part, like visit_block.
 template <class OnGain, class OnMatrix>
 void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
   QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",

@@ -133,7 +133,7 @@ void add_wide(Tensors& tensors, const std::string& weight, const ops::PackedLine
       });
 }
 
-/// Packs eight inputs into a word, each plus 8, the first in the lowest bits. Pads rows with zeros.
+/// Packs int4 weights as value + 8, eight inputs to a word, the first in the lowest bits. Pads rows with zeros.
 void pack_words(const ops::PackedLinear& packed, std::int64_t first, std::int64_t rows, std::uint32_t* words) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(packed.in));
   const std::int64_t per_row = (packed.in + 7) / 8;
@@ -223,7 +223,6 @@ void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
       });
 }
 
-/// Refuses a layer whose experts have several formats, which other engines cannot read.
 void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   for (const std::vector<ops::PackedLinear>* experts : {&layer.expert_gate_up, &layer.expert_down}) {
     for (const ops::PackedLinear& expert : *experts) {
@@ -236,8 +235,8 @@ void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   }
 }
 
-/// Returns a regular expression for all modules of this kind: "re:.*down_proj$". With experts, it separates them from
-/// dense layers.
+/// Returns a regular expression for all modules of this kind: "re:.*down_proj$". In a model with experts, the
+/// expression separates experts from dense layers.
 std::string target_of(const ModelConfig& config, const std::string& module) {
   const std::string last = module.substr(module.rfind('.') + 1);
   if (module.find(".mlp.experts.") != std::string::npos) return R"(re:.*mlp\.experts\.\d+\.)" + last + "$";

@@ -20,8 +20,8 @@ namespace qrl::model {
 ///
 /// Dequantized values equal the snapshot's. Scales are rearranged where compressed-tensors or vLLM would misread them:
 /// - one fp8 scale per tensor is repeated per output, because vLLM would requantize q, k and v to a shared scale;
-/// - a matrix of fewer than 128 inputs has one scale per output;
-/// - if a group or block is ragged, all are divided into equal smaller ones, which repeat the scale.
+/// - instead of groups or blocks, a matrix of fewer than 128 inputs has one scale per output;
+/// - if a matrix's last group or block is shorter, all are split into equal smaller parts, which repeat the scale.
 std::string quantization_config(const Snapshot& snapshot);
 
 /// Writes config.json (with quantization_config), generation_config.json and tensors to the existing folder. Embedding,

@@ -20,7 +20,7 @@ namespace {
 using base::DType;
 using Json = nlohmann::json;
 
-// Limits that keep products of sizes below 2^63, like kMaxWidth.
+// Limits, like kMaxWidth, that keep products of sizes below 2^63.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHeads = 4096;
 constexpr std::int64_t kMaxHeadDim = 4096;
@@ -88,7 +88,7 @@ Family read_family(const Reader& reader) {
   return names->family;
 }
 
-/// Reads a number of at least `min` from rope_scaling. Returns none if it is absent or null.
+/// Reads a number of at least `min` from rope_scaling. Returns none if the key is absent or null.
 std::optional<double> rope_number(const Json& value, const char* key, double min, const std::string& where) {
   const auto found = value.find(key);
   if (found == value.end() || found->is_null()) return std::nullopt;
@@ -132,7 +132,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   }
   if (scaling.type == RopeType::plain) return scaling;
   scaling.factor = required_rope_number(value, "factor", 1, where);
-  // transformers' default is max_position_embeddings.
+  // original_max_position_embeddings defaults to max_position_embeddings, as in transformers.
   const bool has_original = value.contains("original_max_position_embeddings");
   const Json original =
       has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
@@ -232,8 +232,8 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
-/// Returns whether any layer has a sliding window. layer_types decides if present. Otherwise, if windows are on, layers
-/// from max_window_layers on have one.
+/// Returns whether any layer has a sliding window. layer_types decides if present. Otherwise, if windows are enabled,
+/// layer max_window_layers and all later layers have one.
 bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
   const bool is_switched = reader.find("use_sliding_window") != nullptr;
   const bool is_on = is_switched && reader.boolean("use_sliding_window");
@@ -252,7 +252,6 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
          first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
 }
 
-/// Refuses sliding windows shorter than max_position_embeddings.
 void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
   if (!has_sliding_layers(reader, config)) return;
   const Json* window = reader.find("sliding_window");

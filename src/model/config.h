@@ -56,22 +56,22 @@ struct ModelConfig {
   float initializer_range = 0.02F;  ///< standard deviation of new weights; Hugging Face's default
   bool tie_word_embeddings = false;
   bool qk_norm = false;                  ///< Qwen3: RMSNorm over E on q and k before rope
-  bool qkv_bias = false;                 ///< on q, k, v: Qwen2, and attention_bias of Qwen3 and Llama
-  bool o_bias = false;                   ///< on o: attention_bias of Qwen3 and Llama
+  bool qkv_bias = false;                 ///< bias on q, k and v: always in Qwen2; attention_bias in Qwen3 and Llama
+  bool o_bias = false;                   ///< bias on o: attention_bias in Qwen3 and Llama
   base::DType dtype = base::DType::f32;  ///< dtype of the folder's weights: f32 or bf16 (f16 is written as bf16)
   std::vector<types::TokenId> eos_token_ids;
   std::int64_t bos_token_id = -1;  ///< −1: none
   std::int64_t pad_token_id = -1;  ///< −1: none
   std::string generation_config;   ///< generation_config.json, if it says more than this config; "": none
 
-  std::int64_t num_experts = 0;               ///< M of a sparse layer; 0: all layers are dense
-  std::int64_t num_experts_per_tok = 0;       ///< experts chosen per token
+  std::int64_t num_experts = 0;  ///< M, experts of a sparse layer; 0: all layers are dense
+  std::int64_t num_experts_per_tok = 0;
   std::int64_t moe_intermediate_size = 0;     ///< F of an expert
-  std::int64_t decoder_sparse_step = 1;       ///< distance of sparse layers; mlp_only_layers excludes some
+  std::int64_t decoder_sparse_step = 1;       ///< each decoder_sparse_step-th layer is sparse, except mlp_only_layers
   std::vector<std::int64_t> mlp_only_layers;  ///< dense layers
   bool norm_topk_prob = false;                ///< divide the chosen experts' probabilities by their sum
-  float router_aux_loss_coef = 0.001F;        ///< only written back; no loss uses it; default of transformers
-  bool output_router_logits = false;          ///< only written back
+  float router_aux_loss_coef = 0.001F;        ///< written back unchanged; no loss uses it; transformers' default
+  bool output_router_logits = false;          ///< written back unchanged
 
   bool has_experts() const { return num_experts > 0; }
   /// Returns whether a layer has a router and experts instead of one feed-forward network.
@@ -135,11 +135,11 @@ enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head, r
 /// Returns whether a tensor is a linear layer's, an expert's or a router's matrix.
 constexpr bool is_layer_matrix(WeightKind kind) { return kind == WeightKind::linear || kind == WeightKind::router; }
 
-/// Describes a range of a tensor that Hugging Face's files store as a tensor of its own.
+/// Describes a part of a tensor. Hugging Face's files store the part as a tensor of its own.
 struct StoredPart {
   std::string name;        ///< "model.layers.0.mlp.experts.3.up_proj.weight"
   base::Shape shape;       ///< [out, in]
-  std::int64_t first = 0;  ///< index of its first element in the whole tensor
+  std::int64_t first = 0;  ///< index of the part's first element in the whole tensor
 };
 
 /// Describes a tensor. A sparse layer's experts are two tensors: "…mlp.experts.gate_up_proj.weight" [M, 2F, D], gate
@@ -159,7 +159,7 @@ std::vector<StoredPart> stored_parts(const WeightSpec& spec);
 
 /// Counts all elements, a tied lm_head once.
 std::int64_t num_parameters(const ModelConfig& config);
-/// Counts the elements that act on one token; a sparse layer adds only the routed experts.
+/// Counts the elements that act on one token; in a sparse layer, only the experts that a token is routed to.
 std::int64_t num_active_parameters(const ModelConfig& config);
 
 }  // namespace qrl::model

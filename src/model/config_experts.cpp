@@ -38,7 +38,6 @@ std::vector<std::int64_t> read_dense_layers(const ConfigReader& reader, std::int
   return layers;
 }
 
-/// Refuses shared experts, which every token uses. Size 0 means none.
 void refuse_shared_experts(const ConfigReader& reader) {
   for (const char* key : {"shared_expert_intermediate_size", "n_shared_experts", "num_shared_experts"}) {
     const Json* value = reader.find(key);

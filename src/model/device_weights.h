@@ -66,18 +66,18 @@ class DeviceWeights {
   DeviceWeights& operator=(const DeviceWeights&) = delete;
   virtual ~DeviceWeights() = default;
 
-  /// Returns whether the device has a version of this snapshot's weights and, with adapters, its current base.
-  /// `rewrite` requires it.
+  /// Returns whether the device has a version of this snapshot's weights and, with adapters, the snapshot's current
+  /// base. `rewrite` requires it.
   virtual bool holds(const Snapshot& snapshot) const = 0;
-  /// Quantizes these weights on the device, and waits for the result. Values equal a host publish bitwise. Returns the
-  /// name of a non-finite weight, or "".
+  /// Quantizes these weights on the device, and waits for the result. Results are bitwise equal to a publish on the
+  /// host. Returns the name of a non-finite weight, or "".
   virtual std::string rewrite(std::span<const DeviceMaster> masters) = 0;
   /// Marks all weights as those of `version`.
   virtual void finish(std::int64_t version) = 0;
 
   // The functions below serve a learner on the device that holds the weights. `stream` is a cudaStream_t that must
   // outlive this object; null: the default stream. Work is enqueued without waiting, unless stated otherwise. The
-  // decoder must be idle. Any thread may call, one at a time.
+  // decoder must be idle. Any thread may call, but only one at a time.
 
   /// Uploads the snapshot's weights unless the device has this version. The decoder must have loaded this snapshot.
   virtual void upload(const Snapshot& snapshot) = 0;
@@ -85,14 +85,14 @@ class DeviceWeights {
   /// Returns "embed_tokens" or "lm_head" without a copy.
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
-  /// Computes the decoder's matmul without adapter and bias. Quantizes x, fp32 [num_rows, in] dense, into
-  /// input.quantized; y = x̂ · Ŵᵀ as in a decoder's tick. With null y, only quantizes.
+  /// Quantizes x, dense fp32 [num_rows, in], into input.quantized. Then computes y = x̂ · Ŵᵀ as in a decoder's tick,
+  /// without adapter and bias. With null y, only quantizes.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
   /// Writes x̂, dense [num_rows, in], as fp32 or rounded to bf16.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
   // The functions below run the decoder's own forward pass over whole sequences, and wait for it. With row_only_sums,
-  // results equal those of sampling bitwise.
+  // results are bitwise equal to those of sampling.
 
   /// Runs all layers. Writes the residual stream after layer i to after_layer[i], fp32 [N, D] on the device. All
   /// entries may be one buffer.

@@ -10,27 +10,28 @@
 
 namespace qrl::model {
 
-/// Holds the largest |input| per channel after a norm: fp32 [D], by the norm's name
+/// Holds the largest |input| per channel after a norm: fp32 [D]. Keys are names of norms
 /// ("model.layers.0.input_layernorm.weight").
 using ChannelRanges = Weights;
 
-/// Holds scales that replace those computed at publish: values are round(w · smoothing / scale), clamped to ±127. The
-/// norm's gain is divided by the smoothing. Activations still have one scale per token.
+/// Holds scales that replace the scales computed at publish. Weights become round(w · smoothing / scale), clamped to
+/// ±127. The norm's gain is divided by the smoothing. Activations still have one scale per token.
 struct Int8Profile {
   Weights tensors;         ///< fp32, as in profile_specs
   std::string model_hash;  ///< weights_hash of the profiled model
   std::string settings_hash;
 };
 
-/// Return names of a profile's tensors. Smoothing has a factor per channel of a norm, scale one per output of a matrix.
+/// Return names of a profile's tensors. A smoothing tensor has one factor per channel of a norm, a scale tensor one
+/// scale per output of a matrix.
 std::string smoothing_name(const std::string& norm);
 std::string scale_name(const std::string& matrix);
 /// Returns specs of a profile's tensors: each block's two norms and its matrices.
 std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
-/// Computes smoothing_j = √max|x_j| / √max|W_:j| with maxima over the norm's matrices, 1 if either is 0. Computes
-/// scale_i = max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4) with α = 0.5, our choice:
-/// FlashRL states none. Holds one weight at a time.
+/// Computes smoothing_j = √max|x_j| / √max|W_:j| with maxima over the norm's matrices, or 1 if either maximum is 0.
+/// Computes scale_i = max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4) with α = 0.5, our
+/// choice: FlashRL states none. Holds one weight in memory at a time.
 Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);

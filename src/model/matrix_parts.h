@@ -1,4 +1,3 @@
-// Owns the map from weights to rows of packed matrices.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +16,10 @@ struct MatrixPart {
   std::string weight;  ///< name of its WeightSpec
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
-  std::span<Packed> experts = {};  ///< all experts of a layer, `matrix` first; empty: rows of `matrix`
+  std::span<Packed> experts = {};  ///< all experts of a layer, the first at `matrix`; empty: rows of `matrix`
 };
 
-/// Lists parts: lm_head, then each layer's in order of matrix and row. `layers`: LayerSnapshots.
+/// Returns lm_head's part, then each layer's parts in order of matrix and row. `layers`: LayerSnapshots.
 template <class Layers, class Packed>
 std::vector<MatrixPart<Packed>> matrix_parts(const ModelConfig& config, Layers& layers, Packed& lm_head) {
   std::vector<MatrixPart<Packed>> parts;

@@ -10,7 +10,7 @@ namespace qrl::model {
 
 struct PeftAdapter {
   LoraConfig lora;
-  WeightSource adapters;  ///< adapter_specs' tensors, fp32 for any file dtype
+  WeightSource adapters;  ///< tensors of adapter_specs, read as fp32 from any dtype
 };
 
 bool is_peft(const std::filesystem::path& dir);

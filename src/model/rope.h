@@ -13,12 +13,12 @@ struct RopeFrequencies {
   double attention_factor = 1;  ///< multiplied into cosines and sines
 };
 
-/// Computes a config's rotary frequencies. llama3 divides long wavelengths by factor, keeps short ones and interpolates
-/// others, as in transformers. yarn: Peng et al. 2023, "YaRN", sections 3.2 (NTK-by-parts) and 3.4 (attention factor
-/// 0.1·ln(factor) + 1).
+/// Computes a config's rotary frequencies. llama3 divides low frequencies by `factor`, keeps high frequencies and
+/// interpolates between them, as in transformers. yarn: Peng et al. 2023, "YaRN", sections 3.2 (NTK-by-parts) and 3.4
+/// (attention factor 0.1·ln(factor) + 1).
 RopeFrequencies rope_frequencies(const ModelConfig& config);
 
-/// Layout: ops::make_rope_table.
+/// Returns a table in the layout of ops::make_rope_table.
 base::Buffer make_rope_table(const ModelConfig& config, std::int64_t max_positions);
 
 }  // namespace qrl::model

@@ -26,12 +26,12 @@ struct SnapshotFormats {
   /// Modules that stay bf16. A pattern (with * and ?) matches a whole name or its last part:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" have no effect.
   std::vector<std::string> ignore;
-  bool f32_lm_head = false;  ///< if set, lm_head is fp32; otherwise bf16, or fp32 if `linear` is
+  bool f32_lm_head = false;  ///< if set, lm_head is fp32; otherwise bf16, or fp32 if `linear` is fp32
   /// If set, lm_head is int8, with a scale per token and per output. The learner's own lm_head stays bf16 or fp32.
   bool int8_lm_head = false;
   LoraConfig lora = {};
-  quant::Rotation rotation = {};    ///< rotation of inputs of matrices in `linear`, if that has scales
-  bool rotates_if_it_fits = false;  ///< if set, drops a `rotation` that does not fit; otherwise an input error
+  quant::Rotation rotation = {};    ///< rotation of inputs of matrices in format `linear`, if that format has scales
+  bool rotates_if_it_fits = false;  ///< if set, a `rotation` that does not fit is dropped, not an input error
 };
 
 /// Returns formats.rotation. Returns none if `linear` has no scales, or if rotates_if_it_fits is set and the rotation
@@ -74,7 +74,7 @@ class Snapshot {
   /// Throws as check_formats and check_lora do.
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
-  /// Makes later publishes quantize int8 layers by this profile. Null: by scales from the weights.
+  /// Makes later publishes quantize int8 layers by this profile. Null: by scales computed from the weights.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
 
   /// Makes later publishes to host memory add noise to norms' gains, new for each version.
@@ -86,7 +86,7 @@ class Snapshot {
   /// Publishes like the function above, reading one fp32 tensor at a time.
   void publish(const WeightSource& source, std::int64_t version);
 
-  /// Rewrites only adapters (and, with train_norms, gains) from adapter_specs' tensors, fp32 by name. Throws
+  /// Rewrites only adapters (and, with train_norms, gains) from fp32 views of adapter_specs' tensors, by name. Throws
   /// (fail_broken) for a non-finite weight.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
@@ -96,7 +96,8 @@ class Snapshot {
    public:
     /// `device` must hold `snapshot`'s weights. Both must outlive this object.
     DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version);
-    /// Writes some weights (with adapters, of adapter_specs) from fp32 tensors on the device, by name, and waits.
+    /// Writes some weights from fp32 tensors on the device, by name. With adapters, only adapter_specs' tensors are
+    /// written. Returns when they are written.
     void write(const WeightViews& masters);
     /// Completes `version` after the last weight. Throws (fail_broken) if a weight was not finite.
     void finish();
@@ -106,7 +107,7 @@ class Snapshot {
     DeviceWeights& device_;
     std::int64_t version_;
     std::vector<WeightSpec> specs_;
-    std::map<std::string, quant::Format> formats_;  ///< matrices' formats
+    std::map<std::string, quant::Format> formats_;  ///< by weight: the matrix's format
     std::size_t num_written_ = 0;
     std::string broken_;
   };
@@ -132,7 +133,7 @@ class Snapshot {
   std::vector<SnapshotTensor> tensors() const;
 
   /// Returns each matrix's quantization error against the published `masters`, in order. Applies a profile's factors
-  /// and the rotation to masters first. An entry without a master has no name.
+  /// and the rotation to masters first. An entry has no name if its master is missing.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
   /// Computes the same with few masters in memory at a time. Only the calling thread calls `read`, which returns an
   /// empty buffer for a missing master.
@@ -144,7 +145,8 @@ class Snapshot {
   /// Visits all gains in forward order.
   template <class Visit>
   void visit_gains(const Visit& visit);
-  /// After a publish, adds this version's noise to the snapshot's gains if `gains_are_new`, otherwise to gains_.
+  /// After a publish, sets the snapshot's gains to gains_ plus this version's noise. If `gains_are_new`, first copies
+  /// the snapshot's gains to gains_.
   void finish_gains(bool gains_are_new, std::int64_t version);
   /// Returns `tensor`. Throws an internal error if only a device has the version.
   template <class Tensor>

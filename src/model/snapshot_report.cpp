@@ -50,7 +50,7 @@ SnapshotTensor tensor_of_experts(std::string name, std::span<const ops::PackedLi
   return {std::move(name), std::move(what), experts.front().panels.view().data, false};
 }
 
-/// Adds the errors of a weight, few rows at a time: a whole lm_head is large.
+/// Adds the errors of a weight, a few rows at a time, because a whole lm_head is large.
 void add_errors(const ops::PackedLinear& packed, std::int64_t first_row, std::span<const float> original,
                 quant::FormatErrorSums& sums) {
   constexpr std::int64_t kRows = 64;
@@ -65,7 +65,7 @@ void add_errors(const ops::PackedLinear& packed, std::int64_t first_row, std::sp
 }
 
 /// Returns a weight's error against its master `original`, which is overwritten. Sums over the experts in `format`, or
-/// all if none is.
+/// over all experts if none has it.
 WeightError error_of(const MatrixPart<const ops::PackedLinear>& part, quant::Format format, const float* factors,
                      std::span<float> original) {
   const std::span<const ops::PackedLinear> whole(part.matrix, 1);
@@ -86,7 +86,6 @@ WeightError error_of(const MatrixPart<const ops::PackedLinear>& part, quant::For
   return {part.weight, any ? format : part.matrix->format, sums.error()};
 }
 
-/// Returns "q_proj" for "model.layers.0.self_attn.q_proj".
 std::string last_name(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
 SnapshotTensor plain_tensor(std::string name, const base::Buffer& buffer, bool is_gain) {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kMaxIndex_bytes = 100'000'000;
-/// Elements that a thread reads at once.
+/// Number of elements that a thread reads at once.
 constexpr std::int64_t kReadChunk = std::int64_t{1} << 18;
 
 [[noreturn]] void refuse_without_safetensors(const std::filesystem::path& dir) {

@@ -15,7 +15,8 @@ inline constexpr const char* kSingleFile = "model.safetensors";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 /// Reads a model.safetensors.index.json and returns each tensor's shard. Throws an input error unless `weight_map`
-/// names .safetensors files of that folder (links are allowed), which hold exactly its tensors.
+/// names only .safetensors files in the same folder (links are allowed). Does the same unless these files hold exactly
+/// the tensors that `weight_map` lists.
 std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
 
 /// Opens DIR's model.safetensors, or the shards of its index, as one set of tensors. Throws an input error unless

@@ -74,7 +74,7 @@ void write_text(const fs::path& path, const std::string& text) {
   file.close();
 }
 
-/// Writes the index. `places`: each tensor's file.
+/// Writes the index of shards. `places`: file name by tensor name.
 void write_index(const fs::path& dir, const std::map<std::string, std::string>& places, std::uint64_t total_bytes) {
   const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", places}};
   write_text(dir / kIndexFile, index.dump(2) + "\n");
@@ -234,7 +234,8 @@ void save_hf(const fs::path& dir, const ModelConfig& config, const WeightViews& 
 
 void save_hf(const fs::path& dir, const ModelConfig& config, const WeightSource& weights,
              std::uint64_t max_shard_bytes) {
-  /// Describes the source of a stored tensor. The tensor's view points to it, for `read` below.
+  /// Describes the source of a stored tensor. The data pointer of the tensor's view points to a Place, for `read`
+  /// below.
   struct Place {
     const WeightSpec* spec;
     std::int64_t first;

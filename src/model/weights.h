@@ -1,4 +1,3 @@
-// Owns a model's tensors by name, and reading and writing Hugging Face folders.
 #pragma once
 
 #include <cstdint>
@@ -42,30 +41,30 @@ class WeightSource {
 
 Weights read_weights(const ModelConfig& config, const WeightSource& source);
 
-/// Returns a new model's fp32 weights. Linears, embeddings and lm_head are normal(0, initializer_range), o_proj and
-/// down_proj divided by √(2L) as in GPT-2. A value depends on (seed, tensor's index, element's index) alone.
+/// Returns a new model's fp32 weights. Linears, embeddings and lm_head are normal(0, initializer_range). o_proj and
+/// down_proj are also divided by √(2L), as in GPT-2. A value depends on (seed, tensor's index, element's index) alone.
 WeightSource new_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {
   ModelConfig config;
-  WeightSource weights;  ///< fp32 for any file dtype
+  WeightSource weights;  ///< read as fp32 from any dtype
 };
 
 /// Reads DIR/config.json and opens DIR/model.safetensors, or model.safetensors.index.json's shards. Throws an input
-/// error if both exist, or as require_tensors_of does.
+/// error if both exist. Throws like require_tensors_of.
 ///
 /// Reading refuses non-finite weights. End tokens of generation_config.json replace those of config.json; save_hf
-/// writes the file back. Pickled weights (.bin, .pt) are never opened.
+/// writes generation_config.json back. Pickled weights (.bin, .pt) are never opened.
 HfModel open_hf(const std::filesystem::path& dir);
 
-/// Default of transformers.
+/// Default size of a shard, as in transformers.
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
 /// Creates DIR, and writes config.json, generation_config.json and model.safetensors. Tensors have `config.dtype` (f32,
 /// or bf16 to nearest even).
 ///
-/// If tensors exceed max_shard_bytes together, writes shards in order, and model.safetensors.index.json. The caller
-/// adds tokenizer files. `staged`, if set, reads weights outside CPU memory.
+/// If the tensors exceed max_shard_bytes together, writes shards in order and model.safetensors.index.json instead. The
+/// caller adds tokenizer files. `staged`, if set, reads weights outside CPU memory.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
@@ -82,9 +81,9 @@ void write_shards(const std::filesystem::path& dir, const std::vector<state::Nam
 void write_config(const std::filesystem::path& dir, const ModelConfig& config,
                   std::string_view quantization_config = {});
 
-/// Write a folder jointly. Each process writes its tensors, in `config.dtype`, to
-/// model-<number>-of-<count>.safetensors, numbered from 1; without tensors, no file. One process then writes the index
-/// and other files. A tensor without a shard is an internal error.
+/// Write a folder jointly. Each process calls save_hf_shard, which writes its tensors in `config.dtype` to
+/// model-<number>-of-<count>.safetensors, numbered from 1. A process without tensors writes no file. One process then
+/// calls finish_hf_shards, which writes the index and other files. A tensor without a shard is an internal error.
 void save_hf_shard(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
                    std::size_t number, std::size_t count, const state::StagedRead& staged = {});
 void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& config);
@@ -100,8 +99,8 @@ struct GainNoise {
   double sigma = 0;  ///< standard deviation; 0: none
 };
 
-/// Adds σ·z to a norm's gains. z is standard normal by Box–Muller in fp64 from (version, norm, channel) alone; `norm`
-/// is an index in forward order.
+/// Adds σ·z to a norm's gains. z is standard normal by Box–Muller in fp64, and depends on (seed, version, norm,
+/// channel) alone; `norm` is an index in forward order.
 void add_gain_noise(const GainNoise& noise, std::int64_t version, std::uint32_t norm, std::span<float> gains);
 
 }  // namespace qrl::model

@@ -12,7 +12,7 @@
 
 namespace qrl::ops {
 
-/// Describes a router that chooses k of M experts for each row: the row's route.
+/// Describes a router that chooses k of M experts for each row. These experts are the row's route.
 struct Router {
   std::int64_t num_experts = 0;  ///< M, at most 256
   std::int64_t per_token = 0;    ///< k
@@ -22,15 +22,15 @@ struct Router {
 /// Writes the k experts with the largest logits (ties: lower index) to own_k, ascending. The route is given_k (k
 /// distinct experts), or own_k if given_k is null. Writes the route to used_k, ascending, and its gates to gates_k.
 ///
-/// A gate is the expert's softmax over all M logits in fp32, computed after subtracting the largest. With
-/// Router::normalizes, gates are divided by their sum over the route. Sums are by ascending index. If a logit is not
+/// A gate is the expert's softmax probability over all M logits, computed in fp32 after subtracting the largest logit.
+/// With Router::normalizes, gates are divided by their sum over the route. Sums are in expert order. If a logit is not
 /// finite, own_k is 0 … k − 1, gates are NaN, and the result is false.
 bool choose_experts(const Router& router, const float* logits_M, const std::uint8_t* given_k, std::uint8_t* own_k,
                     std::uint8_t* used_k, float* gates_k);
 
 /// Computes d_logits from the gradients d of a route's gates g, in fp32; p is the softmax. With Router::normalizes:
 /// g_i·(d_i − Σ g·d) on the route, 0 elsewhere. Otherwise: p_j·(d_j − Σ p·d) for all experts, with d_j = 0 outside the
-/// route. Sums are by ascending index. If a logit is not finite, all gradients are NaN.
+/// route. Sums are in expert order. If a logit is not finite, all gradients are NaN.
 void gate_gradients(const Router& router, const float* logits_M, const std::uint8_t* used_k, const float* gates_k,
                     const float* d_gates_k, float* d_logits_M);
 
@@ -52,13 +52,13 @@ void sort_rows(const Router& router, ExpertRows& rows);
 void gather_rows(base::Team& team, const Activations& from, std::span<const std::int32_t> row_of, Activations& to);
 
 /// Computes y[i] = x[i] · W_eᵀ for the sorted pairs i of each expert e, split over the team by expert and panel. Does
-/// not read experts without rows. `wide` holds the rows of x in another format, for the experts of that format; null:
-/// all read x. y is fp32 [N·k, out].
+/// not read experts without rows. `wide`, unless null, holds the same rows in another format. Experts with weights of
+/// that format read `wide`, all others x. y is fp32 [N·k, out].
 void expert_linear(base::Team& team, const Activations& x, const Activations* wide,
                    std::span<const PackedLinear> weights, std::span<const std::int32_t> starts, float* y);
 
-/// Adds Σ gate · z over a row's experts, by ascending index, to rows `which` of x. Rounds each product to fp32, and
-/// adds each sum to x once. z is fp32 [N·k, width] in sorted order, x fp32 [N, width].
+/// For each row in `which`, sums gate · z over the row's experts, in expert order, and adds the sum to the row of x.
+/// Rounds each product to fp32. z is fp32 [N·k, width] in sorted order, x fp32 [N, width].
 void add_experts(base::Team& team, const float* z, const ExpertRows& rows, base::Range which, std::int64_t width,
                  float* x_ND);
 

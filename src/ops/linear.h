@@ -1,4 +1,4 @@
-// Contract of the matmul y = x · Wᵀ (+ bias) in every format, its packed weights and quantized inputs.
+// Contract of the matmul y = x · Wᵀ (+ bias) in every format, and of packed weights and quantized inputs.
 //
 // Ops with a base::Team are SPMD: all members of the team call the op together and share its work. Other ops of this
 // header run on the calling thread. Call team.barrier() before an op that reads another op's output. Results depend
@@ -23,7 +23,6 @@ namespace qrl::ops {
 /// the high half 1, 3, 5, 7. With int8 activations, the bytes hold inputs (0, 4), (1, 5), (2, 6), (3, 7).
 inline constexpr std::int64_t kPanelColumns = 64;
 
-/// Owns a linear layer's packed weights.
 struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
@@ -35,12 +34,13 @@ struct PackedLinear {
   /// activations are offset by 128.
   base::Buffer column_sums;
   base::Buffer bias;  ///< fp32 [out padded to 64]; empty: no bias
-  /// Output sizes of the tensors fused into this layer, in order; empty: one tensor. Scale blocks restart with each.
+  /// Output sizes of the tensors fused into this layer, in order; empty: one tensor. Scale blocks restart with each
+  /// tensor.
   std::vector<std::int64_t> tensors;
 };
 
-/// Makes a zeroed PackedLinear, in the arena's memory unless null. Throws an input error if int8 sums over `in` inputs
-/// could exceed int32.
+/// Makes a zeroed PackedLinear, in the arena's memory unless `arena` is null. Throws an input error if int8 sums over
+/// `in` inputs could exceed int32.
 PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int64_t in, bool has_bias,
                                 base::Arena* arena = nullptr);
 
@@ -114,20 +114,20 @@ void linear_into(base::Team& team, const Activations& x, const PackedLinear& wei
                  float* y, std::int64_t y_stride);
 
 /// Describes a second product x[row]·Wᵀ of the same rows, bf16 or fp32 without bias. Its column 0 is added to column
-/// `first_column` of the first product. The range of columns must cover whole panels of both.
+/// `first_column` of the first product. The computed columns must be whole panels of both products.
 struct AddedProduct {
   const Activations& x;
   const PackedLinear& weight;
   std::int64_t first_column = 0;
 };
 
-/// Computes linear_into for `columns`, whole panels. `added` is summed separately, in the order of `linear`. Its fp32
+/// Computes linear_into for `columns` (whole panels). `added` is summed separately, in the order of `linear`. Its fp32
 /// sum is added after the bias. With `accumulate`, the total is added to y.
 void linear_into_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                          base::Range columns, bool accumulate, float* y, std::int64_t y_stride,
                          const AddedProduct* added = nullptr);
 
-/// Computes `linear` for `columns`, whole panels, into a dense y [rows.size(), columns.size()]. A column's result does
+/// Computes `linear` for `columns` (whole panels) into a dense y [rows.size(), columns.size()]. A column's result does
 /// not depend on other columns.
 void linear_columns(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                     base::Range columns, float* y);
@@ -142,27 +142,27 @@ float weight_scale(const PackedLinear& packed, std::int64_t segment, std::int64_
 /// Makes a zeroed int8 layer [out, in] whose scales are all 1.
 PackedLinear make_unscaled(std::int64_t out, std::int64_t in);
 
-/// Writes the quantized values of `weight`, int8 [out, in], transposed and without scales. `to` is from
-/// make_unscaled(in, out). Split over the team.
+/// Transposes the quantized values of `weight`, int8 [out, in], into `to`, without scales. `to` comes from
+/// make_unscaled(in, out). Splits the panels over the team.
 void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLinear& to);
 
-/// Does the same for `x`, int8 [rows, width], with `to` from make_unscaled(width, rows).
+/// Does the same for `x`, int8 [rows, width]. `to` comes from make_unscaled(width, rows).
 void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& to);
 
-/// Returns the number of inputs of `weight`, fp8_block128, after transpose_blocks. Outputs of each tensor but the last
-/// are padded to a multiple of 128.
+/// Returns the number of inputs of the layer that transpose_blocks makes from `weight`, fp8_block128. The outputs of
+/// each tensor but the last are padded to a multiple of 128.
 std::int64_t transposed_inputs(const PackedLinear& weight);
 
-/// Copies `row`, weight.out fp32 values, to the transposed layer's padded inputs, with zeros in the padding.
+/// Copies `row`, weight.out fp32 values, to the transposed layer's padded inputs. Zeroes the padding.
 void spread_outputs(const PackedLinear& weight, const float* row, float* inputs);
 
-/// Writes `weight`, fp8_block128 [out, in], transposed to `to`, fp8_block128 [in, transposed_inputs(weight)], split
-/// over the team. Values and scales do not change.
+/// Transposes `weight`, fp8_block128 [out, in], into `to`, fp8_block128 [in, transposed_inputs(weight)], split over the
+/// team. Values and scales do not change.
 void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear& to);
 
-/// Quantizes dense fp32 rows x [num_rows, to.out], transposed, into inputs first_row … of `to`, fp8_block128. Each
-/// column has one scale per 128 rows, amax/448 (NaN if a value is not finite). first_row is a multiple of 128, num_rows
-/// 128 or the remainder. Threads may quantize distinct rows at once.
+/// Quantizes and transposes dense fp32 rows x [num_rows, to.out] into inputs first_row … of `to`, fp8_block128. Each
+/// column has one scale per 128 rows, amax/448 (NaN if a value is not finite). first_row is a multiple of 128. num_rows
+/// is 128, or all rows left. Threads may quantize distinct rows at once.
 void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to);
 
 }  // namespace qrl::ops

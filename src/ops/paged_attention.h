@@ -53,12 +53,12 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
                     float* qkv);
 
 /// Stores k and v of rows after norm and rotary embedding. With `write_back`, also writes the dequantized values to
-/// qkv, for a learner to use.
+/// qkv.
 void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
               const KvPages& pages, bool write_back, float* qkv);
 
-/// Quantizes q heads, after norm and rotary embedding, to e4m3 in place: q becomes the quantized value of q / scale of
-/// its kv head. The caller multiplies the pages' key_scales by scales_K (fp32 [K]). Attention over fp8_e4m3 pages then
+/// Quantizes q heads, after norm and rotary embedding, to e4m3 in place: q becomes the e4m3 value of q / s, with s from
+/// scales_K (fp32 [K]). The caller multiplies the pages' key_scales by scales_K. Attention over fp8_e4m3 pages then
 /// computes FP8 scores: exact products, fp32 sums.
 void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv);
 

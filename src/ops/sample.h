@@ -38,7 +38,7 @@ class RowSummary {
   /// Ends the row. Throws an internal error if no logit is finite, or one is NaN or +inf.
   void end();
 
-  /// Names the block in which a uniform number in [0, 1) falls in the row's CDF.
+  /// Describes where a uniform number in [0, 1) falls in the row's CDF.
   struct Place {
     std::int64_t begin = 0, count = 0;  ///< the block's range of tokens
     double rest = 0;                    ///< mass between the block's start and the number, in units of Block::sum
@@ -71,8 +71,8 @@ class RowSummary {
 /// RowSummary::end.
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
-/// Returns, bitwise, the log-prob that `sample` reports for `token` and this `kept` (ascending; empty: all); −inf for a
-/// token not in `kept`. The temperature must be above 0.
+/// Returns the log-prob that `sample` reports for `token` with this `kept` (ascending; empty: all), bit-identically.
+/// Returns −inf for a token not in `kept`. The temperature must be above 0.
 float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
               std::span<const std::int32_t> kept = {});
 

@@ -77,7 +77,7 @@ struct TokenDistribution {
   float inverse_temperature = 1;
   const std::int32_t* targets = nullptr;  ///< [rows]
 };
-/// Computes, each [rows]: the target's log-prob, the entropy −Σ p log p, and log Σ exp of the scaled logits.
+/// Computes for each row the target's log-prob, the entropy −Σ p log p, and log Σ exp of the scaled logits.
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
 /// Computes d_logits, which may overwrite the logits.
 struct TokenGradients {
@@ -92,8 +92,8 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 void embedding_backward(const std::int32_t* tokens, std::int64_t rows, std::int64_t width, const float* d_rows,
                         float* d_table);
 
-/// Returns Σ x²: fp32 sums of fixed segments, added in fp64. Not finite if an element is not, or if squares overflow
-/// fp32.
+/// Returns Σ x²: fp32 sums of fixed segments, added in fp64. The result is not finite if an element is not, or if
+/// squares overflow fp32.
 double sum_of_squares(const float* values, std::int64_t count);
 
 /// Computes one AdamW update, all in fp32 (Loshchilov & Hutter 2019, algorithm 2, with lr = schedule multiplier ·

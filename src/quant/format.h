@@ -16,7 +16,7 @@ namespace qrl::quant {
 /// fp8_*         W8A8 in e4m3 (FP8-RL, FlashRL). Weight scales: fp8_tensor has one per tensor (vLLM's default).
 ///               fp8_channel has one per output channel. fp8_block128 has one per block of 128 outputs × 128 inputs
 ///               (DeepSeek-V3); blocks restart with each tensor, and the last ones are ragged. Activation scales: one
-///               per token, with block128 one per token and 128 inputs. Tokens never share a scale, so that a row's
+///               per token; for block128, one per token and 128 inputs. Tokens never share a scale, so that a row's
 ///               bits do not depend on its batch. Products are exact. Sums are fp32 and scaled after each block.
 /// int4          W4A16 (QaRL). Weights: symmetric, one scale per output channel and group of 128 inputs, rounded to
 ///               bf16; the last group is ragged. Activations: bf16. Products are exact. Sums are fp32 and scaled after

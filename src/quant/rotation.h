@@ -9,9 +9,9 @@ namespace qrl::quant {
 /// Describes a rotation of a linear layer's inputs before they are quantized: x·Wᵀ = (x·H)·(W·H)ᵀ, with H orthogonal.
 /// The rotation spreads an outlier over its block. Source: QuaRot (Ashkboos et al. 2024).
 ///
-/// H has blocks on its diagonal: Sylvester's Hadamard matrix with entries ±1/√block, its own inverse.
+/// H is block-diagonal. Each block is Sylvester's Hadamard matrix with entries ±1/√block, which is its own inverse.
 ///
-/// A block is rotated by butterflies (a, b) → (a + b, a − b) in fp32 of numbers `step` apart, for step = 1, 2, 4, …
+/// A block is rotated in fp32 by butterflies (a, b) → (a + b, a − b) on numbers `step` apart, for step = 1, 2, 4, …
 /// block/2. Then each number is multiplied by 1/√block in fp32. Results are bit-identical on every instruction set.
 struct Rotation {
   std::int64_t block = 0;  ///< inputs per block, one of kRotationBlocks; 0: no rotation

@@ -22,13 +22,13 @@ struct Response {
   std::string body;
 };
 
-/// Returns the size of the request head with its empty line, or npos.
+/// Returns the size of a complete request head with its empty line, else npos.
 std::size_t head_end(std::string_view received);
 
-/// Parses a head. Returns 0, or status 400 (no HTTP/1 request with a path) or 431 (too many lines).
+/// Parses a head. Returns 0, 400 (not an HTTP/1 request with a path) or 431 (too many lines).
 int read_head(std::string_view head, Request& request);
 
-/// Returns the response's bytes, after which the connection closes. `with_body`: false for HEAD.
+/// Returns the response's bytes, with the header Connection: close. `with_body`: false for HEAD.
 std::string written(const Response& response, bool with_body);
 
 }  // namespace qrl::report

@@ -26,7 +26,7 @@ namespace qrl::report {
 namespace {
 
 constexpr std::size_t kNumAnswerers = 4;
-constexpr double kDrain_s = 1;  ///< seconds to read from a client that still sends after its response
+constexpr double kDrain_s = 1;  ///< seconds to read and discard what a client sends after the response
 
 int bound_socket(const std::string& host, int port) {
   const bool has_brackets = host.starts_with('[') && host.ends_with(']');
@@ -102,7 +102,7 @@ struct Listener::Parts {
 
   void make_room();
   void accept_all();
-  // Serve a connection; return false if it is closed.
+  // Each serves a connection, and returns false if the connection must be closed.
   bool receive(Connection& connection);
   bool send_some(Connection& connection) const;
   bool attend(Connection& connection, short events);

@@ -14,8 +14,8 @@ struct ListenerLimits {
   int max_connections = 512;
 };
 
-/// Accepts connections, one request without a body each. Rejects heads above kMaxHead_bytes. At the connection limit, a
-/// new connection closes the oldest unfinished one.
+/// Accepts connections, each for one request without a body. Rejects heads above kMaxHead_bytes. At the connection
+/// limit, a new connection closes the oldest, preferably one without a request in progress.
 class Listener {
  public:
   /// Binds to `host` and `port` (0: any free port), or throws an input error.

@@ -33,7 +33,7 @@ Table table_of(const Rows& rows, bool of_cold_start) {
   return table;
 }
 
-/// Returns the minimum and maximum of values [first, last), in order of occurrence; NaN without finite values.
+/// Returns the minimum and maximum of values [first, last), in order of occurrence; NaN if none is finite.
 std::pair<double, double> extremes(const std::vector<double>& values, std::size_t first, std::size_t last) {
   std::size_t low = last, high = last;
   for (std::size_t i = first; i < last; ++i) {
@@ -76,7 +76,7 @@ double seconds_of(const Rows& rows) {
   return sum;
 }
 
-/// Labels runs by folder name; equal names also get the parent's name.
+/// Labels runs by folder name. If two names are equal, all labels get the parent folder's name.
 std::vector<std::string> labels_of(const std::vector<RunFiles>& runs) {
   std::vector<std::string> labels;
   std::set<std::string> names;
@@ -96,8 +96,8 @@ std::size_t size_of(const Json& files) {
   return num_bytes;
 }
 
-/// Adds files of samples, fewer until they take at most `max_bytes`. Returns a sentence on their number, or "" without
-/// samples.
+/// Adds sample files; halves their number until they fit into `max_bytes`. Returns a sentence that states the number,
+/// or "" without samples.
 std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limits, std::size_t max_bytes) {
   const std::vector<SampleFile> all = sample_files(run.dir / "rollouts"),
                                 held_out = sample_files(run.dir / "validation");

@@ -11,9 +11,9 @@
 namespace qrl::report {
 
 struct PageLimits {
-  std::size_t max_rows = 2000;              ///< rows per run; beyond, groups of steps keep minimum and maximum
-  std::size_t max_sample_files = 40;        ///< per run
-  std::size_t max_prompts = 8;              ///< per file
+  std::size_t max_rows = 2000;              ///< rows per run; longer runs keep minimum and maximum of groups of steps
+  std::size_t max_sample_files = 40;        ///< sample files per run
+  std::size_t max_prompts = 8;              ///< prompts per sample file
   std::size_t max_sample_bytes = 11 << 20;  ///< over all runs
 };
 
@@ -26,10 +26,10 @@ nlohmann::ordered_json table_json(const Rows& rows, bool of_cold_start, std::siz
 nlohmann::ordered_json verdicts_json(const std::vector<Verdict>& verdicts);
 nlohmann::ordered_json sessions_json(const std::vector<Session>& sessions);
 nlohmann::ordered_json panels_json();
-/// Returns the files' groups of samples: [{step, groups}].
+/// Returns the files' samples: [{step, groups}].
 nlohmann::ordered_json files_json(const std::vector<SampleFile>& files, std::size_t max_prompts);
 
-/// Returns a run without samples; `label` is its name on the page.
+/// Returns a run's data without samples. `label`: the run's name on the page.
 nlohmann::ordered_json run_json(const RunFiles& run, const std::string& label, std::size_t max_rows);
 
 /// Returns a page's data. With `by_seed`, runs that differ only in the seed form a group.

@@ -9,7 +9,7 @@ namespace qrl::report {
 
 struct Panel {
   std::string_view question, title, unit;
-  std::vector<std::string_view> metrics;  ///< names, where "*" matches any characters but a slash
+  std::vector<std::string_view> metrics;  ///< metric names; "*" matches any characters but a slash
   bool log = false;
   bool of_cold_start = false;  ///< if set, metrics of sft_metrics.jsonl
 };

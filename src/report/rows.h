@@ -10,7 +10,7 @@
 
 namespace qrl::report {
 
-/// One step's metrics, sorted by name, null as NaN.
+/// One step's metrics, sorted by name. A JSON null becomes NaN.
 using Metrics = std::map<std::string, double>;
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -22,13 +22,13 @@ struct Row {
 
 struct Rows {
   std::vector<Row> rows;             ///< in file order, without rows that have no metric
-  std::vector<std::string> changes;  ///< changes by a resume, such as "step 20: optim.lr 0.001 -> 0.0005"
-  std::int64_t num_unreadable = 0;   ///< number of lines that are no metric row
+  std::vector<std::string> changes;  ///< keys changed on resume, such as "step 20: optim.lr 0.001 -> 0.0005"
+  std::int64_t num_unreadable = 0;   ///< lines that are no JSON object with a step
   std::uint64_t num_bytes = 0;
 };
 
-/// Reads the rows of metrics.jsonl or sft_metrics.jsonl after byte `from`; none without the file. Skips an incomplete
-/// last line (being written, or cut by a kill).
+/// Reads the rows of metrics.jsonl or sft_metrics.jsonl after byte `from`; none if the file is missing. Skips an
+/// incomplete last line (being written, or cut by a kill).
 Rows read_rows(const std::filesystem::path& file, std::uint64_t from = 0);
 Rows parse_rows(std::string_view text);
 

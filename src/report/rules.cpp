@@ -87,8 +87,8 @@ double reward_left(const Course& course) {
   return best > kAnyReward ? now / best : kNan;
 }
 
-/// Returns the rise of a held-out score as a part of the training reward's rise, the largest over sets. A set's rise
-/// ends at the higher of its last two scores.
+/// Returns the largest ratio of a held-out set's score rise to the training reward's rise. A set's rise ends at the
+/// higher of its last two scores.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));

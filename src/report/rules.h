@@ -13,10 +13,10 @@
 
 namespace qrl::report {
 
-/// Holds the metrics of training steps that rules read, a column each; NaN: missing.
+/// Holds the training steps' metrics that rules read, one column each. A missing value is NaN.
 class Course {
  public:
-  /// Adds a row, in order. A row with only an evaluation adds to the held-out scores.
+  /// Adds a row; call it in step order. A row without training reward adds only its held-out scores.
   void add(const Row& row);
 
   std::int64_t num_steps() const { return static_cast<std::int64_t>(steps_.size()); }
@@ -32,8 +32,8 @@ class Course {
 };
 
 struct Rule {
-  std::string_view name;    ///< such as "most groups are flat"
-  std::string_view metric;  ///< name of the measured metric
+  std::string_view name;
+  std::string_view metric;
   std::string_view number;  ///< measured quantity, such as "mean of the recent steps"
   bool above;               ///< true: bad above the bound; false: bad below
   double bound;
@@ -50,7 +50,7 @@ const Rule& rule(std::string_view name);
 
 struct Verdict {
   const Rule* rule;
-  double number;  ///< NaN: too few steps, or no such metric
+  double number;  ///< measured number; NaN: too few steps, or no such metric
   bool bad;
 };
 

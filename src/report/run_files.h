@@ -17,14 +17,14 @@ struct RunFiles {
   std::vector<Session> sessions;
 };
 
-/// Reads a run folder. Throws an input error if it does not exist, or has neither metric rows nor config.yaml and
-/// checkpoints.
+/// Reads a run folder, which has a metric file, or both config.yaml and checkpoints. Throws an input error for any
+/// other path.
 RunFiles read_run(const std::filesystem::path& dir);
 
-/// Returns whether a process trains in the folder, by its lock in /proc/locks; takes no lock.
+/// Returns whether a process holds the folder's lock, according to /proc/locks. Takes no lock itself.
 bool is_running(const std::filesystem::path& dir);
 
-/// Writes TensorBoard events files to `out`, the cold start's to `out`/sft.
+/// Writes TensorBoard events files to `out`, and the cold start's to `out`/sft.
 void write_tensorboard(const RunFiles& run, const std::filesystem::path& out);
 
 }  // namespace qrl::report

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxTextBytes = 20'000;
 constexpr std::size_t kMaxFileBytes = 64 << 20;
-constexpr std::size_t kMaxSamples = 64;  // per group
+constexpr std::size_t kMaxSamples = 64;  // samples per group
 
 std::string text_of(const Json& row, const char* name) {
   const auto found = row.find(name);

@@ -7,7 +7,7 @@
 
 namespace qrl::report {
 
-/// The file rollouts/step_N.jsonl or validation/step_N.jsonl.
+/// Describes a file rollouts/step_N.jsonl or validation/step_N.jsonl.
 struct SampleFile {
   std::int64_t step = 0;
   std::filesystem::path path;
@@ -16,7 +16,7 @@ struct SampleFile {
 /// Returns a folder's sample files, ordered by step.
 std::vector<SampleFile> sample_files(const std::filesystem::path& dir);
 
-/// Returns at most `count` files, evenly spaced, with the first and the last.
+/// Returns at most `count` files, evenly spaced, including the first and the last.
 std::vector<SampleFile> spread(const std::vector<SampleFile>& files, std::size_t count);
 
 /// Returns the groups of the first `max_prompts` prompts: [{prompt, ground_truth, …, samples: [{response, score, …}]}].

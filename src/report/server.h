@@ -15,12 +15,12 @@ struct ServerOptions {
 
 class Server {
  public:
-  /// Starts listening. Throws an input error if the address is not available, or if the network could reach it without
+  /// Starts listening. Throws an input error if the address is unavailable, or if other machines could reach it without
   /// a token.
   Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options);
   ~Server();
 
-  /// Returns the page's URL, with the token.
+  /// Returns the page's URL, including the token.
   std::string url() const;
   void run();
   void stop();

@@ -12,13 +12,13 @@ struct Session {
   std::string host, processor, isa, program;
   int ranks = 1, threads = 1;  ///< `threads`: per process
   std::int64_t first_step = 0;
-  // These are unset if the start was killed.
+  // The members below stay unset if the start was killed.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
   std::string ended;  ///< how the start ended: "done", or why it stopped
 };
 
-/// Calls visit(name, member) with each member, in the order and by the names of sessions.jsonl.
+/// Calls visit(name, member) with each member, in the order and with the names of sessions.jsonl.
 template <class SessionRef, class Visit>
 void visit_members(SessionRef& session, const Visit& visit) {
   visit("unix", session.unix_s);

@@ -12,7 +12,7 @@ namespace qrl::report {
 /// quarter. For two runs, also the differences.
 std::string report_text(const std::vector<RunFiles>& runs);
 
-/// Returns the finite values as characters of eight heights, the newest last. Above `width` values, averages adjacent
+/// Returns the finite values as characters of eight heights, the newest last. More than `width` values are averaged in
 /// groups.
 std::string sparkline(std::span<const double> values, std::size_t width);
 

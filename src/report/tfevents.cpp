@@ -48,7 +48,7 @@ std::string record(const std::string& event) {
   return out;
 }
 
-// Wire types of protobuf: a field is its number and wire type, then its value.
+// Wire types of protobuf. An encoded field is a tag (number and wire type), then the value.
 enum WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void add_varint(std::string& out, std::uint64_t value) {

@@ -11,8 +11,8 @@ struct Box {
   std::string_view content;
 };
 
-/// Returns the last box with one of `names` ("\\boxed") directly before its brace, which must be closed. Takes linear
-/// time.
+/// Returns the last box whose opening brace directly follows one of `names` ("\\boxed"). The box must be closed. Takes
+/// linear time.
 std::optional<Box> last_box(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
 
 /// Limits the search to a response's last bytes (some 30,000 tokens).

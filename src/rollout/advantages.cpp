@@ -66,14 +66,14 @@ Spread spread_of(std::span<Rollout* const> group) {
   return spread_of(rewards);
 }
 
-/// Returns reward − the group's mean, exactly 0 if all rewards are equal: division by std + eps would magnify a
-/// rounding error.
+/// Returns reward − the group's mean. Returns exactly 0 if all rewards are equal, because division by std + eps would
+/// magnify a rounding error.
 double centred(const Rollout& rollout, const Spread& group) {
   return group.is_flat && group.count > 1 ? 0.0 : rollout.reward - group.mean;
 }
 
-/// Returns the standard deviation (ddof 1, fp64) that `of` selects, over all ranks; 1 for none, or for fewer than two
-/// values. Collective.
+/// Returns the standard deviation (ddof 1, fp64) that `of` selects, over all ranks. Returns 1 for BatchStd::none or
+/// fewer than two values. Collective.
 double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of, dist::Collectives& world) {
   if (of == BatchStd::none) return 1;
   std::vector<double> mine;
@@ -91,8 +91,8 @@ double deviation_of_all(std::span<Rollout> rollouts, std::int32_t n, BatchStd of
   return all.count < 2 ? 1 : all.std;
 }
 
-/// Adds weight · normalized score k to the group's advantages. Skips samples to which the score does not apply (NaN),
-/// and groups of equal scores.
+/// Adds weight · normalized score k to the group's advantages. Skips samples to which the score does not apply (NaN).
+/// Adds nothing if all scores are equal.
 void add_advantages_of(std::span<Rollout* const> group, std::size_t k, double weight) {
   std::vector<Rollout*> judged;
   std::vector<double> scores;

@@ -6,8 +6,8 @@ namespace qrl::rollout {
 
 /// An estimator's inputs for one sample.
 struct RewardSpread {
-  double centred = 0;                   ///< reward − mean of the group; exactly 0 if all its rewards are equal
-  double group_std = 1, batch_std = 1;  ///< deviations with ddof 1; batch_std: see BatchStd
+  double centred = 0;                   ///< reward − the group's mean; exactly 0 if the group's rewards are equal
+  double group_std = 1, batch_std = 1;  ///< standard deviations, ddof 1; batch_std: see BatchStd
   std::int32_t n = 1;                   ///< number of the group's samples in the loss
   bool by_std = true;                   ///< algorithm.norm_adv_by_std
 };

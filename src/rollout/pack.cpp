@@ -35,7 +35,7 @@ void check(const PackItem& item, std::int64_t max_tokens) {
 struct Group {
   std::vector<std::size_t> items;
   std::int64_t num_prefix_tokens = 0;  ///< tokens of the shared prefix, packed once
-  std::int64_t num_tokens = 0;         ///< tokens of the group in one micro-batch
+  std::int64_t num_tokens = 0;         ///< tokens of the whole group in one micro-batch
 };
 
 std::vector<Group> groups_of(std::span<const PackItem> items) {

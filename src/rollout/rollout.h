@@ -51,7 +51,7 @@ void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& v
            const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
            const tasks::JudgeContext& context = {});
 
-/// Returns Σ weight · score of a verdict in order, in fp64. Skips scores that are NaN.
+/// Returns Σ weight · score over a verdict's scores, in order, in fp64. Skips NaN scores.
 double weighted_sum(std::span<const double> scores, std::span<const double> weights);
 
 /// Returns DAPO's overlong penalty (Yu et al. 2025, eq. 13) with L_max = max_response_length and L_c = buffer_len: 0 up
@@ -70,9 +70,9 @@ void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, s
 /// Returns whether a group's judged samples have the same score before length penalties, or are fewer than two. Dynamic
 /// sampling drops such groups (DAPO, eq. 11).
 bool has_equal_scores(std::span<const Rollout> group);
-/// Returns whether a group's judged samples are all correct or all not correct, regardless of scores.
+/// Returns whether a group's judged samples are all correct or all not correct.
 bool has_equal_outcomes(std::span<const Rollout> group);
-/// Does the same as has_equal_scores with each sample's first score among `places` that is not NaN.
+/// Does the same as has_equal_scores, but compares each sample's first non-NaN score among `places`.
 bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::size_t> places);
 
 class FlatGroups {

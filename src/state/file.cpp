@@ -42,7 +42,7 @@ bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error 
 }  // namespace
 
 File::File(std::filesystem::path path, int flags) : path_(std::move(path)) {
-  constexpr mode_t kMode = 0666;  // less the umask
+  constexpr mode_t kMode = 0666;  // minus the umask
   // With O_NONBLOCK, opening a pipe does not block.
   fd_ = ::open(path_.c_str(), flags | O_CLOEXEC | O_NONBLOCK, kMode);
 }
@@ -173,7 +173,7 @@ std::filesystem::path output_file(const std::filesystem::path& path) {
     target = fs::canonical(path, error);
     QRL_REQUIRE(!error, shown(path), "a file to write", "a link that leads nowhere", "delete it, or name another file");
   }
-  // Refuses names like /dev/stdout, because other programs may write to that file.
+  // Refuses names like /dev/stdout, because other programs may write to the same file.
   const std::string name = path.lexically_normal().string();
   QRL_REQUIRE(!name.starts_with("/proc/") && (!name.starts_with("/dev/") || name.starts_with("/dev/shm/")), shown(path),
               "a file to write", "a name below /dev or /proc", "name a file");

@@ -13,7 +13,7 @@ namespace qrl::state {
 /// Owns an open file. A read past the end is an input error (the file has changed); other failures are internal errors.
 class File {
  public:
-  /// Opens for reading, through links. Throws an input error unless it is a readable regular file.
+  /// Opens for reading; follows links. Throws an input error unless `path` is a readable regular file.
   static File open(const std::filesystem::path& path);
   /// Opens like `open`, but throws an input error if the path's last component is a link.
   static File open_no_follow(const std::filesystem::path& path);
@@ -23,8 +23,8 @@ class File {
   static File create(const std::filesystem::path& path);
   /// Creates a file for writing, or empties an existing file. Throws an internal error for a link.
   static File create_or_empty(const std::filesystem::path& path);
-  /// Opens for appending, through links. If `creates`, makes a missing file. Throws an input error for a special file,
-  /// else internal errors.
+  /// Opens for appending; follows links. If `creates`, makes a missing file. Throws an input error for a special file,
+  /// and an internal error for any other failure.
   static File append(const std::filesystem::path& path, bool creates = false);
 
   File(File&& other) noexcept;
@@ -48,15 +48,16 @@ class File {
   int fd_ = -1;
 };
 
-/// Returns a regular file's text; throws an input error beyond `max_bytes` and for a Git LFS pointer.
+/// Returns a regular file's text; throws an input error for more than `max_bytes` or a Git LFS pointer.
 std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-/// Throws an input error if `path`, through links, exists and is no regular file. Does not open it, because a device or
-/// pipe may block.
+/// Throws an input error if `path` exists and is no regular file; follows links. Does not open the file, because a
+/// device or pipe may block.
 void require_no_special_file(const std::filesystem::path& path);
 
-/// Returns the file to write for a user's `path`: itself, or a link's target. Throws an input error without a writable
-/// folder, for anything but a new or regular file, and for names below /dev or /proc.
+/// Returns the file to write for a user's `path`: itself, or a link's target. Throws an input error if the file's
+/// folder is not writable, or if the file is neither new nor regular. Also rejects names below /proc and /dev, except
+/// /dev/shm.
 std::filesystem::path output_file(const std::filesystem::path& path);
 
 /// Syncs a folder, so that its names survive a power cut.

@@ -53,7 +53,7 @@ std::string hash_of(const File& file) {
   return hash.hex();
 }
 
-/// Appends a mark and 64 random bits, so that an attacker cannot guess the name and place a link there first.
+/// Appends kTemporaryMark and 64 random bits, so that an attacker cannot guess the name and place a link there first.
 fs::path temporary_name(const fs::path& path) {
   std::uint64_t id = 0;
   QRL_INVARIANT(getrandom(&id, sizeof id, 0) == sizeof id, "getrandom", "8 random bytes", std::strerror(errno));

@@ -24,8 +24,8 @@ std::string folder_facts(const std::filesystem::path& path);
 /// Removes unfinished commits (`*.tmp-<id>`) in `parent`.
 void remove_leftovers(const std::filesystem::path& parent);
 
-/// Replaces a small file atomically, through links: temporary name, fsync, rename, fsync of the folder. Throws like
-/// output_file.
+/// Replaces a small file atomically: writes and syncs a temporary file, renames it and syncs the folder. Follows links.
+/// Throws like output_file.
 void replace_file(const std::filesystem::path& file, const std::string& bytes);
 
 /// Holds an exclusive flock on PATH/.lock; throws an input error if another process does.

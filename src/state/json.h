@@ -9,7 +9,7 @@ namespace qrl::state {
 
 inline constexpr int kMaxJsonDepth = 32;
 
-/// Parses `text`, with members sorted by key. Throws an input error with `where` and the byte. Also rejects a
+/// Parses `text`, with members sorted by key. Throws an input error with `where` and the byte's index. Also rejects a
 /// byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys, numbers beyond a double, NaN and
 /// Infinity, and more than `max_depth` levels.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
@@ -23,7 +23,7 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 
-/// Returns a value, quoted, for a message. Strings are quoted once only.
+/// Returns a value, quoted, for a message. A string is not quoted twice.
 std::string shown_value(const nlohmann::json& value);
 
 }  // namespace qrl::state

@@ -106,7 +106,6 @@ TensorEntry read_entry(const Json& value, const std::string& where) {
   return entry;
 }
 
-/// Checks that tensors tile the data section.
 void require_tiling(const SafetensorsFile::Tensors& tensors, std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<const std::string*, const TensorEntry*>> order;
   order.reserve(tensors.size());

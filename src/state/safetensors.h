@@ -20,7 +20,7 @@ namespace qrl::state {
 
 struct TensorEntry {
   std::string_view dtype_name;       ///< name in the file ("F8_E4M3"), a static string
-  std::optional<base::DType> dtype;  ///< nothing for a dtype that is listed only (fp8, fp6, fp4, complex)
+  std::optional<base::DType> dtype;  ///< nothing for a dtype that can be listed but not read (fp8, fp6, fp4, complex)
   base::Shape shape;
   std::uint64_t begin = 0, end = 0;  ///< byte range in the data section
 };
@@ -35,7 +35,7 @@ struct TensorEntry {
 /// - JSON whitespace is rejected before the header's object, accepted after it.
 class SafetensorsFile {
  public:
-  /// Opens, through links, and checks a regular file. Throws an input error with the file and the fault.
+  /// Opens and checks a regular file; follows links. Throws an input error with the file and the fault.
   explicit SafetensorsFile(const std::filesystem::path& file);
 
   using Tensors = std::map<std::string, TensorEntry, std::less<>>;
@@ -45,7 +45,7 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   /// Throws an input error if no tensor has this name.
   const TensorEntry& entry(std::string_view name) const;
-  /// Reads one tensor in its own dtype into aligned memory. Throws an input error for a dtype that is listed only.
+  /// Reads one tensor in its own dtype into aligned memory. Throws an input error if its entry has no `dtype`.
   base::Buffer read(std::string_view name) const;
   /// Reads an F32, BF16 or F16 tensor as fp32, exactly. Throws an input error for other dtypes.
   base::Buffer read_f32(std::string_view name) const;
@@ -69,8 +69,8 @@ struct NamedView {
   std::string_view dtype_name = {};
 };
 
-/// Copies a piece of a view, 1 to num_bytes bytes at first_byte, to host memory. The result stays valid until the next
-/// call.
+/// Copies a piece of a view to host memory. The piece begins at first_byte and has 1 to num_bytes bytes. The result
+/// stays valid until the next call.
 using StagedRead =
     std::function<std::span<const std::byte>(const base::View& view, std::size_t first_byte, std::size_t num_bytes)>;
 
@@ -80,7 +80,7 @@ using StagedRead =
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 
-/// Checks a file and returns its description, for `qrl-train check safetensors`.
+/// Checks a file and returns its description.
 std::string describe_safetensors(const std::filesystem::path& file);
 
 }  // namespace qrl::state

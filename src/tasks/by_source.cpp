@@ -80,7 +80,7 @@ class SourceVerifier final : public Verifier {
     const auto known = of_source_.find(data_source);
     return known == of_source_.end() ? 0 : known->second;
   }
-  /// Returns a rule verifier's values (all have the same), then the command's.
+  /// Returns the values that `get` gives for a rule verifier (all give the same), then for the command.
   template <class Value, class Get>
   std::vector<Value> of_all(const Get& get) const {
     std::vector<Value> values = rule_ == nullptr ? std::vector<Value>() : get(*rule_);

@@ -10,7 +10,8 @@
 
 namespace qrl::tasks {
 
-/// Split of a generated task, by a hash of its content, so that splits are disjoint. One task in four is held out.
+/// Split of a generated task, decided by a hash of its content, so that splits are disjoint. One task in four is held
+/// out.
 enum class Split : std::uint8_t { train, held_out };
 Split split_of(std::span<const std::int64_t> values);
 Split split_of(std::string_view text);

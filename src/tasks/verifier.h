@@ -43,7 +43,7 @@ struct Sample {
 struct JudgeContext {
   std::int64_t step = 0;
   bool is_evaluation = false;
-  /// Limit on verifier errors. `judge` throws a guard error beyond it, or if all of the first 16 responses are errors.
+  /// Limit on verifier errors. `judge` throws a guard error beyond it, or if all of the first 16 responses have errors.
   std::optional<std::int64_t> max_errors = {};
   std::function<void()> pause = {};  ///< called regularly while a verifier waits; an exception ends `judge`
 };
@@ -65,7 +65,7 @@ struct RuleWeights {
 struct CommandOptions {
   std::vector<std::string> argv = {};
   std::string folder = {};
-  std::vector<std::string> env = {};            ///< variables passed on, besides those that programs need
+  std::vector<std::string> env = {};            ///< environment variables passed on, besides those that programs need
   std::string after = {};                       ///< a verifier that judges first; "": none
   std::int64_t workers = 0;                     ///< processes; 0: half the process's threads, at least 1
   double timeout_s = 0;                         ///< per row, from its arrival at the worker
@@ -74,9 +74,9 @@ struct CommandOptions {
   std::int64_t in_flight = 1;                   ///< rows per worker at once
   std::optional<config::RewardRows> rows = {};  ///< none: as the program requests
   std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
-  double correct_at = 0;                        ///< least first score of a correct answer, if the answer has no outcome
+  double correct_at = 0;                        ///< least first score of a correct response, if no outcome is given
   config::OnVerifierError on_error = config::OnVerifierError::drop;
-  double max_error_fraction = 0;  ///< for messages; JudgeContext::max_errors limits
+  double max_error_fraction = 0;  ///< for messages only; JudgeContext::max_errors is the limit
   std::uint64_t seed = 0;         ///< seed for the program
   std::string run_folder = {};    ///< run folder for the program; "": none
 };
@@ -99,7 +99,7 @@ class Verifier {
   virtual ~Verifier() = default;
   /// Throws an input error if the ground truth (from `where`) cannot be judged. Called when data is loaded.
   virtual void check_ground_truth(const Question& question, const std::string& where) const = 0;
-  /// Throws what check_ground_truth deferred. Called after all data is loaded.
+  /// Throws the errors that check_ground_truth deferred. Called after all data is loaded.
   virtual void finish_checks() const {}
   /// Parses a ground truth once per prompt; null if check_ground_truth rejects it.
   virtual std::shared_ptr<const types::Gold> prepare(const Question& question) const = 0;
@@ -108,14 +108,15 @@ class Verifier {
   virtual std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context = {}) const = 0;
   /// Returns the names of a verdict's scores; constant.
   virtual const std::vector<std::string>& score_names() const = 0;
-  /// Returns each score's weight. A response's score is the weighted sum in this order, in fp64, without NaN scores.
+  /// Returns the weights of a verdict's scores. A response's total is the weighted sum of its scores in this order, in
+  /// fp64. NaN scores are skipped.
   virtual std::vector<double> score_weights(const RuleWeights& weights) const = 0;
   /// Returns whether all verdicts come from rules: no sample is dropped, and scores are RuleVerifier's.
   virtual bool is_rule() const { return false; }
   virtual bool wants_rows() const { return false; }
   /// Returns and resets the report, if the verifier keeps one.
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
-  /// Writes the log so far and later text, if any, to `file`.
+  /// Writes the log so far, if any, to `file`. Later text also goes there.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
   /// Writes the log, if any, to this process's standard error from now on.
   virtual void show_log() const {}
@@ -124,8 +125,8 @@ class Verifier {
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
 };
 
-/// Judges each sample independently, on all threads. The scores `correct`, `wrong` and `format` are 0 or 1: a right
-/// answer, a wrong answer, and a wrong answer in the right form.
+/// Judges each sample independently, on all threads. The scores `correct`, `wrong` (any other response) and `format` (a
+/// wrong answer in the right form) are 0 or 1. `partial` is partial credit.
 class RuleVerifier : public Verifier {
  public:
   /// Judges one response without throwing, with bounded work for any input.
@@ -147,13 +148,14 @@ struct GroundTruthField {
 /// Describes a word of reward.verifier and its verifier.
 struct VerifierChoice : config::Option {
   std::unique_ptr<Verifier> (*make)(const VerifierOptions& options) = nullptr;
-  std::string_view data_hold;                              ///< noun for such data in errors: "grids"
+  std::string_view data_hold;                              ///< noun in errors for data of this verifier: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
 };
 
-/// Creates the verifier of a word of options.known.
+/// `word` must be in options.known.
 std::unique_ptr<Verifier> make_verifier_of(const VerifierOptions& options, const std::string& word);
-/// Creates a run's verifier, of options.word. With options.by_source, it selects the verifier by data source.
+/// Creates the verifier of options.word. If options.by_source is set, creates one that selects the verifier by data
+/// source.
 std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options);
 
 /// Calls check_ground_truth; adds the chosen verifier and its alternatives to the error.

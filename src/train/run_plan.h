@@ -24,7 +24,7 @@ struct PlanRequest {
   bool is_run = true;  ///< false: a --dry-run, which lists missing parts of this machine instead of throwing
 };
 
-/// Holds what follows from recipe, model config and machine, without reading weights and data.
+/// Holds what follows from recipe, model config and machine, before weights and data are read.
 struct RunOutline {
   config::LoadedRecipe loaded;  ///< recipe without `auto`; with epochs, its trainer.total_training_steps is still 0
   model::ModelConfig model;
@@ -39,8 +39,8 @@ struct RunOutline {
   const config::Recipe& recipe() const { return loaded.recipe; }
 };
 
-/// Checks the recipe against the model's config and the machine. A run also loads LibTorch's CUDA part, if the recipe
-/// uses it. Throws an input error if parts do not fit or, in a run, are missing. Collective.
+/// Checks the recipe against the model's config and the machine. Throws an input error if parts do not fit. With
+/// request.is_run, also loads LibTorch's CUDA part if the recipe uses it, and throws if parts are missing. Collective.
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
 
 /// Holds the outline and all that a run reads before its first step. Its recipe has the final numbers of RL steps and
@@ -54,11 +54,11 @@ struct RunPlan : RunOutline {
   PromptSet prompts;
   std::vector<PromptSet> held_out;
   SftRows sft_rows;  ///< empty without sft.train_files
-  Inputs inputs;     ///< hashes of the inputs; empty in a --dry-run
+  Inputs inputs;     ///< empty in a --dry-run
 };
 
-/// Reads and checks weights' shapes, tokenizer, prompts and rows. A run also hashes its inputs. Collective. Throws
-/// input errors.
+/// Reads and checks weights' shapes, tokenizer, prompts and rows. With request.is_run, also hashes the inputs.
+/// Collective. Throws input errors.
 RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world);
 
 struct RunContext {

@@ -13,7 +13,7 @@ namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
 double g_deadline_s = std::numeric_limits<double>::infinity();
-int g_finishing = 0;  // number of live FinishFirst; the loop's thread alone uses it
+int g_finishing = 0;  // live FinishFirst objects; only the training loop's thread uses this number
 
 extern "C" void on_signal(int number) {
   if (g_stop != 0) _exit(128 + number);

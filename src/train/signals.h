@@ -1,15 +1,15 @@
 // Owns stop requests, by signals and by a run's time limit. The first SIGTERM, SIGINT or SIGUSR1 requests a checkpoint
-// and exit 75 at the next consistent state; a second exits at once. mpirun forwards SIGUSR1 to its ranks, but kills
-// them a second after SIGTERM.
+// and exit 75 at the next consistent state. The next signal exits at once. mpirun forwards SIGUSR1 to its ranks, but on
+// SIGTERM it kills them after 1 s.
 #pragma once
 
 namespace qrl::train {
 
 void install_signal_handlers();
-/// Requests a stop in `seconds`.
+/// Requests a stop `seconds` from now.
 void set_time_limit(double seconds);
 bool stop_requested();
-/// Returns the reason of the stop request: "a signal" or "trainer.max_time".
+/// Returns "a signal" or "trainer.max_time".
 const char* stop_reason();
 
 /// Exception thrown out of generation after a stop request.

@@ -15,12 +15,12 @@ namespace qrl::train {
 
 /// Owns the parts of an RL run, and runs its loop.
 struct Trainer {
-  /// References must outlive the object. `unfinished_row` as in StepRecorder.
+  /// References must outlive the object. `unfinished_row`: see StepRecorder.
   Trainer(const RunContext& run, RunState& state, learner::Learner& learner, learner::Learner* reference,
           QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
 
   /// Runs all remaining steps on rollouts of `source`; evaluates and commits when due. On a stop request, drops the
-  /// step's samples, commits the state before the step, and throws (exit 75).
+  /// current step's samples, commits the state before that step, and throws (exit 75).
   void train(RolloutSource& source);
   void train() { train(rollouts); }
 

@@ -14,8 +14,8 @@ namespace qrl::types {
 struct MicroBatch {
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> sequence_starts;  ///< S+1 offsets into tokens, first 0, last N
-  /// [S]: 1 if the sequence continues a prefix, the nearest earlier sequence with 0, and attends to it first. Empty:
-  /// all 0.
+  /// [S]: 1 if the sequence continues a prefix and attends to it first. The prefix is the nearest earlier sequence with
+  /// 0. Empty: all 0.
   std::vector<std::uint8_t> continues_prefix;
   std::vector<TokenId> targets;         ///< tokens[t+1]; 0 at the end of a sequence
   std::vector<std::uint8_t> loss_mask;  ///< 1: a response token in the loss
@@ -26,8 +26,8 @@ struct MicroBatch {
   std::vector<float> old_entropy;         ///< entropy of the distribution of old_logprobs; empty if unused
   std::vector<float> reference_logprobs;  ///< log-probs of the targets; empty without a reference model
   std::vector<float> teacher_logprobs;    ///< log-probs of the targets; empty without a teacher
-  std::vector<float> advantages;          ///< the sequence's advantage on each token; with a teacher, one per token
-  KeptTokens kept;                        ///< tokens from which the target was sampled; no sets without top-k and top-p
+  std::vector<float> advantages;          ///< each token's advantage; equal within a sequence, except with a teacher
+  KeptTokens kept;                        ///< tokens from which the target was sampled; no sets without top-k or top-p
   /// Routes of all tokens under the sampler; no entries if unknown. A completion's last token, which the sampler does
   /// not route, gets experts 0 … k − 1.
   Routes sampler_routes;

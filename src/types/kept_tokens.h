@@ -12,7 +12,6 @@ using TokenId = std::int32_t;
 /// was excluded.
 class KeptTokens {
  public:
-  /// Returns whether no sets exist, as without top-k and top-p.
   bool empty() const { return ends_.empty(); }
   std::size_t size() const { return ends_.size(); }
   std::int64_t num_ids() const { return static_cast<std::int64_t>(ids_.size()); }

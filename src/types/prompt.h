@@ -11,7 +11,7 @@
 
 namespace qrl::types {
 
-/// Holds a ground truth as its verifier prepared it (a derived type), once per prompt.
+/// Base class of parsed ground truths. Each verifier derives its own type. A ground truth is parsed once per prompt.
 struct Gold {
   Gold() = default;
   Gold(const Gold&) = delete;
@@ -40,10 +40,11 @@ struct Completion {
   std::vector<float> sampler_logprobs;  ///< [tokens]: natural logs under the sampled distribution
   std::vector<std::int64_t> versions;   ///< [tokens]: version of the policy that sampled the token
   StopReason stop = StopReason::eos;
-  KeptTokens kept = {};          ///< tokens from which each token was sampled; no sets without max_kept or exclusions
+  /// Tokens from which each token was sampled. No sets unless max_kept is set and top-k or top-p is used.
+  KeptTokens kept = {};
   std::int32_t num_limited = 0;  ///< number of tokens whose set max_kept limited
-  /// Routes of the prompt's tokens, then of all sampled tokens but the last. No entries without wants_routes or without
-  /// experts.
+  /// Routes of the prompt's tokens, then of all sampled tokens but the last. No entries unless wants_routes is set and
+  /// the model has experts.
   Routes routes = {};
 };
 
@@ -54,7 +55,7 @@ struct SamplingParams {
   std::int32_t top_k = -1;           ///< −1 is off
   std::int32_t max_new_tokens = 0;   ///< 1 or more
   std::vector<TokenId> stop_tokens;  ///< the completion ends after one of these
-  /// A token that completes one of these strings within the completion ends it.
+  /// The completion ends after a token that completes one of these strings within it.
   std::vector<std::string> stop_strings;
   /// Limits the tokens after top-k and top-p to the max_kept likeliest, which Completion::kept lists; 0: no limit.
   std::int32_t max_kept = 0;

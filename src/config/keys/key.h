@@ -1,5 +1,5 @@
-// Owns the declaration of a recipe's key, and the list of a program's keys, one row each. The reader, --help-all, the
-// resolved recipe and the reference page use the list.
+// Owns the description of a recipe's key, and the list of a program's keys. The reader, --help-all, the resolved recipe
+// and the reference page use the list.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ enum class OnResume : std::uint8_t {
   free,          ///< may change: no weight depends on it
 };
 
-/// Describes another key's value that a key needs for its effect.
+/// Describes the values that another key must have for a key to have an effect.
 struct Condition {
   std::string key;     ///< the other key; "": none needed
-  std::string values;  ///< a text for has_value, or a description of `holds`
+  std::string values;  ///< values for has_value, or a description of `holds`
   std::function<bool(const Recipe&)> holds;
   std::string advice = "it has no effect: delete it";
 };
 
-/// Describes the values that another key must have while a key has an effect and certain values.
+/// Describes the values that another key must have while the declaring key has an effect and one of the values `when`.
 struct Requirement {
-  std::string when;    ///< values of the key itself; "": any
+  std::string when;    ///< values of the declaring key; "": any
   std::string key;     ///< the other key
   std::string values;  ///< allowed values of the other key
   std::string advice;
@@ -53,21 +53,21 @@ struct Key {
   std::function<std::string(const Recipe&)> print = {};
   /// Replaces an unset member by the value that null means. Empty if a recipe cannot hold that value.
   std::function<void(Recipe&)> fill = {};
-  /// Makes paths to read absolute (Type::anchor). Empty without paths.
+  /// Makes input paths absolute (Type::anchor). Empty for keys without paths.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor = {};
-  /// Returns the values that has_value compares instead of the printed value, such as the device for `auto`.
+  /// Returns the values that has_value compares instead of the printed value, such as the device that `auto` selects.
   std::function<std::vector<std::string>(const Recipe&)> effective = {};
   OnResume on_resume = OnResume::fixed;
   Condition condition = {};
   std::vector<Requirement> requirements = {};
-  /// Value in records of versions without this key, as YAML; empty: the default.
+  /// Value, as YAML, for records of versions that lacked this key; empty: the default.
   std::string absent_in_record = {};
 
   /// Declares that the key has an effect only while `other` has one of `values` (has_value).
   Key& only_with(const std::string& other, const std::string& values);
   /// Declares that `other` must have one of `values` while this key has one of `when` (has_value).
   Key& needs(std::string when, std::string other, std::string values, std::string advice);
-  /// Declares that `other` must have its default while this key does not.
+  /// Declares that `other` must have its default while this key differs from its own.
   Key& excludes(std::string other, std::string advice) {
     return needs("changed", std::move(other), "default", std::move(advice));
   }
@@ -80,14 +80,14 @@ struct Key {
   bool acts(const Recipe& recipe) const { return condition.key.empty() || condition.holds(recipe); }
 };
 
-/// Returns whether a key has one of `values` in a recipe. `values` is "set", "unset", "changed" (not the
-/// default), "default", "other than A or B", words ("A, B or C"), or "above N", "at least N", "at most N", which null
-/// satisfies. N is a number or the name of a key.
+/// Returns whether a key has one of `values`: "set", "unset", "default", "changed" (not the default), "other than A or
+/// B", words ("A, B or C"), or a bound: "above N", "at least N" or "at most N". N is a number or the name of a key.
+/// null and auto are within every bound.
 bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
 
 Condition condition_of(const std::string& key, const std::string& values);
 
-/// Holds all keys of a recipe, with the words of a catalog.
+/// Holds all keys of a recipe, and the catalog of their options.
 class Keys {
  public:
   explicit Keys(Catalog catalog);
@@ -112,7 +112,7 @@ class Keys {
 
 bool operator==(const Recipe& one, const Recipe& other);
 
-/// Returns the keys that select an option, each with its option in a recipe, or nullptr.
+/// Returns the keys that select an option, each with its option in a recipe; nullptr: none.
 std::vector<std::pair<std::string, const Option*>> selected_options(const Recipe& recipe);
 
 }  // namespace qrl::config

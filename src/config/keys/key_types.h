@@ -24,11 +24,11 @@ struct Type {
   std::string text;
   std::function<T(const YamlNode&)> read;  ///< throws ParseError
   std::function<std::string(const T&)> print;
-  /// Makes paths to read absolute (anchor_path). Empty for other types.
+  /// Makes input paths absolute (anchor_path). Empty for types other than paths.
   std::function<void(T&, const std::filesystem::path& directory)> anchor = {};
 };
 
-/// Bounds integer keys without a range of their own. Products of two fit in 64 bits.
+/// Bounds integer keys without a range of their own. Products of two such values fit in 64 bits.
 inline constexpr std::int64_t kMaxInteger = 1'000'000'000;
 
 Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
@@ -41,14 +41,14 @@ Type<Stored> word_or(const std::string& word, Stored value, Type<T> type) {
           },
           [word, value, print = type.print](const Stored& one) { return one == value ? word : print(one); }};
 }
-/// Accepts a number in `range` in fp64 and rounded to fp32, the computing type.
+/// Accepts a number in `range`, both in fp64 and rounded to fp32, the computing type.
 Type<double> real(const Range& range);
 Type<std::string> text();
 Type<std::string> variable_name();
 Type<std::string> text_with_one(const std::string& part);
 /// Accepts a file or folder to read, relative to its recipe. Stores an absolute path.
 Type<std::string> input_path();
-/// Accepts a folder like `input_path`, else a model in the Hub's cache, pinned to its commit (base/hub.h).
+/// Accepts a folder as `input_path` does, or a model's Hub name, pinned to the commit in the Hub's cache (base/hub.h).
 Type<std::string> model_path();
 /// Accepts one of `words` unchanged, or a path.
 Type<std::string> word_or_path(const std::vector<std::string>& words);
@@ -58,7 +58,7 @@ Type<double> duration();
 /// Makes a nonempty path absolute, relative to `directory`, or to the working directory if `directory` is empty.
 void anchor_path(std::string& path, const std::filesystem::path& directory);
 
-/// Returns advice with our name for `word`, or with the nearest of `names`. Returns "" if none is near.
+/// Returns advice: our name for `word`, or the nearest of `names`; "" if none is near.
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names);
 
 /// Accepts one of several words, each stored as its value.
@@ -92,7 +92,7 @@ Type<Selected<T>> option_of(const Choices<T>& choices, std::string_view except =
   return one_of(std::move(values));
 }
 
-/// Accepts a list of `size` entries, or of any number for 0.
+/// Accepts a list of `size` entries; 0 allows any number.
 template <class T>
 Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
   const auto anchor = [item](std::vector<T>& values, const std::filesystem::path& directory) {
@@ -121,8 +121,8 @@ Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
           item.anchor ? anchor : std::function<void(std::vector<T>&, const std::filesystem::path&)>()};
 }
 
-/// Returns the usual type of a (perhaps optional) member: an enum's words (words_of), a flag, any 64-bit seed, number
-/// or text, or a list of these.
+/// Returns the usual type of a (perhaps optional) member: an enum's words (words_of), a flag, a 64-bit seed, a number,
+/// a text, or a list of these.
 template <class T>
 auto type_of() {
   if constexpr (requires(T value) { value.has_value(); }) {

@@ -58,7 +58,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   const std::string last(last_part(plain));
   const std::vector<Alias> known = aliases(keys.catalog());
 
-  // A full name, or a section without a counterpart, is a more precise match than a name's last part.
+  // A match of the full name, or of a whole section (NAME.*), precedes matches of the last part.
   const auto is_whole = [&](const Alias& alias) {
     const std::string_view called = alias.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
@@ -72,7 +72,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
     const std::string tail = plain.substr(dot + 1);
     if (tail.find('.') != std::string::npos && keys.find(tail) != nullptr) return "here it is " + tail;
   }
-  // A correct name in a misspelled section precedes other trainers' use of the name.
+  // Suggests the nearest key, if it differs only in its section, before other trainers' names.
   const std::string nearest = base::nearest_name(plain, keys.names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
   const auto match = std::find_if(known.begin(), known.end(),

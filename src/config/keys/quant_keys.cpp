@@ -10,8 +10,8 @@ using enum OnResume;
 
 constexpr std::int64_t kMaxStages = 1'048'576;
 
-/// Returns whether auto selects hadamard if the block fits. Rotation reduces real models' gap with int8 only
-/// (docs/science/real-weights.md).
+/// Returns whether auto selects hadamard where the block fits. On real models, rotation reduces only int8's gap between
+/// sampler and learner (docs/science/real-weights.md).
 bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
 
 void add_sampler_formats(Section<QuantRecipe Recipe::*>& quant) {
@@ -113,7 +113,7 @@ void add_quant_learner(Section<QuantRecipe Recipe::*>& quant) {
              "its operands are the quantized values of that forward pass")
       .needs("int8", "quant.rollout.weights", "int8", "use model_dtype")
       // int32 sums over tokens are exact up to 132,103 terms (kMaxInt8Width in ops/dispatch/packed_linear.cpp). Terms
-      // are products of two quantized values, or of 128 and one value.
+      // are products of two int8 values, or of 128 and an int8 value.
       .needs("int8", "actor.max_tokens_per_micro_batch", "at most 131072", "its sums over tokens are exact up to there")
       .needs("fp8_e4m3", "quant.rollout.granularity", "block128",
              "scales of square blocks are those of the transposed weights as well: set quant.rollout.weights: fp8_e4m3 "

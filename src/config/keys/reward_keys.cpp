@@ -13,7 +13,6 @@ constexpr const char* kSelector = "reward.verifier";
 
 using W = RewardRecipe;
 
-/// Returns the words of reward.verifier and of all verifiers in reward.by_source.
 std::vector<std::string> verifiers_of(const Recipe& recipe) {
   std::vector<std::string> words{recipe.reward.verifier.word()};
   for (const auto& [source, verifier] : recipe.reward.by_source) words.push_back(verifier.word());

@@ -1,4 +1,4 @@
-// Owns the table of keys: how a row is declared, and the sections with files of their own.
+// Owns the helpers that declare keys, and the functions that add sections with files of their own.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ auto at(Path path, Member member) {
   return [path, member](auto& recipe) -> decltype(auto) { return (std::invoke(path, recipe).*member); };
 }
 
-/// Declares a key whose member is a T, or an optional T. With `unset`, an empty text is null.
+/// Declares a key whose member is a T, or an optional T. If `unset` is given, an empty text is null.
 template <class Path, class T>
 Key key(std::string name, Path member, Type<T> type, std::string meaning, std::string unset = {}) {
   using Member = std::remove_cvref_t<decltype(member(std::declval<Recipe&>()))>;
@@ -40,7 +40,7 @@ Key key(std::string name, Path member, Type<T> type, std::string meaning, std::s
     else return unset_if_empty && member(recipe).empty() ? "null" : print(member(recipe));
   };
   if constexpr (requires(Member value) { value.is_auto; }) {
-    key.fill = [member](Recipe& recipe) {  // the CPU's default is constant, so the recipe states it
+    key.fill = [member](Recipe& recipe) {  // on the CPU, auto is a constant, so the recipe states it
       if (!learns_on_gpu(recipe)) member(recipe).is_auto = false;
     };
   }
@@ -99,11 +99,11 @@ class Section {
 /// option.
 void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name);
 
-/// Adds the params of `choices` directly in `section`, or with `nested` in its subsections. Adds shared params once.
+/// Adds the params of `choices`, each once: those of `section` itself, or if `nested`, those of its subsections.
 void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
                 const std::string& selector);
 
-/// Declares a param's key `name`. `values_of(recipe)` returns its ParamValues.
+/// Declares a param's key `name`. `values_of(recipe)` returns the ParamValues that store the param.
 template <class ValuesOf>
 Key param_key(const Param& param, std::string name, ValuesOf values_of) {
   Key key{std::move(name), {}, param.meaning, {}};
@@ -164,7 +164,7 @@ void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
 
 inline constexpr const char* kCommandVerifier = "command";  ///< the verifier that is the user's program
 
-/// Returns whether a GPU reads the sampler's matrices, where rotation is unsupported.
+/// Returns whether a GPU reads the sampler's matrices. Rotation is unsupported on GPUs.
 bool reads_matrices_on_gpu(const Recipe& recipe);
 
 }  // namespace qrl::config

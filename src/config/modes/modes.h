@@ -1,6 +1,6 @@
-// Owns the list of modes: each paper's system as defaults, one embedded YAML file each in config/modes. A file has
-// `what`, `paper`, `defaults` (key: value) and `with`: values that hold only while another key has the mode's value.
-// docs/reference/algorithms.md gives sources; "ours" marks values that the paper lacks.
+// Owns the list of modes. A mode has a paper's settings as defaults, in an embedded YAML file of config/modes. The file
+// has `what`, `paper`, `defaults` (key: value) and `with`. `with` maps another key to defaults that apply only while
+// that key has the mode's value. docs/reference/algorithms.md gives sources; "ours" marks values that the paper lacks.
 #pragma once
 
 #include <span>

@@ -24,7 +24,6 @@ std::int64_t read_integer(const YamlNode& node);
 std::uint64_t read_unsigned(const YamlNode& node);
 /// Reads a finite decimal that fp64 holds without overflow or underflow to zero. −0 becomes 0.
 double read_real(const YamlNode& node);
-/// Reads true or false, and no other word.
 bool read_boolean(const YamlNode& node);
 /// Reads a nonempty text without NUL. Refuses a bare word that some YAML version reads otherwise.
 std::string read_text(const YamlNode& node);

@@ -25,7 +25,7 @@ constexpr std::size_t kLongestShownName = 60;
 /// Stops the parse after a fatal error.
 struct Stop {};
 
-/// Builds the tree from events, because the parser's nodes hide tags of nulls and repeated keys.
+/// Builds the tree from events, because the parser's own nodes hide repeated keys and the tags of nulls.
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(std::string_view text, const YamlSource& source, Errors& errors)
@@ -86,7 +86,7 @@ class TreeBuilder : public YAML::EventHandler {
     std::shared_ptr<YamlNode> node;
     YAML::anchor_t anchor = YAML::NullAnchor;
     std::map<std::string, int> lines;  ///< names read in a map, with lines
-    std::optional<YamlMember> member;  ///< awaits its value; line 0: dropped
+    std::optional<YamlMember> member;  ///< member that awaits its value; line 0: dropped
   };
 
   std::shared_ptr<YamlNode> make(YamlNode::Kind kind, const YAML::Mark& mark) const {
@@ -104,7 +104,7 @@ class TreeBuilder : public YAML::EventHandler {
     stop(line, "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
   }
 
-  /// Reads the source where the node begins, because the parser hides tags of nulls and a bare "!".
+  /// Reads the source where the node begins, because the parser hides a bare "!" and the tags of nulls.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     auto pos = static_cast<std::size_t>(std::max(mark.pos, 0));
     constexpr std::string_view kBlank = " \t\r\n";

@@ -1,6 +1,6 @@
-// Owns the strict parse of YAML into a tree with line numbers. Strict: UTF-8 without control characters, at most 1 MB,
-// 64 levels, one document, no tags, merge keys or repeated keys, spaces for indentation. Anchors and aliases are
-// allowed while their expansion is small.
+// Owns the strict parse of YAML into a tree with line numbers. Accepts one document in UTF-8, without control
+// characters, of at most 1 MB and 64 levels, indented by spaces. Refuses tags, merge keys and repeated keys. Allows
+// anchors and aliases while their expansion is small.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,10 @@ struct YamlNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
   std::string text;                 ///< text of a scalar
-  bool quoted = false;              ///< a scalar in quotes or a block: always text
+  bool quoted = false;              ///< if set, a scalar in quotes or a block scalar: always text
   int line = 1;                     ///< from 1
   std::vector<YamlPtr> items;       ///< entries of a sequence
-  std::vector<YamlMember> members;  ///< members of a map, in file order, names unique
+  std::vector<YamlMember> members;  ///< members of a map, with unique names, in file order
   std::size_t num_nodes = 1;        ///< nodes of this subtree, aliases expanded
   std::size_t height = 1;           ///< levels, aliases expanded
 };
@@ -46,10 +46,10 @@ struct YamlSource {
 
 inline constexpr std::size_t kMaxYamlBytes = 1'000'000;
 
-/// Returns the tree of `text`, a null node for "". Adds errors without throwing. Returns nullptr if it builds no tree.
+/// Returns the tree of `text`; for "", a null node. Adds errors without throwing. Returns nullptr after a fatal error.
 YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Errors& errors);
 
-/// Returns the tree of one of the program's own texts. Throws an input error with all its errors.
+/// Returns the tree of one of the program's own texts. Throws an input error with all errors of the text.
 YamlPtr parse_own_yaml(std::string_view text, const std::string& name);
 
 }  // namespace qrl::config

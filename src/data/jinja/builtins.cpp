@@ -251,8 +251,8 @@ std::function<Value(Value, const Value&, Budget&)> integers(Wide (*operation)(Wi
   return [operation](const Value& left, const Value& right, Budget&) { return calculated(left, right, operation); };
 }
 
-/// A row of the table: names of builtins that share a function, their uses and parameter names ("*": the function
-/// checks its arguments itself).
+/// Holds the names of builtins that share a function, their uses, and the names of their parameters. With the parameter
+/// "*", the function checks its arguments itself.
 struct Row {
   std::string_view names;
   Use uses;

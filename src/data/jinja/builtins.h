@@ -1,4 +1,3 @@
-// Owns Jinja's operators, filters, tests, methods and functions as a table.
 #pragma once
 
 #include <functional>

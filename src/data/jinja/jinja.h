@@ -1,4 +1,3 @@
-// Owns the subset of Jinja that chat templates use, rendered like transformers. All else is an error.
 #pragma once
 
 #include <functional>
@@ -14,16 +13,16 @@ namespace qrl::data::jinja {
 struct Run;
 using Names = std::map<std::string, int, std::less<>>;  ///< variable ids by name
 
-/// Compiles and renders a chat template. Supports if, for, set, macro, generation, break and continue, and the names in
-/// builtins.cpp. A render's time, memory and recursion depth are bounded.
+/// Compiles a chat template and renders it like transformers. Supports if, for, set, macro, generation, break and
+/// continue, and the names in builtins.cpp. A render's time, memory and recursion depth are bounded.
 class Template {
  public:
-  /// Throws Unsupported for invalid Jinja and for unknown tags. Other unknown names (functions, filters, …) are errors
-  /// only when render() evaluates them.
+  /// Throws Unsupported for invalid Jinja and for unknown tags. Unknown functions, filters, … are errors only when
+  /// render() evaluates them.
   explicit Template(const std::string& text);
 
-  /// Renders the template with these variables; all others are undefined. Throws Unsupported. The test `strftime_now is
-  /// defined` fails, but a call uses the fixed date 26 Jul 2024.
+  /// Renders the template with these variables; all others are undefined. Throws Unsupported. `strftime_now is defined`
+  /// is false, but strftime_now() formats the fixed date 26 Jul 2024.
   Text render(const std::vector<std::pair<std::string_view, Value>>& variables) const;
 
   /// Returns whether the template contains {% generation %}.

@@ -84,7 +84,7 @@ class Lexer {
     put(TokenKind::sign, is_block ? "{%" : "{{");
     const std::string_view closing = is_block ? "%}" : "}}";
     const std::size_t first = tokens_.size();
-    for (int depth = 0;;) {  // depth of braces: an object's "}" does not end the tag
+    for (int depth = 0;;) {  // depth of braces: an object's "}" does not end a tag
       if (tokens_.size() - first > kMaxTagTokens) fail("a tag of more than 256 words");
       skip_space();
       if (at_ == text_.size()) fail("a tag that does not end");

@@ -13,7 +13,7 @@ namespace {
 
 std::string_view name_of(const std::pair<Text, Value>& member) { return member.first.bytes(); }
 
-/// Returns a list's or object's depth with this member. Throws Unsupported if too deep.
+/// Returns the depth of a list or object after this member is added. Throws like Object::set.
 int depth_with(const Value& member, int depth) {
   constexpr int kMaxValueDepth = 100;
   if (member.loop() != nullptr || member.names() != nullptr) fail("a loop or namespace as a member");

@@ -1,4 +1,3 @@
-// Owns the values of Jinja: texts with the source of each byte, numbers, lists and objects.
 #pragma once
 
 #include <concepts>
@@ -15,7 +14,7 @@
 
 namespace qrl::data::jinja {
 
-/// Thrown with the reason why a template cannot be rendered here, or by its raise_exception.
+/// Thrown if a template cannot be rendered here, or calls raise_exception. Holds the reason.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -36,7 +35,7 @@ enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, lis
 class Value {
  public:
   Value() = default;                                   ///< undefined
-  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< without content
+  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< a value without content
   Value(std::nullptr_t) noexcept : kind_(Kind::none) {}
   Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), number_{.integer = flag} {}
   Value(std::int64_t integer) noexcept : kind_(Kind::integer), number_{.integer = integer} {}
@@ -51,7 +50,7 @@ class Value {
   bool is_number() const noexcept { return kind_ >= Kind::flag && kind_ <= Kind::real; }
   /// Returns a number; 1 or 0 for a boolean.
   double real() const noexcept { return kind_ == Kind::real ? number_.real : static_cast<double>(number_.integer); }
-  /// The functions below return the value, or null if it has another type.
+  /// The functions below return the value, or null for another type.
   const std::int64_t* integer() const noexcept { return kind_ == Kind::integer ? &number_.integer : nullptr; }
   const Text* text() const noexcept { return held<Text>(Kind::text); }
   const List* list() const noexcept { return held<List>(Kind::list); }
@@ -124,7 +123,7 @@ Value make_object(const std::vector<std::pair<Text, Value>>& members) {
   for (const auto& [name, member] : members) object->set(name, member);
   return object;
 }
-/// Converts JSON, with this source for every text and member name. Throws Unsupported for integers beyond 64 bits.
+/// Converts JSON. Every text and member name gets this source. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
 bool is_true(const Value& value);  ///< truth by Python's rules

@@ -31,12 +31,12 @@ class AddedTokens {
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Splits `text`, valid UTF-8 or not, in order into ranges of plain text (id −1) and tokens. In `trusted`, ordered
-  /// disjoint ranges, all added tokens are recognized; elsewhere only tokens of whitespace (Phi-2's indents).
   struct Part {
     TextRange range;
-    types::TokenId id = -1;
+    types::TokenId id = -1;  ///< −1: plain text
   };
+  /// Splits `text`, valid UTF-8 or not, in order into plain text and added tokens. `trusted` lists disjoint ranges in
+  /// order. Inside them, all added tokens are recognized; elsewhere, only tokens of whitespace (Phi-2's indents).
   std::vector<Part> split(std::string_view text, const std::vector<TextRange>& trusted) const;
 
  private:

@@ -18,14 +18,14 @@ std::uint64_t pair_key(TokenId left, TokenId right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
-/// Uses the product's high half, which is mixed well (Fibonacci hashing).
+/// Fibonacci hashing: takes the product's high half.
 std::size_t hash_of(std::uint64_t pair) {
   return static_cast<std::size_t>(((pair ^ (pair >> 29)) * 0x9e3779b97f4a7c15ULL) >> 32);
 }
 
 std::size_t hash_of(std::string_view word) { return std::hash<std::string_view>{}(word); }
 
-/// Returns a table size of which `count` is at most half.
+/// Returns the size of a hash table for `count` entries: a power of two that is more than twice `count`.
 std::size_t num_slots(std::size_t count) { return std::bit_ceil(2 * count + 2); }
 
 }  // namespace
@@ -162,7 +162,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
     const Candidate best = queue.top();
     queue.pop();
     Symbol& left = symbols[best.at];
-    // Skips an outdated pair, whose token was merged away (−1) or has grown.
+    // Skips an outdated pair: its left token was merged away (−1), or one of its tokens has grown.
     if (left.token < 0 || left.after == kNone || rank_of(left.token, symbols[left.after].token) != best.rank) continue;
     Symbol& right = symbols[left.after];
     left.token = merged_[best.rank];

@@ -29,17 +29,16 @@ class Bpe {
     bool fuse_repeats = false;  ///< consecutive bytes without a token give `id` once
   };
 
-  /// `vocab`: each id's bytes, empty for tokens that no text becomes. A pair that occurs twice has the later rank, as
-  /// in the tokenizers library. `ignore_merges`: a piece that equals a token becomes that token without merges (Llama
-  /// 3).
+  /// `vocab`: each id's bytes, empty for a token that encoding must not produce. A pair that is listed twice has the
+  /// later rank, as in the tokenizers library. `ignore_merges`: a piece that equals a token becomes that token without
+  /// merges (Llama 3).
   Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown);
 
-  /// Appends the ids of one piece of any bytes, in O(n log n) time.
+  /// Appends the ids of one piece, which may hold any bytes. Takes O(n log n) time.
   void encode(std::string_view piece, std::vector<types::TokenId>& ids) const;
-  /// Returns whether a token is this byte alone.
+  /// Returns whether some token is exactly this byte.
   bool has_byte(unsigned char byte) const { return has_byte_[byte]; }
   bool has_all_bytes() const { return has_byte_.all(); }
-  /// Returns the id for a byte without a token; −1: dropped.
   types::TokenId unknown() const { return unknown_.id; }
 
  private:
@@ -70,7 +69,7 @@ class Bpe {
   std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
   std::vector<types::TokenId> merged_;          ///< merged tokens by rank
   std::vector<PairSlot> pairs_;                 ///< open addressing; the size is a power of two
-  std::vector<WordSlot> words_;  ///< open addressing: tokens that the merges produce from their own bytes
+  std::vector<WordSlot> words_;  ///< open addressing: tokens that their own bytes merge into; with ignore_merges, all
 };
 
 }  // namespace qrl::data

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMaxFile_bytes = std::uint64_t{100} << 20;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kGenerationFile = "generation_config.json";
-/// Files kept with the tokenizer if they exist, for transformers.
+/// Names of files that are read if they exist, and saved with the tokenizer for transformers.
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
 

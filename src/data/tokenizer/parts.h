@@ -15,7 +15,7 @@ namespace qrl::data {
 /// A split of a text into pieces, each of which the next step splits.
 struct SplitStep {
   SplitPattern pattern;
-  bool keep_gaps = true;  ///< text between matches becomes pieces as well, else is dropped
+  bool keep_gaps = true;  ///< if set, text between matches becomes pieces as well; otherwise it is dropped
 };
 
 struct TokenizerParts {
@@ -29,12 +29,11 @@ struct TokenizerParts {
   std::vector<bool> is_special;          ///< by id
   std::map<std::string, types::TokenId, std::less<>> added_ids;
   types::TokenId eos = -1;
-  std::string summary;                       ///< a line about vocabulary and pipeline
-  std::map<std::string, std::string> files;  ///< contents by name, unchanged
+  std::string summary;                       ///< one-line description of vocabulary and pipeline
+  std::map<std::string, std::string> files;  ///< file contents by file name, unchanged
   std::filesystem::path dir;                 ///< folder of the files; empty: none
 };
 
-/// Parses a tokenizer.json; see Tokenizer::parse.
 TokenizerParts read_tokenizer(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
 
 }  // namespace qrl::data

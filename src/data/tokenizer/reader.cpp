@@ -170,7 +170,8 @@ class TokenizerReader {
     const std::string text = text_of(pattern, is_regex ? "Regex" : "String");
     const std::string behavior = text_of(step, "behavior");
     const bool invert = flag_of(step, "invert");
-    // In both cases matches are pieces. "Isolated" also keeps the text between; inverted "Removed" drops it.
+    // Matches are pieces in both supported cases. "Isolated" also keeps the text between matches; inverted "Removed"
+    // drops it.
     const bool isolated = behavior == "Isolated" && !invert;
     if (!isolated && !(behavior == "Removed" && invert))
       refuse(where_, "Split with behavior " + base::quoted(behavior) + (invert ? " inverted" : ""));
@@ -250,8 +251,8 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// Returns an added token's id. A vocabulary entry's id overrides id_in_file with a warning, like the tokenizers
-  /// library. Otherwise throws unless id_in_file is next_id.
+  /// Returns an added token's id. If the vocabulary has the token, returns its id there; logs a warning if id_in_file
+  /// differs, like the tokenizers library. Otherwise requires id_in_file to be next_id, and increments next_id.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;
@@ -286,7 +287,7 @@ class TokenizerReader {
       if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
-      // Marks entries outside the byte alphabet, which no text becomes.
+      // Marks entries that are not spelled in the byte alphabet: no text becomes such a token.
       is_unreachable_[id] = !spelled || spelled->empty();
       result_.id_to_bytes[id] = is_unreachable_[id] ? std::string(vocab_[id]) : std::move(*spelled);
     }
@@ -349,8 +350,8 @@ class TokenizerReader {
   std::vector<std::string_view> vocab_;  ///< tokens by id, as spelled in the file
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;        ///< by id; after set_bytes: whether text must not become the token
-  std::vector<bool> is_unreachable_;  ///< by id: no spelling in the byte-level alphabet
+  std::vector<bool> is_added_;        ///< by id: true for an added token; set_bytes clears single bytes
+  std::vector<bool> is_unreachable_;  ///< by id: true if not spelled in the byte-level alphabet
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;
   TokenizerParts result_;

@@ -32,7 +32,7 @@ std::string code_point(std::uint32_t code) {
   return "\\x{" + digits + "}";
 }
 
-/// Returns a class: PCRE2's category plus characters that PCRE2 may not know.
+/// Returns a character class's content: PCRE2's category, plus characters that PCRE2 may not know.
 std::string category_class(std::string_view category) {
   std::string inside = "\\p{" + std::string(category) + "}";
   for (const NewerCharacters& newer : kNewerCharacters) {
@@ -57,7 +57,7 @@ class Translator {
       else if (c == '*' || c == '+' || c == '?') repeat();
       else if (c == '{') interval();
       else if (c == '.' || c == '^' || c == '$') refuse(std::string(1, c));
-      else out_ += pattern_[at_++];  // also '#' and spaces: no extended syntax
+      else out_ += pattern_[at_++];  // '#' and spaces are literals: extended syntax is off
     }
     return std::move(out_);
   }
@@ -132,7 +132,7 @@ class Translator {
 
   void group() {
     if (!next_is("(?")) {
-      out_ += "(?:";  // never referenced; non-capturing groups are cheaper
+      out_ += "(?:";  // no group is referenced, and non-capturing groups are cheaper
       ++at_;
       return;
     }

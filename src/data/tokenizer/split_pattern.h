@@ -10,7 +10,8 @@ namespace qrl::data {
 /// JIT). Accepts only syntax that means the same in both:
 /// - literals and escaped punctuation, \r \n \t, \s \S \d \D, \p{…} and \P{…} of general categories;
 /// - classes without nested classes, \S, \D or \P;
-/// - groups (plain, (?:, (?i:), look-ahead and look-behind, alternatives, greedy, lazy and possessive repeats.
+/// - groups that begin with "(", "(?:", "(?i:" or "(?>"; look-ahead, look-behind and alternatives;
+/// - greedy, lazy and possessive repeats.
 ///
 /// Oniguruma's tables apply: \s excludes U+180E, and a PCRE2 with Unicode 14 gets the letters, digits and marks of
 /// Unicode 15 and 16.
@@ -19,7 +20,7 @@ class SplitPattern {
   /// Throws an input error at `where` for syntax that is not accepted, and for PCRE2's errors.
   SplitPattern(const std::string& pattern, const std::string& where);
 
-  /// A thread's working memory, for any patterns and texts in sequence.
+  /// Holds working memory of one thread, reusable for any pattern and text.
   class Scratch {
    public:
     Scratch();

@@ -115,7 +115,6 @@ std::size_t character_bytes(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }
 
-/// Returns whether some character begins with these bytes.
 bool begins_character(std::string_view bytes) {
   const std::size_t length = character_bytes(static_cast<unsigned char>(bytes.front()));
   if (length < bytes.size()) return false;

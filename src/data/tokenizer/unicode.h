@@ -14,9 +14,9 @@ std::string to_nfc(std::string_view text);
 /// Return the number of whitespace bytes (property White_Space) at the start or end of valid UTF-8.
 std::size_t leading_space_bytes(std::string_view text);
 std::size_t trailing_space_bytes(std::string_view text);
-/// Maps each character of valid UTF-8 to upper or lower case, by Unicode's full mapping, without context.
+/// Converts valid UTF-8 to upper or lower case by Unicode's full mapping. Ignores each character's context.
 std::string with_case_of(std::string_view text, bool is_upper);
-/// Returns whether Python's repr() leaves all characters of valid UTF-8 unchanged, except line ends and tabs.
+/// Returns whether valid UTF-8 holds only line ends, tabs, and characters that Python's repr() leaves unchanged.
 bool is_printable(std::string_view text);
 /// Return whether valid UTF-8 begins or ends with a word character (\w of UTS #18, annex C).
 bool begins_with_word(std::string_view text);

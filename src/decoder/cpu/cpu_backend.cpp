@@ -1,4 +1,3 @@
-// Computes ticks on the CPU, on all threads of the process.
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -36,7 +35,7 @@ class CpuBackend final : public Backend {
   const KvScales& kv_scales() const override { return kv_.scales(); }
   std::int64_t begin() override;
   void start(const Plan& plan, std::span<ops::SampledToken> samples) override;
-  void finish() override {}  // start computed everything
+  void finish() override {}  // `start` has computed everything
   void release_kv() override { kv_.release(); }
   types::Routes routes(std::span<const PageId> pages, std::int64_t num_tokens) const override {
     return kv_.routes().read(pages, num_tokens);
@@ -86,7 +85,7 @@ void CpuBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
 
 void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part, Transformer::Workspace& scratch,
                         std::span<ops::SampledToken> samples) const {
-  std::exception_ptr error;  // rethrown when no team member waits at a barrier
+  std::exception_ptr error;  // rethrown after the last barrier, which all members must reach
   const auto try_row = [&](const auto& body) {
     try {
       body();
@@ -107,7 +106,6 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
     transformer_->choose_rows(team, of_block(plan.sample_rows), scratch);
     const base::Range share = team.slice(count);
 
-    // Top-k and top-p need whole rows.
     const std::int64_t tile = std::ranges::any_of(sequences, cuts) ? vocab_size_ : tile_tokens();
     std::vector<ops::RowSummary>& rows = scratch.summaries;
     for (std::int64_t i = share.begin; i < share.end; ++i)
@@ -120,7 +118,7 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
         if (!params_of(i).cuts()) rows[static_cast<std::size_t>(i)].take(logits + i * size, size);
       }
     }
-    const bool all_there = tile == vocab_size_;  // if false, the sampled token's block is recomputed
+    const bool all_there = tile == vocab_size_;  // if false, the block of logits with the sampled token is recomputed
     for (std::int64_t i = share.begin; i < share.end; ++i) {
       ops::SampledToken& sampled = samples[static_cast<std::size_t>(first + i)];
       try_row([&] {

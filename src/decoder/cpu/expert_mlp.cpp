@@ -1,4 +1,4 @@
-// Computes a sparse layer's feed-forward part: routes, and the chosen experts' products.
+// Computes a sparse layer's feed-forward part: chooses each row's experts and adds up their outputs.
 #include <array>
 #include <span>
 
@@ -11,7 +11,7 @@ using base::Range;
 
 namespace {
 
-/// Limit on rows that one member routes alone, which saves barriers.
+/// Largest number of rows that one member routes for its team, to save barriers.
 constexpr std::int64_t kRowsRoutedAlone = 4;
 
 /// Routes this member's share of the rows, one row at a time.

@@ -1,4 +1,3 @@
-// Calibrates the scales of fp8 keys and values (teacher_forcing.h, calibrate_kv).
 #include <algorithm>
 #include <atomic>
 #include <cmath>

@@ -32,7 +32,7 @@ struct ForcedLayout {
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
 
-/// Adds the sequence's largest |input| per channel to `observed`. Throws like forced_logits.
+/// Updates the maxima in `observed` with the sequence's |input| per channel. Throws like forced_logits.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
 /// Returns the residual stream after each layer. Throws like forced_logits.

@@ -120,7 +120,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
 
   for (std::int64_t layer_idx = 0; layer_idx < snapshot_.config().num_hidden_layers; ++layer_idx) {
     const bool is_sparse = snapshot_.config().is_sparse(layer_idx);
-    // a block's experts are read once for all its rows
+    // each expert's weights are read once per block
     const std::int64_t block = is_sparse ? kExpertRows : kBlockRows;
     for (std::int64_t start = part.rows.begin; start < part.rows.end; start += block) {
       const std::int64_t end = std::min(start + block, part.rows.end);

@@ -23,7 +23,7 @@ namespace qrl::decoder {
 /// Holds the largest |input| per channel after norms, for Workspace::observed.
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
-  /// Accumulates rows of a matrix's input. Only one team member at a time may call it.
+  /// Updates amax_D, the largest |input| per channel, with these rows. Only one team member at a time may call it.
   static void note(const ops::Activations& input, base::Range rows, std::vector<float>& amax_D);
   /// by layer; empty for a matrix whose input is not a norm's output
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
@@ -52,31 +52,31 @@ struct LayerOutputs {
 /// equal arguments and their team's workspace. A row's bits depend on its sequence alone.
 class Transformer {
  public:
-  /// Quantized inputs of linear layers, or bf16 inputs of exempt layers. An adapter reads these rows if they are
-  /// unquantized, else `plain`.
+  /// Holds input rows of linear layers: quantized in `common`, bf16 in `exempt` for exempt layers. An adapter reads its
+  /// layer's rows if they are unquantized, otherwise `plain`.
   struct QuantizedActivations {
     QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);
-    /// Returns the rows to quantize for the adapter in addition to for_layer(layer); null: none.
+    /// Returns `plain` if the adapter needs rows besides for_layer(layer), otherwise null.
     ops::Activations* beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter);
-    ops::Activations common, exempt;  ///< exempt: empty without exempt layers
+    ops::Activations common, exempt;  ///< `exempt` is empty if the snapshot exempts no layer
     ops::Activations plain;           ///< inputs of adapters, in their format; empty without adapters
   };
 
-  /// Scratch of sparse layers. wide_… hold the same rows unquantized, for the router and exempt experts; empty if
-  /// nothing reads them.
+  /// Scratch of sparse layers. For the router and exempt experts, wide_… hold the same rows unquantized. They are empty
+  /// if nothing reads them.
   struct ExpertScratch {
     ExpertScratch(const model::Snapshot& snapshot, std::int64_t num_rows);
-    ops::Activations normed, sorted, gated;                 ///< [rows], [rows·k] sorted by expert, [rows·k] gated
+    ops::Activations normed, sorted, gated;                 ///< [rows, D], [rows·k, D] sorted by expert, [rows·k, F]
     ops::Activations wide_normed, wide_sorted, wide_gated;  ///< the same rows, unquantized
     base::Buffer logits, halves, z;                         ///< fp32 [rows, M], [rows·k, 2F], [rows·k, D]
     ops::ExpertRows routes;
-    std::int64_t num_read = 0;  ///< experts with rows, over all calls
+    std::int64_t num_read = 0;  ///< number of experts with rows, summed over all calls
   };
 
   /// One team's scratch memory. Rows pass a layer in blocks, so that intermediate values stay in the cache.
   struct Workspace {
-    /// `max_rows`: limit of a part's rows in a sparse layer.
+    /// `max_rows`: largest number of rows in a part; sizes the buffers of sparse layers.
     explicit Workspace(const model::Snapshot& snapshot, std::int64_t max_rows = kExpertRows);
     QuantizedActivations normed, attended, gated;
     ops::Activations final_normed;
@@ -90,13 +90,13 @@ class Transformer {
     void make_room_for_logits(std::int64_t num_columns);
     ObservedInputs* observed = nullptr;  ///< receives input ranges for calibration; null: off
     LayerOutputs* outputs = nullptr;     ///< receives layer outputs for `dump`; null: off
-    ObservedQueries* queries = nullptr;  ///< receives queries to calibrate, from all teams; null: off
+    ObservedQueries* queries = nullptr;  ///< receives all teams' queries for calibration; null: off
   };
   static constexpr std::int64_t kBlockRows = 64;
   static constexpr std::int64_t kExpertRows = 512;  ///< rows that pass a layer's experts together
   static constexpr std::int64_t kLogitRows = 64;    ///< rows that share a read of lm_head
 
-  /// Reads `snapshot` in place; it must outlive this object. max_rows: limit per plan. Positions must be below
+  /// Reads `snapshot` in place; it must outlive this object. max_rows: limit on a plan's rows. Positions must be below
   /// max_positions.
   Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions);
 
@@ -106,7 +106,7 @@ class Transformer {
   /// Ends with a barrier.
   void forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv, Workspace& scratch) const;
 
-  /// Norms and quantizes up to kLogitRows rows for lm_head. Begins and ends with a barrier.
+  /// Normalizes and quantizes up to kLogitRows rows for lm_head. Begins and ends with a barrier.
   void choose_rows(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
   /// Computes logits of the chosen rows for `tokens`, which begin at a multiple of ops::kPanelColumns. Returns fp32
   /// [num_rows, tokens.size()] in the workspace, valid until its next use. Begins and ends with a barrier.
@@ -118,26 +118,26 @@ class Transformer {
   /// Describes at most kBlockRows rows of a plan in one layer, or kExpertRows rows in a layer's experts.
   struct LayerRows {
     std::int64_t layer_idx;
-    base::Range rows;  ///< rows in the workspace, from 0
+    base::Range rows;  ///< rows of the workspace; begins at 0
     ops::AttentionRows where;
     ops::KvPages pages;
     float* x_ND;  ///< residual stream of the first row
     ObservedInputs* observed;
     KvCache::QueryScales query_scales;
     ObservedQueries* queries;
-    std::int64_t first_row;    ///< index in the plan
+    std::int64_t first_row;    ///< index of the first row in the plan
     const RoutePages& routes;  ///< storage of sparse layers' routes
   };
   /// Adds attention's output to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Computes y = x · Wᵀ plus the adapter's output; with `accumulate`, adds it to y. Base and adapter are summed first.
+  /// Computes x · Wᵀ plus the adapter's output. Writes the sum to y, or with `accumulate` adds it to y.
   static void linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
                      const model::MatrixAdapter& adapter, base::Range rows, Workspace& scratch, bool accumulate,
                      float* y);
   void mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Computes `mlp` of up to kExpertRows rows of a sparse layer.
+  /// Computes a sparse layer's feed-forward part for up to kExpertRows rows.
   void mlp_of_experts(base::Team& team, const LayerRows& in, Workspace& scratch) const;
-  /// Norms rows, chooses their experts and sorts them by expert. Ends with a barrier.
+  /// Normalizes rows, chooses their experts and sorts them by expert. Ends with a barrier.
   void route(base::Team& team, const LayerRows& in, ExpertScratch& own) const;
   LayerRows layer_rows(base::Team& team, const Plan& plan, const KvCache& kv, std::int64_t layer_idx, base::Range rows,
                        Workspace& scratch) const;

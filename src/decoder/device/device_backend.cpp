@@ -118,7 +118,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   KvScales kv_scales_;
   const model::Snapshot* snapshot_ = nullptr;
   std::int64_t uploaded_version_ = -1, uploaded_base_ = -1;
-  bool has_adapters_ = false;  ///< whether the uploaded snapshot has adapters
+  bool has_adapters_ = false;
   struct Samples {
     void clear();
     void add(const Plan& plan, std::size_t sample_idx);
@@ -236,13 +236,13 @@ void DeviceBackend::upload_adapters() {
         add(model::lora_b_name(part.module), part.b, 0, part.b.out);
         first_row += adapter.rank();
       }
-      (void)engine_->weights().rewrite_adapters(masters);  // cannot fail: publishing checked that all are finite
+      (void)engine_->weights().rewrite_adapters(masters);  // cannot fail: publishing checked that all values are finite
     });
   }
 }
 
 std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters) {
-  uploaded_version_ = -1;  // no valid version until all are rewritten
+  uploaded_version_ = -1;  // no valid version until all weights are rewritten
   std::vector<model::DeviceMaster> others;
   std::vector<cuda::AdapterMaster> adapters;
   std::vector<std::string> names, adapter_names;

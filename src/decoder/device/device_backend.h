@@ -23,8 +23,8 @@ std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model:
 /// Returns the GPU bytes that the KV pages must leave free.
 std::int64_t kept_back_bytes();
 
-/// Makes a backend on an engine with engine_options of these arguments. Requests with top-k or top-p are sampled on the
-/// CPU, from whole rows of logits.
+/// Makes a backend that uses `engine`, which must have engine_options(config, options). Requests with top-k or top-p
+/// are sampled on the CPU, from whole rows of logits.
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
 

@@ -10,7 +10,7 @@
 
 namespace qrl::decoder {
 
-/// Converts a plan to an engine's tick, reusing its memory.
+/// Converts a plan to an engine's tick, reusing this object's memory.
 class DeviceTick {
  public:
   explicit DeviceTick(std::int64_t page_size) : page_size_(page_size) {}
@@ -27,8 +27,8 @@ struct TickLimits {
   std::int64_t max_rows = 0, max_sequences = 0, page_size = 0;
 };
 
-/// Splits the rows of packed sequences, in order, into ticks that are as full as the limits allow. Pages count from 0.
-/// A continuation reads its prefix's full pages, and a copy of the partly filled last one, made in its first tick.
+/// Splits the rows of packed sequences, in order, into ticks that are as full as the limits allow. Pages are numbered
+/// from 0. A continuation reads its prefix's full pages. Its first tick copies the prefix's partly filled last page.
 class PackedTicks {
  public:
   /// `rows` must outlive this object.

@@ -15,7 +15,7 @@ struct KvScales {
 
 struct KvCalibration {
   double percentile = 99.9;  ///< percentile of |value|, in (0, 100], over all positions and elements of a head
-  double margin = 2;         ///< factor above 0: headroom beyond the calibration prompts
+  double margin = 2;         ///< factor on the percentile, above 0: headroom beyond the calibration prompts
   bool queries = false;      ///< whether queries also have scales; CPU only
 };
 

@@ -19,7 +19,7 @@ class PagePool {
  public:
   explicit PagePool(std::int64_t num_pages);
 
-  /// Allocates a free page with count 1. Throws an internal error if none is free.
+  /// Allocates a free page, with reference count 1. Throws an internal error if none is free.
   PageId allocate();
   /// Throws an internal error for a free page.
   void add_ref(PageId page);

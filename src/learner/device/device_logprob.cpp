@@ -12,7 +12,7 @@ namespace qrl::learner {
 namespace {
 
 struct PlacedTargets {
-  RowLists rows;     ///< rows of hidden_ND
+  RowLists rows;     ///< targets' rows of hidden_ND
   Tensor targets_M;  ///< int64
 };
 PlacedTargets place_targets(const TargetRows& targets, std::int64_t num_rows, const torch::Device& device) {
@@ -63,8 +63,8 @@ Tensor divided(const Chunk& chunk, float temperature) {
   return logits_MV;
 }
 
-/// Computes softmax statistics, after dividing the logits by the temperature in place. An excluded token gets p = 0 and
-/// a finite log p, and so adds 0, not NaN, to the entropy.
+/// Divides the logits by the temperature in place, and computes softmax statistics. An excluded token gets p = 0 and a
+/// finite log p, and so adds 0, not NaN, to the entropy.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -90,7 +90,8 @@ Tensor logit_gradients(const Chunk& chunk, const TargetRows& targets, const Tens
   if (d_entropy_M.defined()) {
     const Distribution distribution(chunk, targets);
     const Tensor d_entropy_M1 = part_or_zeros(d_entropy_M, chunk) / -temperature;
-    d_logits_MV = distribution.p_MV * d_entropy_M1;  // p first: an excluded token's log p · d_entropy could overflow
+    // Multiplies by p first: an excluded token's log p · d_entropy could overflow.
+    d_logits_MV = distribution.p_MV * d_entropy_M1;
     d_logits_MV.mul_(distribution.log_p_MV.add_(distribution.entropy_M1));
     d_logits_MV.addcmul_(distribution.p_MV, d_log_prob_M1, -1);
   } else {
@@ -123,8 +124,8 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Computes a chunk's d_logits in the hidden states' dtype. With kernels, first computes the scores if `scored` is
-/// empty.
+/// Computes a chunk's d_logits in the hidden states' dtype. With kernels but without `scored`, computes the scores
+/// first.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
@@ -147,7 +148,7 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Begins to copy the scores to the host, detached.
+/// Begins to copy the scores, detached, to the host.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };

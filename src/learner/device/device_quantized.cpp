@@ -43,8 +43,8 @@ Tensor rounded_columns(const Tensor& x, quant::Format format) {
   return rounded_activations(x.t().contiguous(), format);
 }
 
-/// Returns dX, and adds dYᵀ·X̂ to `gradient` if defined, both from e4m3 operands. d_y has any dtype. x is fp32, and not
-/// read without a gradient.
+/// Returns dX. Adds dYᵀ·X̂ to `gradient` if defined. Both products have e4m3 operands. d_y has any dtype. x is fp32,
+/// and read only for `gradient`.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
   const Tensor weight = dequantized_weight_there(layer, d_y.device());

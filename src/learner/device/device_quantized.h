@@ -13,17 +13,17 @@ namespace qrl::learner {
 /// Returns LibTorch's current stream on a device; null on the CPU.
 void* stream_on(const torch::Device& device);
 
-/// Describes a snapshot's linear layer in this device's memory.
+/// Describes a snapshot's linear layer in a device's memory.
 struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
   std::string matrix;                                                       ///< matrix name in DeviceWeights
   const ops::PackedLinear* form = nullptr;                                  ///< shape and format
   torch::ScalarType compute = torch::kBFloat16;                             ///< dtype of the backward pass's operands
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3 applies to fp8_block128 alone
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3: only in fp8_block128 layers
 };
 
-/// Computes y = X̂ · Ŵᵀ, [N, out], from x fp32 [N, in], like quantized_linear with low_bit, but by the decoder's matmul
-/// and without bias. y is bf16, or fp32 if the decoder's engine or `compute` is fp32. Unless needs_output, y is
+/// Computes y = X̂ · Ŵᵀ, [N, out], like quantized_linear with low_bit, but uses the decoder's matmul and adds no bias.
+/// x is fp32 [N, in]. y is fp32 if the decoder's engine or `compute` is fp32, else bf16. Unless needs_output, y is
 /// uninitialized. The weights must not change before the backward pass.
 ///
 /// The backward pass is quantized_linear's, with fp32 sums. If W is trained, X̂ is kept as quantized values. X̂ and Ŵ

@@ -23,8 +23,8 @@ Tensor of_part(const Tensor& products, std::size_t part, std::int64_t rank) {
   return products.narrow(1, static_cast<std::int64_t>(part) * rank, rank);
 }
 
-/// Adds the gradients of A and B. Returns the adapter's part of dX: fp32, or with `narrow` in the matmuls' dtype. d_y,
-/// x and products have that dtype.
+/// Accumulates the gradients of A and B. d_y, x and products (A·x) have the matmuls' dtype. Returns the adapter's part
+/// of dX, in that dtype if `narrow`, else in fp32.
 Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const Tensor& d_y, const Tensor& x,
                      const Tensor& products, bool narrow) {
   const Tensor u = torch::empty({d_y.size(0), with.a.size(0)}, d_y.options());

@@ -16,25 +16,25 @@ struct LayerAddition {
   std::function<Tensor(const Tensor& d_y)> input_gradient;
 };
 
-/// Computes x · Wᵀ with LibTorch. dX has x's dtype. dW, if trained, is added in fp32 without rounding. With a format, x
-/// is fp32, and rounded_activations of x are multiplied in the weight's dtype. The result is then fp32, and gradients
-/// pass straight through the rounding. Unless needs_output, the result is uninitialized.
+/// Computes x · Wᵀ with LibTorch. dX has x's dtype. If W is trained, dW is added to its gradient in fp32 without
+/// rounding. With a format, x is fp32, and rounded_activations(x) is multiplied in the weight's dtype. The result is
+/// then fp32, and gradients pass straight through the rounding. Unless needs_output, the result is uninitialized.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
                      bool needs_output = true, const LayerAddition& beside = {});
 
 /// Applies quant::round_activations to each row of x, fp32 [N, in]; ties may round differently.
 Tensor rounded_activations(const Tensor& x, quant::Format format);
 
-/// Computes x · y, operands of one dtype, with fp32 sums and an unrounded fp32 result.
+/// Computes x · y with fp32 sums, which are returned unrounded. x and y have the same dtype.
 Tensor exact_matmul(const Tensor& x, const Tensor& y);
 void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
-/// Adds x · y, with fp32 sums, to `sum` in fp32 or bf16. The CPU rounds a bf16 result once. On a GPU, cuBLAS first
-/// rounds the product to bf16.
+/// Adds x · y, summed in fp32, to `sum`, which is fp32 or bf16. The CPU rounds a bf16 result once. On a GPU, cuBLAS
+/// first rounds the product to bf16.
 void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum);
 
-/// Makes a low-rank adapter's term scale·B·(A·x) with LibTorch, from x [N, in], bf16 or fp32. A, scale·B, x and A·x are
-/// rounded to bf16 if the layer reads a snapshot, else to x's dtype. Matmuls have operands in `compute` and fp32 sums.
-/// add_matmul adds the term to y.
+/// Makes a low-rank adapter's term scale·B·(A·x), computed by LibTorch. x is [N, in], bf16 or fp32. A, scale·B, x and
+/// A·x are rounded to bf16 if the layer reads a snapshot, else to x's dtype. Matmuls have operands in `compute` and
+/// fp32 sums. add_matmul adds the term to y.
 ///
 /// The backward pass is adapted_linear's (forward/fused_ops.h) without the base's terms. It keeps A·x and the rounded
 /// x.

@@ -29,7 +29,6 @@ Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
 }
 
 Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
-  // One empty leaf represents all weights in the autograd graph.
   const Tensor leaf = torch::empty({0}, table_VD.value.options().dtype(torch::kFloat32)).set_requires_grad(true);
   const Tensor x_ND = f32(table_VD.value.index_select(0, rows.tokens.tokens_N).to(compute));
   return differentiable({leaf}, {x_ND}, [tokens = rows.tokens.tokens_N, table_VD](const TensorList& d) {
@@ -89,7 +88,6 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   return {results[0], results[1], results[2]};
 }
 
-/// Computes attention one sequence at a time, in fp32.
 Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& heads) {
   TensorList outputs;
   std::int64_t first = 0, first_key = 0;

@@ -14,9 +14,10 @@ namespace qrl::learner {
 struct DeviceRows {
   TokenLists tokens;
   Tensor angles_NE;           ///< fp32; cosines of a row's RoPE angles, then sines
-  RowLists keys;              ///< source rows of all keys, by sequence; undefined: rows 0 … N−1
-  Tensor starts, key_starts;  ///< int32 [S+1], offsets of each sequence's first query and first key
-  std::vector<std::int64_t> lengths, key_lengths;  ///< [S] counts; a sequence's queries are its last keys' rows
+  RowLists keys;              ///< rows of all sequences' keys, prefixes included; undefined: keys are rows 0 … N−1
+  Tensor starts, key_starts;  ///< cumulative sequence lengths of queries and of keys, int32 [S+1] each
+  /// [S] each. A sequence's queries have the positions of its last keys.
+  std::vector<std::int64_t> lengths, key_lengths;
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
@@ -26,13 +27,14 @@ struct TorchDevice {
   model::DeviceWeights* weights = nullptr;  ///< with low_bit: the snapshot's weights on the device
 };
 
-/// Implements Ops on a device with LibTorch, and with the kernels of device_kernels.h if given. Rotation and SwiGLU are
-/// fp32; other dtypes are ForwardNumerics'. With `bitwise`, k and v are rounded like the decoder's int8 pages.
-/// Attention is FlashAttention (fp32 softmax, weights rounded to bf16) if available. Otherwise it computes one sequence
-/// at a time, with fp32 softmax weights. The backward pass keeps inputs of norms, transforms and matmuls.
+/// Implements Ops on a device with LibTorch, and with the kernels of device_kernels.h if given. RoPE and SwiGLU are
+/// fp32; ForwardNumerics sets the other dtypes. With `bitwise` and int8 pages, k and v are rounded as in those pages.
+/// Attention is FlashAttention if available (fp32 softmax, weights rounded to bf16). Otherwise attention is computed
+/// one sequence at a time, with fp32 softmax weights. Keeps inputs of norms, QKV transforms and matmuls for the
+/// backward pass.
 ///
-/// With fake_quant, operands are rounded_activations of fp32 rows and the snapshot's dequantized weights
-/// (Parameters::read_quantized). With low_bit, the matmul is device_quantized_linear. Both have straight-through
+/// With fake_quant, matmuls multiply rounded_activations of fp32 x by the snapshot's dequantized weights
+/// (Parameters::read_quantized). With low_bit, matmuls call device_quantized_linear. Both have straight-through
 /// gradients.
 class TorchOps final : public Ops {
  public:
@@ -54,9 +56,8 @@ class TorchOps final : public Ops {
 
 /// Computes target_log_probs on a device, chunk by chunk; the backward pass recomputes the logits. Logits are
 /// exact_matmul of hidden states and lm_head, both in hidden_ND's dtype. Log-softmax and entropy are fp32. With
-/// `kernels`, a chunk's logits are read once for the scores and once for their gradient; null: LibTorch's operations.
-/// Unless `known` is null, returns these scores and computes only the backward pass. `targets` and `kernels` must
-/// outlive the backward pass.
+/// `kernels`, a chunk's logits are read once for the scores and once for their gradient. If `known` is set, returns its
+/// scores, and computes only the backward pass. `targets` and `kernels` must outlive the backward pass.
 TargetScores device_target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const TargetRows& targets,
                                      const cuda::TrainingKernels* kernels, const TargetScores* known = nullptr);
 

@@ -14,8 +14,8 @@
 
 namespace qrl::learner {
 
-/// Returns the dtypes of a forward pass. With bf16, all but lm_head's are the compute dtype. With fake_quant and
-/// low_bit, values between the linear layers are fp32; so are attention's operands if `kv_format` is f32.
+/// Returns the dtypes of a forward pass. With forward bf16, all but lm_head's are the compute dtype. With fake_quant or
+/// low_bit, values between the linear layers are fp32, and attention's operands are fp32 if `kv_format` is f32.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
 /// Referenced objects must outlive the backward pass.
@@ -35,12 +35,12 @@ class ForwardEngine {
 
   virtual ParameterOptions parameters() const = 0;
   /// Makes forward passes read `snapshot`'s weights; call it after each publish. `device`, unless null, has the same
-  /// weights. With is_on_device, the host's are out of date.
+  /// weights. With is_on_device, the host's weights are out of date.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
-  /// Uploads the snapshot's weights; otherwise the next `score` does.
+  /// Uploads the snapshot's weights; without this call, the next `score` uploads them.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Computes the targets' log-probs and entropies, differentiable unless autograd is off. `snapshot` is the snapshot
-  /// last read, with the current weights; may be null unless reads_snapshot().
+  /// last read, and has the current weights. It may be null unless reads_snapshot().
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
   /// Returns whether `score` returns before the device has finished (TargetScores::wait).
@@ -67,8 +67,8 @@ class ForwardEngine {
   bool activation_checkpointing_;
 };
 
-/// Returns the engine that options.device selects. Throws an input error if its GPU is missing, or as
-/// check_torch_engine does.
+/// Returns the engine that options.device selects. Throws an input error if the engine's GPU is missing. Throws like
+/// check_torch_engine.
 std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                              const dist::Collectives& world);
 

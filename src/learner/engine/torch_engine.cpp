@@ -18,7 +18,7 @@ struct SampledPass {
   TargetScores scores;
 };
 
-/// Runs the forward pass of Numerics::bitwise: the decoder's own, on `device`.
+/// Runs the decoder's own forward pass on `device`, for Numerics::bitwise.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers) {
   QRL_INVARIANT(targets.kept.empty(), "a bitwise learner on a device", "draws without top-k and top-p", "others");
@@ -96,7 +96,7 @@ class TorchEngine : public ForwardEngine {
   bool reads_in_place(const std::string& tensor) const override {
     const bool copies_head = numerics().lm_head == torch::kFloat32;
     if (numerics().own_lm_head && (tensor == "lm_head" || tensor == "embed_tokens")) return false;
-    if (tensor.find(".lora_") != std::string::npos) return false;  // adapters are rounded from the masters
+    if (tensor.find(".lora_") != std::string::npos) return false;  // the forward pass rounds the adapters' masters
     return numerics().low_bit() && (tensor != "lm_head" || !copies_head);
   }
 
@@ -142,10 +142,10 @@ class TorchEngine : public ForwardEngine {
 
   std::unique_ptr<const cuda::TrainingKernels> own_kernels_;
   TorchPlace place_;
-  model::DeviceWeights* decoder_ = nullptr;   // has the weights of the snapshot last read
-  bool tables_read_ = false;                  // whether the decoder's embedding and lm_head were read
+  model::DeviceWeights* decoder_ = nullptr;   // weights of the snapshot last read
+  bool tables_read_ = false;                  // whether embedding and lm_head were read
   double bytes_per_token_ = 0;                // largest number of bytes kept per token for a backward pass
-  std::int64_t num_logits_ = 0;               // logits of a chunk
+  std::int64_t num_logits_ = 0;               // logits per chunk
   const model::Snapshot* base_of_ = nullptr;  // snapshot last read
   std::int64_t base_number_ = 0;
 };

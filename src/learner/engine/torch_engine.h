@@ -20,7 +20,7 @@ struct DeviceRoom {
 
 struct TorchPlace {
   torch::Device device = torch::kCPU;
-  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: the device's, if any
+  const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: a GPU engine makes its own
   std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
   DeviceRoom room = {};                            ///< empty: measured on the device (cuda_library.h)
 };
@@ -28,8 +28,8 @@ struct TorchPlace {
 /// Throws an input error for features that only the CPU has: experts and backward int8.
 void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options);
 
-/// Makes an engine of LibTorch's operations and a device's kernels. With low_bit and `bitwise`, the decoder on its
-/// device runs the forward pass. Throws as check_torch_engine does.
+/// Makes an engine that uses LibTorch's operations and the device's kernels. With low_bit and `bitwise`, the decoder
+/// runs the forward pass on its device. Throws like check_torch_engine.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place);
 

@@ -67,7 +67,7 @@ struct Dense {
     }
   }
   Tensor a;  ///< the parts' A, stacked: [parts · rank, in]
-  Tensor b;  ///< scale·B transposed, [parts · rank, out], block-diagonal: a part has its own columns
+  Tensor b;  ///< scale·B transposed, [parts · rank, out], block-diagonal: one block per part
 };
 
 /// Holds the dtype to which A, scale·B, x and A·x are rounded, and the matmuls' dtype.
@@ -91,7 +91,7 @@ class InputGradient {
 
   AddToRows adding() const {
     struct Block {
-      std::vector<ops::Activations> d_y;  // dY, one per part
+      std::vector<ops::Activations> d_y;  // each part's columns of dY
       ops::Activations u;
       base::Buffer sums;
     };
@@ -130,7 +130,7 @@ void add_weight_gradients(const LinearAdapter& adapter, const Types& types, cons
   const std::int64_t rank = adapter.rank();
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const LinearAdapter::Part& part = adapter.parts[i];
-    // Computes dBᵀ, which packs dY in memory order.
+    // Computes dBᵀ, not dB, to pack dY in memory order.
     const Tensor d_b = torch::empty({rank, part.b.value.size(0)});
     ops::matmul({type, rank, d_b.size(1), d_y.size(0), columns_of(products, static_cast<std::int64_t>(i) * rank, true),
                  columns_of(d_y, part.first_output), columns_of(d_b).values, d_b.size(1)});
@@ -159,7 +159,7 @@ void keep_block(const ops::Activations& x, const model::AdapterProducts& product
     keep_rows(products.parts[i], made.products, rows, static_cast<std::int64_t>(i) * rank);
 }
 
-/// Runs adapted_linear's forward pass on a snapshot. Keeps A·x, and x if keeps_x, for the backward pass.
+/// Keeps A·x for the backward pass, and x if keeps_x.
 Forward forward_on_snapshot(const Linear& linear, const Tensor& x, const Quantized& quantized, bool keeps_x,
                             bool needs_output) {
   const std::int64_t num_rows = x.size(0), in = x.size(1), out = linear.quantized->out;
@@ -201,8 +201,8 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// Computes adapted_linear without a snapshot. Each sum over the base's inputs continues with the terms of A·x
-/// (backward: U).
+/// Computes adapted_linear without a snapshot. Sums over x continue over A·x, and dX's sums over dY continue over U =
+/// dY·(scale·B).
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool needs_output) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

@@ -12,8 +12,8 @@ namespace qrl::learner {
 
 constexpr std::int64_t kBlockRows = 48;
 
-/// Splits rows into blocks for all threads. Each thread calls make_body() once, then body(team of one, rows) per block.
-/// Matmul results of a default block stay in L2.
+/// Splits rows into blocks, which all threads share. Each thread calls make_body() once, then the returned body(team of
+/// one, rows) per block. A block of kBlockRows keeps its matmul results in L2.
 template <class MakeBody>
 void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};
@@ -26,18 +26,17 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t bl
 }
 
 /// Computes a snapshot's linear layer with low_bit on one thread, for at most `most` rows. Bits equal the decoder's,
-/// adapter included.
+/// also with an adapter.
 class EnteringRows {
  public:
   EnteringRows(const Linear& linear, std::int64_t most);
 
   void quantize(base::Team& alone, const float* x, std::int64_t rows);
-  /// Quantizes silu(gate) · up of fp32 [rows, 2 in], gate first, as the input.
+  /// Quantizes silu(gate) · up as the layer's input. `halves`: fp32 [rows, 2 in], gate first.
   void swiglu(base::Team& alone, const float* halves, std::int64_t rows);
   /// Computes y = x · Ŵᵀ (+ bias, + the adapter's output), fp32 [rows, out].
   void multiply(base::Team& alone, std::int64_t rows, float* y);
   void add_adapter(std::int64_t rows, float* y);
-  /// Computes only the adapter's A·x.
   void multiply_by_a(std::int64_t rows);
 
   const ops::Activations& adapters() const { return plain_.max_rows() > 0 ? plain_ : quantized_; }
@@ -46,7 +45,7 @@ class EnteringRows {
  private:
   const Linear& linear_;
   const model::MatrixAdapter* adapter_;  ///< null: no adapter
-  ops::Activations quantized_, plain_;   ///< plain_: the adapter's input, if not quantized_
+  ops::Activations quantized_, plain_;   ///< plain_: the adapter's input; empty if that is quantized_
   model::AdapterProducts products_;
 };
 

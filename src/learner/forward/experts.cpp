@@ -9,10 +9,10 @@ namespace qrl::learner {
 
 namespace {
 
-/// Least rows per thread in the cheap loops below.
+/// Minimum rows per thread in the cheap loops below.
 constexpr std::int64_t kRowsAtLeast = 16;
 
-/// Returns how to multiply by the router: with the sampler's op, even with fake_quant.
+/// Returns settings of the router's matmul, which uses the sampler's op even with fake_quant.
 Quantized router_of(const Linear& router, const ForwardNumerics& numerics) {
   return {router.quantized, true, numerics.compute, config::LearnerBackward::model_dtype};
 }
@@ -62,7 +62,7 @@ Tensor route_gradient(const ops::Router& router, const Tensor& logits_NM, const 
   return d_logits_NM;
 }
 
-/// Returns the router's term of dX in fp32, and adds dYᵀ·x to its weight's gradient.
+/// Returns the router's term of dX in fp32, and adds dYᵀ·x to the router's gradient.
 Tensor router_backward(const Linear& router, const ForwardNumerics& numerics, const ops::Activations& input,
                        const Recompute& recompute_x, const Tensor& d_logits_NM) {
   if (router.quantized != nullptr) {
@@ -76,7 +76,7 @@ Tensor router_backward(const Linear& router, const ForwardNumerics& numerics, co
   return times(d_y, router.weight.value, torch::kFloat32);
 }
 
-/// Adds each expert's rows, fp32, to the rows of d_x from which they were gathered.
+/// Adds each expert's fp32 gradient rows to the rows of d_x that were routed to that expert.
 void add_rows(const ops::ExpertRows& routes, const TensorList& by_expert, const Tensor& d_x) {
   const std::int64_t width = d_x.size(1);
   base::parallel_for(d_x.size(0), kRowsAtLeast, [&](base::Range range) {
@@ -97,7 +97,7 @@ void add_rows(const ops::ExpertRows& routes, const TensorList& by_expert, const 
 struct Second {
   std::size_t expert = 0;
   Linear linear;
-  std::shared_ptr<ops::Activations> input;  ///< null without a snapshot's matrix
+  std::shared_ptr<ops::Activations> input;  ///< null if no snapshot is read
   Recompute again;
   torch::ScalarType type = torch::kFloat32;  ///< the input's dtype before quantization
 };
@@ -109,8 +109,8 @@ Tensor product(const Second& second, const ForwardNumerics& numerics, const Tens
   return needs_output ? times_transposed(x, second.linear.weight.value, torch::kFloat32) : Tensor();
 }
 
-/// Adds gate · z to the rows of an expert, each product rounded to fp32 first. Calls by ascending expert give the
-/// sampler's bits.
+/// Rounds each gate · z to fp32, and adds it to the expert's rows of y. Calls by ascending expert give the sampler's
+/// bits.
 void add_gated(const ops::ExpertRows& routes, const Tensor& gates, std::size_t expert, const Tensor& z,
                const Tensor& y_ND) {
   const std::int64_t width = z.size(1), first = routes.starts[expert];
@@ -129,7 +129,7 @@ Tensor input_gradient(const Second& second, const ForwardNumerics& numerics, con
   return times(d_y.to(numerics.compute), second.linear.weight.value, torch::kFloat32);
 }
 
-/// Returns the input that the product read, dequantized and without rotation.
+/// Returns the down projection's input, dequantized and rotated back.
 Tensor read_input(const Second& second, const ForwardNumerics& numerics) {
   if (second.input == nullptr) return second.again();
   const Tensor rows = dequantized_input(*second.input, numerics.low_bit() ? torch::kFloat32 : numerics.compute);
@@ -150,7 +150,7 @@ void add_weight_gradient(const Second& second, const ForwardNumerics& numerics, 
   else accumulate_weight_gradient(d_y.to(numerics.compute).contiguous(), x, gradient);
 }
 
-/// Reorders values sorted by expert to [N, k]; gates_by_place does the reverse.
+/// Reorders expert-sorted values to [N, k]; gates_by_place does the reverse.
 Tensor by_pair(const ops::ExpertRows& routes, const Tensor& by_place) {
   const Tensor places = torch::from_blob(const_cast<std::int32_t*>(routes.place_of.data()),
                                          {static_cast<std::int64_t>(routes.place_of.size())}, torch::kInt32);

@@ -16,7 +16,7 @@ namespace qrl::learner {
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;  ///< dtype of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head = torch::kBFloat16;  ///< dtype of lm_head and of its input
-  bool own_lm_head = false;  ///< whether logits use the learner's lm_head, not the snapshot's, with any `forward`
+  bool own_lm_head = false;  ///< if set, every `forward` mode uses the learner's lm_head, never the snapshot's
   torch::ScalarType between = torch::kBFloat16;    ///< dtype of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< dtype of attention's matmul operands
   config::LearnerForward forward = config::LearnerForward::bf16;
@@ -45,13 +45,14 @@ class Ops {
 
   /// Gathers the tokens' rows of the embedding, fp32 [N, D]. The result starts the autograd graph.
   virtual Tensor embed(const Weight& table_VD) const = 0;
-  /// Adds a branch and its bias to the fp32 residual stream, and computes RMSNorm of the sum in `out`.
+  /// Adds a branch and its bias to the fp32 residual stream. Computes RMSNorm of the sum, in dtype `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
   /// Computes x · Wᵀ, [N, out], without bias: attention or add_norm adds it. Unless needs_output, the result may be
   /// uninitialized.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output = true) const = 0;
-  /// Adds the bias, normalizes and rotates q and k, then computes causal attention within each sequence: [N, H·E].
+  /// Adds the bias, normalizes q and k, and applies RoPE to both. Computes causal attention, [N, H·E], within each
+  /// sequence.
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
   /// Computes silu(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
@@ -71,15 +72,14 @@ struct ForwardOptions {
   /// If set, keeps only each layer's input for the backward pass. If norms can be recomputed, keeps the residual stream
   /// at each norm instead.
   bool activation_checkpointing = false;
-  /// The decoder's residual stream after each layer, [N, D] fp32, or null. The forward pass takes these values; the
-  /// backward pass recomputes each layer.
+  /// If set, the decoder's residual stream after each layer, fp32 [N, D]. The forward pass uses these values and runs
+  /// no layer; the backward pass recomputes each layer.
   const TensorList* after_layer = nullptr;
   /// Called in the backward pass when a layer's gradients are complete; may be empty.
   std::function<void(std::size_t layer)> layer_done;
 };
 
-/// Runs the layers. Returns the final norm's output, [N, D] in lm_head's dtype. `weights` must outlive the backward
-/// pass.
+/// Returns the final norm's output, [N, D] in lm_head's dtype. `weights` must outlive the backward pass.
 Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const Ops>& ops,
                      const ForwardOptions& options);
 

@@ -15,46 +15,45 @@
 
 namespace qrl::learner {
 
-/// Computes x·Wᵀ of a frozen base plus a low-rank adapter's scale·B·(A·x), with fp32 sums. For a snapshot's layer, the
-/// result is fp32, and with low_bit equals the decoder's bitwise (model::multiply_adapted). Without a snapshot, A,
-/// scale·B, A·x and the result are rounded to x's dtype.
+/// Computes x·Wᵀ of a frozen base plus a low-rank adapter's scale·B·(A·x), with fp32 sums. If the layer reads a
+/// snapshot, the result is fp32; with low_bit, it equals the decoder's bitwise (model::multiply_adapted). Otherwise A,
+/// scale·B, A·x and the result are rounded to x's dtype. Unless needs_output, the result is uninitialized.
 ///
-/// The backward pass goes straight through the rounding. Matmuls have operands in `compute` and fp32 sums: dB =
-/// scale·dYᵀ·(A·x). With U = dY·(scale·B), rounded to `compute`: dA = Uᵀ·x, dX = dX of the base + U·A. Unless
-/// needs_output, the base is not multiplied.
+/// Gradients pass straight through the rounding. The backward pass's matmuls have operands in `compute` and fp32 sums.
+/// dB = scale·dYᵀ·(A·x). U = dY·(scale·B) is rounded to `compute`; then dA = Uᵀ·x, and U·A is added to the base's dX.
 Tensor adapted_linear(const Linear& linear, const Recomputable& x, const ForwardNumerics& numerics,
                       bool needs_output = true);
 
 struct EnteredExperts {
   std::shared_ptr<const ops::ExpertRows> routes;  ///< routes that this pass uses
   Tensor gates_NK;                                ///< fp32, differentiable
-  Tensor x_ND;                                    ///< without autograd: rows_of gathers from it
-  TensorList rows;  ///< with autograd: each expert's rows of x, differentiable, in x's dtype
+  Tensor x_ND;                                    ///< set without autograd; rows_of gathers from it
+  TensorList rows;  ///< set with autograd: each expert's rows of x, differentiable, in x's dtype
 
   /// `expert` must have rows.
   Tensor rows_of(std::int64_t expert) const;
 };
 
 /// Routes rows of x and gathers them by expert. Router logits are fp32 sums; a snapshot's router uses the sampler's op.
-/// A row uses its replayed route in `all`, else the router's choice, which the layer's first pass writes there. A row's
-/// dX is summed in fp32: the router's term, then its experts' terms by ascending index.
+/// Rows use the replayed routes in `all` if given, else the router's choices. A layer's first pass writes these choices
+/// to `all`. A row's dX is summed in fp32: the router's term, then its experts' terms by ascending index.
 EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
                              const ForwardNumerics& numerics, RowRoutes& all);
 
 /// Computes silu(gate) · up of an expert's rows.
 using GatedRows = std::function<Recomputable(std::int64_t expert)>;
 
-/// Computes each row's Σ gate · down(gated) over its experts by ascending index, fp32 [N, D]. Unless needs_output, the
-/// result has no values. Calls `gated` for the experts that have rows; without autograd one expert's values exist at a
-/// time. A gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32: X̂ is the input that `down` read, dY excludes the gate.
+/// Computes Σ gate · down(gated) over each row's experts by ascending index, fp32 [N, D]. Unless needs_output, the sums
+/// are not computed. Calls `gated` only for experts with rows. Without autograd, one expert's values exist at a time. A
+/// gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32. X̂ is the input of `down`; dY is not multiplied by the gate.
 Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
                      const ForwardNumerics& numerics, bool needs_output);
 
-/// Holds the KV page tables of a micro-batch's sequences, for every layer. A sequence that continues a prefix shares
-/// the prefix's full pages and copies the partial last page.
+/// Holds the KV page tables of a micro-batch's sequences, the same for every layer. A sequence that continues a prefix
+/// shares the prefix's full pages and copies its partial last page.
 struct PageLayout {
   explicit PageLayout(const PackedRows& rows);
-  PageLayout(const PageLayout&) = delete;  // table_of_row_N points into it
+  PageLayout(const PageLayout&) = delete;  // table_of_row_N points into `tables`
   PageLayout& operator=(const PageLayout&) = delete;
 
   struct Copy {
@@ -69,16 +68,17 @@ struct PageLayout {
 };
 
 /// Computes causal attention as the sampler does (ops/paged_attention.h), fp32 [N, H·E]. qkv_NC is fp32, from
-/// qkv_transform. Keys and values are rounded to `format` (not fp8_e4m3). The backward pass goes straight through this
-/// rounding, with matmul operands rounded to `backward`. `rows` and `layout` must outlive the backward pass.
+/// qkv_transform. Rounds keys and values in qkv_NC to `format` (not fp8_e4m3). Gradients pass straight through this
+/// rounding. The backward pass rounds matmul operands to `backward`. `rows` and `layout` must outlive the backward
+/// pass.
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward);
 
-/// Implements Ops on the CPU with the fused loops of src/ops; with `bitwise`, attention is sampled_attention. Linear
-/// layers that read a snapshot include the bias.
+/// Implements Ops on the CPU with the fused loops of src/ops. With `bitwise`, attention is sampled_attention. Linear
+/// layers that read a snapshot add their bias themselves.
 class FusedOps final : public Ops {
  public:
-  /// With fake_quant and low_bit, `snapshot` provides the embedding; otherwise it may be null. `rows` and `snapshot`
+  /// With fake_quant or low_bit, `snapshot` provides the embedding; otherwise it may be null. `rows` and `snapshot`
   /// must outlive the backward pass.
   FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
            const model::Snapshot* snapshot = nullptr);
@@ -89,7 +89,7 @@ class FusedOps final : public Ops {
   Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
-  /// Fuses with low_bit if autograd is off.
+  /// Fuses only with low_bit and autograd off.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
   Tensor mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool needs_output) const override;
 

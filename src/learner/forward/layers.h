@@ -31,7 +31,7 @@ struct PackedRows {
   std::vector<std::int32_t> sequence_starts;   ///< [S+1], first row of each sequence, then N
   std::vector<std::uint8_t> continues_prefix;  ///< [S] or empty, as in types::MicroBatch
   const float* rope_table = nullptr;           ///< from model::make_rope_table, for every position of the batch
-  std::shared_ptr<RowRoutes> routes;           ///< null without experts; a forward pass writes them
+  std::shared_ptr<RowRoutes> routes;           ///< null without experts; written by a forward pass
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
 };
@@ -49,8 +49,8 @@ struct Recomputable {
   Recompute recompute;
 };
 
-/// Gathers the tokens' rows of `values_VD` (the table, or a snapshot's embedding in fp32 or bf16), rounded to
-/// `compute`, as fp32 [N, D]. The gradient is added to table_VD.gradient. `rows` must outlive the backward pass.
+/// Gathers the tokens' rows of values_VD, rounded to `compute`, as fp32 [N, D]. values_VD is the table, or a snapshot's
+/// embedding in fp32 or bf16. The gradient is added to table_VD.gradient. `rows` must outlive the backward pass.
 Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& values_VD, torch::ScalarType compute);
 
 /// Computes x · Wᵀ in x's dtype, bf16 or fp32. x: [N, in], W: [out, in]. Uses ops/matmul.h: exact products of bf16
@@ -63,7 +63,7 @@ struct Normed {
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the requested dtype
   Recompute recompute_normed;
 };
-/// Describes a term to add to the residual stream before its norm. Undefined value_ND: no term.
+/// Describes a term to add to the residual stream before a norm. Undefined value_ND: no term.
 struct Branch {
   Tensor value_ND;
   Weight bias{};            ///< bias of the branch's matmul; undefined: none
@@ -71,12 +71,12 @@ struct Branch {
 };
 Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType compute);
 
-/// Holds qkv_transform's weights. A weight that the model lacks is undefined.
+/// A weight that the model lacks is undefined.
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
 /// Adds the bias, normalizes q and k, and applies RoPE to both: fp32 [N, C]. For bf16 input, rounds k and v to bf16,
-/// like the decoder's pages. With `bias_is_in`, qkv_NC includes the bias, and only the bias's gradient is computed.
+/// like the decoder's pages. With `bias_is_in`, qkv_NC already includes the bias, whose gradient is still computed.
 /// `rows` must outlive the backward pass.
 Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
                            bool bias_is_in);
@@ -100,11 +100,12 @@ Recomputable swiglu(const Tensor& halves_N2F);
 struct LowRankProduct {
   Tensor left, right;  ///< in the matmul's dtype; undefined: no product
 };
-/// Computes x · weightᵀ (`times`: d_y · weight) plus `more`, like `linear`, rounded to `out` once. x and d_y are in the
-/// matmul's dtype; weight is bf16 or fp32.
+/// Computes x · weightᵀ (`times`: d_y · weight) plus `more`. Sums like `linear`, and rounds once to dtype `out`. x and
+/// d_y are in the matmul's dtype; weight is bf16 or fp32.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
-/// Adds d_yᵀ · x to the fp32 gradient; no-op if it is undefined. d_y is in the matmul's dtype; x is bf16 or fp32.
+/// Adds d_yᵀ · x to the fp32 gradient; no-op if `gradient` is undefined. d_y is in the matmul's dtype; x is bf16 or
+/// fp32.
 void accumulate_weight_gradient(const Tensor& d_y, const Tensor& x, const Tensor& gradient);
 
 }  // namespace qrl::learner

@@ -55,7 +55,7 @@ void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, cons
   }
 }
 
-/// Computes d_logits · lm_head, fp32 [M, D]. Dequantizes lm_head for some tokens at a time.
+/// Computes d_logits · lm_head, fp32 [M, D]. Dequantizes lm_head a block of tokens at a time.
 Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   constexpr std::int64_t kTokens = 2048;
   const std::int64_t num_rows = d_logits_MV.size(0);
@@ -87,8 +87,8 @@ Tensor times_head(const Tensor& d_logits_MV, const ops::PackedLinear& head) {
   return sums_MD;
 }
 
-/// Computes d_logits [M, V] in `type`. The pointers of `gradients` are at the chunk's first row. d_logits overwrite the
-/// logits at the same row stride in bytes.
+/// Computes d_logits [M, V] in `type`. `gradients` points to the chunk's first row. d_logits overwrite the logits, with
+/// the same row stride in bytes.
 Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGradients gradients) {
   const bool is_bf16 = type == torch::kBFloat16;
   const std::int64_t vocab_size = chunk.logits_MV.size(1);

@@ -11,19 +11,18 @@
 
 namespace qrl::learner {
 
-/// Makes the routes that a forward pass fills. Returns null for a dense model.
+/// Makes routes for a forward pass to fill. Returns null for a dense model.
 std::shared_ptr<RowRoutes> make_routes(const model::ModelConfig& config, std::int64_t num_rows);
 
 types::Routes used_routes(RowRoutes& routes);
 
-/// Packs micro-batches. Keeps a RoPE table for the longest sequence so far.
 class MicroBatchPacker {
  public:
   MicroBatchPacker(const model::ModelConfig& config, std::int64_t chunk_tokens)
       : config_(config), chunk_tokens_(chunk_tokens) {}
 
-  /// Returns a micro-batch's rows, valid until the next call, with its replayed routes. Throws input errors for tokens
-  /// beyond the vocabulary and sequences beyond max_position_embeddings.
+  /// Returns a micro-batch's rows with its replayed routes. The rows are valid until the next call. Throws input errors
+  /// for tokens outside the vocabulary, and for sequences longer than max_position_embeddings.
   PackedRows rows(const types::MicroBatch& batch);
   /// Returns the targets with loss_mask 1, their sampling temperature and kept tokens. The result points into `batch`.
   /// Throws an input error for temperature 0. With top-k or top-p, throws an internal error if a target's kept tokens

@@ -16,8 +16,8 @@ Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, b
   return ops.linear(w.o, {attended_NHE, {}}, needs_output);
 }
 
-/// Computes attention or mlp from the normalized residual stream. Unless needs_output (recomputation for gradients),
-/// the result is uninitialized.
+/// Computes attention or the MLP from the normalized residual stream. In recomputation, needs_output is false, and the
+/// result is uninitialized.
 using Part = std::function<Tensor(const Recomputable& x, bool needs_output)>;
 
 /// Runs `part` and keeps nothing; the backward pass recomputes x and the part.
@@ -38,8 +38,8 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
   })[0];
 }
 
-/// Takes and returns {residual stream, branch not yet added}; the next norm adds the branch. With `checkpoints_parts`,
-/// keeps only the residual stream at each norm. Unless needs_output, the branch is uninitialized.
+/// Takes and returns {residual stream, branch}; the next norm adds the branch. With `checkpoints_parts`, keeps only the
+/// residual stream at each norm. Unless needs_output, the returned branch is uninitialized.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
                  bool needs_output, bool checkpoints_parts = false) {
   const torch::ScalarType between = ops->numerics().between;
@@ -55,7 +55,8 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
           computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, needs_output)};
 }
 
-/// Calls options.layer_done when the gradient of the layer's input is complete; then all gradients of the layer are.
+/// Calls options.layer_done when the gradient of `entering`, the layer's input, is complete. All the layer's gradients
+/// are then complete.
 void report_layer_done(const ForwardOptions& options, std::size_t idx, const Tensor& entering) {
   if (options.layer_done && entering.requires_grad())
     entering.register_hook([done = options.layer_done, idx](const Tensor&) { done(idx); });
@@ -70,7 +71,7 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool needs_output) {
       return block(ops, w, in, needs_output);
     };
-    // The layer's first operation computes the gradients of both inputs. The branch's hook runs first.
+    // The layer's first operation computes the gradients of stream and branch. The branch's hook runs first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.after_layer != nullptr) {
       const auto sum = [layer](const TensorList& in) {  // the decoder's stream includes the branch
@@ -81,7 +82,8 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     } else if (options.activation_checkpointing && ops->recomputes_norms()) {
       state = block(ops, weights.layers[idx], state, true, true);
     } else if (options.activation_checkpointing) {
-      // Runs the layer without autograd, then again in the backward pass with autograd, without values of the branch.
+      // Runs the layer without autograd. The backward pass runs it again, with autograd, but without computing the
+      // returned branch.
       const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };
       state = checkpointed(first_or_again, state);
     } else {

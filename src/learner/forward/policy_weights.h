@@ -29,13 +29,13 @@ struct LinearAdapter {
 struct Linear {
   Weight weight, bias;
   std::string name;  ///< name in a snapshot: "layers.0.qkv"
-  /// The published snapshot's matrix: format, shape, and in host memory the values. Null: the forward pass reads
+  /// The published snapshot's matrix: format, shape, and values if in host memory. Null: the forward pass reads
   /// `weight`.
   const ops::PackedLinear* quantized = nullptr;
   LinearAdapter adapter;
 };
 
-/// Holds a matrix of each expert in a sparse layer.
+/// Holds one matrix per expert of a sparse layer.
 struct ExpertLinear {
   Weight weight;                                 ///< [M, out, in]
   std::string name;                              ///< name in a snapshot: "layers.0.experts.gate_up"
@@ -55,7 +55,7 @@ struct ExpertLinear {
   }
 };
 
-/// Holds a block's weights. A gain that the model lacks is undefined.
+/// A gain that the model lacks is undefined.
 struct LayerWeights : model::Block<Weight, Linear, ExpertLinear> {
   std::int64_t sparse_idx = -1;  ///< number of sparse layers before this layer; −1: a dense layer
   bool is_sparse() const { return sparse_idx >= 0; }
@@ -66,7 +66,7 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;          ///< embedding if tied; undefined with adapters on the CPU, where logits read `head`
+  Weight lm_head;          ///< embedding if tied; undefined with adapters on the CPU: logits then read `head`
   ops::PackedLinear head;  ///< packed lm_head, in lm_head_dtype; empty unless ParameterOptions::packs_head
   torch::ScalarType lm_head_dtype = torch::kBFloat16;
 };

@@ -15,8 +15,8 @@ using config::LearnerBackward;
 namespace {
 
 constexpr quant::Format kFp8 = quant::Format::fp8_block128;
-constexpr std::int64_t kFp8Segment = 128;   // inputs per scale
-constexpr std::int64_t kFp8BlockRows = 96;  // rows per ops::linear call, which dequantizes weights once
+constexpr std::int64_t kFp8Segment = 128;   // values per scale
+constexpr std::int64_t kFp8BlockRows = 96;  // rows per ops::linear call; each call dequantizes the weights
 
 /// Dequantizes rows to `type`, in blocks whose fp32 values stay in the cache.
 template <class DequantizeRows>
@@ -34,7 +34,7 @@ Tensor dequantized(std::int64_t num_rows, std::int64_t width, torch::ScalarType 
   return values;
 }
 
-/// Copies columns `range` of d_y to contiguous `columns`, and multiplies each element by its row's scale.
+/// Copies columns `range` of d_y to `columns`, each column contiguous, and multiplies each element by its row's scale.
 template <class Scale>
 void gather_columns(const Tensor& d_y, base::Range range, float* columns, const Scale& scale) {
   constexpr std::int64_t kRowsAtOnce = 16;  // one cache line of each column
@@ -49,7 +49,7 @@ void gather_columns(const Tensor& d_y, base::Range range, float* columns, const 
   }
 }
 
-/// Computes dX = dY·Ŵ with int8 products: quantizes rows of dY times the weights' scales.
+/// Computes dX = dY·Ŵ with int8 products: multiplies dY by the weights' scales, then quantizes rows.
 Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed,
                            const std::function<AddToRows()>& make_add) {
   ops::PackedLinear weight = ops::make_unscaled(packed.in, packed.out);
@@ -70,7 +70,7 @@ Tensor int8_input_gradient(const Tensor& d_y, const ops::PackedLinear& packed,
   return d_x;
 }
 
-/// Adds dYᵀ·X̂ with int8 products: quantizes columns of dY times the tokens' scales.
+/// Adds dYᵀ·X̂ with int8 products: multiplies dY by the tokens' scales, then quantizes columns.
 void add_int8_weight_gradient(const Tensor& d_y, const ops::Activations& x, const Tensor& gradient) {
   const std::int64_t num_rows = d_y.size(0), num_outputs = d_y.size(1);
   ops::PackedLinear inputs = ops::make_unscaled(x.width, num_rows);
@@ -148,7 +148,7 @@ void rotate_back_and_add(const Tensor& d_x, const quant::Rotation& rotation,
   });
 }
 
-/// Returns the requested backward format if the layer's format has it, else model_dtype.
+/// Returns the requested backward format if the layer's format supports it, else model_dtype.
 LearnerBackward backward_of(const Quantized& quantized) {
   const quant::Format format = quantized.packed->format;
   const bool has_format = quantized.backward == LearnerBackward::int8 ? format == quant::Format::int8 : format == kFp8;

@@ -23,27 +23,27 @@ struct Quantized {
   const ops::PackedLinear* packed = nullptr;     ///< the snapshot's matrix
   bool multiplies_quantized = false;             ///< whether ops::linear multiplies quantized values (low_bit)
   torch::ScalarType compute = torch::kBFloat16;  ///< dtype of fake_quant's matmuls and of every backward pass
-  /// Format of the backward pass's products: int8 in int8 layers, fp8_e4m3 in fp8_block128 layers. Other layers
+  /// Format of the backward pass's products. int8 applies to int8 layers, fp8_e4m3 to fp8_block128 layers. Other layers
   /// multiply in `compute`.
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
 };
 
-/// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out], from x fp32 [N, in]. X̂ is x quantized as in sampling, Ŵ
-/// the packed weights. With low_bit, ops::linear multiplies the quantized values. With fake_quant, ops::matmul
-/// multiplies the dequantized values, rounded to `compute`. Both backward passes use operands rounded like this (QaRL;
-/// straight-through): dX = dY·Ŵ, and dYᵀ·X̂ is added to master.gradient in fp32. X̂ is kept quantized, Ŵ dequantized
-/// when needed. The consumer of y computes the bias's gradient. `quantized.packed` must not change before the backward
-/// pass.
+/// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out]. X̂ is x, fp32 [N, in], quantized as in sampling. Ŵ are the
+/// packed weights. With low_bit, ops::linear multiplies the quantized values. With fake_quant, ops::matmul multiplies
+/// the dequantized values, rounded to `compute`. With both, the backward pass multiplies dequantized values rounded to
+/// `compute` (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ is added to master.gradient in fp32. X̂ is kept quantized;
+/// Ŵ is dequantized when needed. The consumer of y computes the bias's gradient. `quantized.packed` must not change
+/// before the backward pass.
 ///
 /// With a rotation H, multiplies x·H and W·H (quant/rotation.h). dX is rotated back in fp32. dYᵀ·X̂ is added to a
-/// rotated gradient (rotate_gradient).
+/// rotated gradient; rotate_gradient rotates it back.
 ///
-/// With backward int8, dY times Ŵ's scales is quantized per token for dX, and dY times X̂'s scales per output channel
-/// for dYᵀ·X̂. Sums are exact in int32.
+/// With backward int8, sums are exact in int32. For dX, dY times Ŵ's scales is quantized per token. For dYᵀ·X̂, dY
+/// times X̂'s scales is quantized per output channel.
 ///
-/// With backward fp8_e4m3, operands are quantized in the blocks of docs/reference/formats.md. Products are exact. Sums
-/// of 128 products are fp32, then scaled and added in fp32. A segment of zeros has scale 0; a segment with a NaN or
-/// infinity has scale NaN.
+/// With backward fp8_e4m3, operands are quantized in the blocks of docs/reference/formats.md. Products are exact. Every
+/// 128 products are summed in fp32; these sums are scaled and added in fp32. A segment of zeros has scale 0; a segment
+/// with a NaN or infinity has scale NaN.
 Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& quantized, bool needs_output = true);
 
 /// Adds quantized_linear's dYᵀ·X̂ to the gradient; `input` is X̂ from quantized_output.
@@ -60,16 +60,16 @@ void rotate_gradient(const Linear& linear);
 /// does not multiply.
 Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool needs_output = true);
 
-/// Adds one thread's term to rows of dX; d_x points to the first row.
+/// Adds a term to `rows` of dX, on one thread. d_x points to the first row.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
 /// Computes quantized_linear's dX = dY·Ŵ, rotated back, fp32 [N, in]. d_y [N, out] is fp32, or has any dtype if dX is
-/// computed in `compute`. `make_add` makes each thread's function, called for at most kBlockRows rows (entering_rows.h)
-/// at a time; empty: no term.
+/// computed in `compute`. Each thread calls make_add() once, then its result for at most kBlockRows rows
+/// (entering_rows.h) at a time; empty: no term.
 Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 
-/// Computes second(silu(gate) · up) from x, both fp32 [N, D], without autograd; first(x) is [N, 2F], gate first. Bits
-/// equal separate low_bit layers, adapters included. Each thread holds one block's intermediate values.
+/// Computes y = second(silu(gate) · up) without autograd. first(x), [N, 2F], is gate, then up. x and y are fp32 [N, D].
+/// Bits equal those of separate low_bit layers, adapters included.
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second);
 
 }  // namespace qrl::learner

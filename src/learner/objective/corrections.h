@@ -1,5 +1,5 @@
-// Owns every correction: detached weights for the gap between sampler and learner. Each is a pure function for a word
-// of rollout_correction.method.
+// Owns every correction: detached weights for the gap between sampler and learner. Each is a pure function, selected
+// by rollout_correction.method.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,9 @@ struct Correction : config::Option {
   Metrics (*prepare)(std::span<const types::MicroBatch* const> batches, LossOptions&, dist::Collectives&) = nullptr;
 };
 
-/// Returns constraints that corrections share. behaviour_in_ratio must be false. threshold_low must be null with
-/// `one_bound` or `own_cap`. `own_cap` is a sentence that names the correction's own cap; threshold must then be null.
+/// Returns constraints that corrections share. behaviour_in_ratio must be false. With `own_cap`, a sentence
+/// that names the correction's own cap, threshold and threshold_low must be null. With `one_bound`, threshold_low must
+/// be null.
 std::vector<config::Constraint> constraints_of_correction(std::string_view own_cap, bool one_bound);
 
 /// Computes TIS's truncation of a token's weight, r_t = min(1, C/ρ_t) = μ/μ_trunc with μ_trunc = max(μ, π_old/C) (QuRL,

@@ -4,7 +4,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Weights a token by ρ_t if threshold_low ≤ ρ_t ≤ threshold, else by 0 (Ling team 2025, IcePop, with 0.5 and 5).
+/// Weights a token by ρ_t if threshold_low ≤ ρ_t ≤ threshold, else by 0 (Ling team 2025, IcePop: bounds 0.5 and 5).
 CorrectionWeights ratio_within_bounds(const torch::Tensor& log_rho, const Sequences&,
                                       const CorrectionSettings& settings) {
   const torch::Tensor rho = log_rho.exp();

@@ -4,8 +4,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Weights a token by 1 where threshold_low ≤ exp(mean_t log ρ_t) ≤ threshold, else by 0 (veRL's geometric preset,
-/// with 0.999 and 1.001).
+/// Weights a token by 1 where threshold_low ≤ exp(mean_t log ρ_t) ≤ threshold, else by 0 (veRL's geometric preset:
+/// bounds 0.999 and 1.001).
 CorrectionWeights masked_mean(const torch::Tensor& log_rho, const Sequences& sequences,
                               const CorrectionSettings& settings) {
   const torch::Tensor mean_S = sequences.mean(log_rho).exp();

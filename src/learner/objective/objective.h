@@ -20,9 +20,9 @@ struct KlLogRatios {
   torch::Tensor to_sampler;    ///< log π_θ − log μ
 };
 
-/// Estimates KL(π_θ ‖ π_ref) per token, for a word of algorithm.kl_loss_type. docs/reference/algorithms.md has values
+/// Estimates KL(π_θ ‖ π_ref) per token, as algorithm.kl_loss_type selects. docs/reference/algorithms.md lists values
 /// and gradients. k1 to k3: Schulman 2020, "Approximating KL divergence". k3 is limited to kMaxKl, but keeps a gradient
-/// there.
+/// above it.
 struct KlEstimator : config::Option {
   torch::Tensor (*estimate)(const KlLogRatios&) = nullptr;
 };

@@ -11,9 +11,9 @@
 
 namespace qrl::learner {
 
-/// Computes the micro-batch's share of the loss in fp64 (objective.h). Adds its metrics to `statistics`. `scores` are
-/// those of the tokens in the loss, `rows` of `batch`. If the batch has no old log-probs, π_old is π_θ, detached.
-/// Throws an internal error that names an array whose size is not N.
+/// Computes the micro-batch's share of the loss in fp64 (objective.h). Adds its metrics to `statistics`. `rows`
+/// are the indices of tokens in the loss; `scores` has one entry per row. If the batch has no old log-probs, π_old is
+/// π_θ, detached. Throws an internal error that names a per-token array of the wrong size.
 torch::Tensor policy_loss(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows,
                           const TargetScores& scores, const types::GlobalCounts& counts, const LossOptions& loss,
                           Statistics& statistics);

@@ -1,4 +1,4 @@
-// Owns every policy loss. Each is a pure function for a word of algorithm.name.
+// Owns every policy loss. Each is a pure function, selected by algorithm.name.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace qrl::learner {
 
-/// Names the clip bound that stops a token's gradient. The ratio is beyond it, and it applies to the advantage's sign.
+/// Names the clip bound that stops a token's gradient: the ratio is beyond the bound that the advantage's sign selects.
 enum class ClipSide : std::uint8_t { none, high, low, negative_high, dual };
 
 /// Holds each token's objective J, [M], to be maximized. With sequence ratios, a sequence's tokens have equal J.
@@ -56,10 +56,10 @@ struct PolicyLoss : config::Option {
 /// Computes the surrogate that grpo, dr_grpo and dapo share.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings);
 
-/// Returns the constraints of losses without a clipped token ratio: keys that act on its clip must be off.
+/// Returns the constraints of losses without a clipped token ratio: keys that act on such a clip must be off.
 std::vector<config::Constraint> constraints_of_weighted_log_probs();
 
-/// Computes min(R·A, clip(R, low, high)·A). Arguments have one shape. At a bound, the gradient is that inside it.
+/// Computes min(R·A, clip(R, low, high)·A). Arguments have one shape. At a bound, the gradient is as inside.
 inline torch::Tensor clipped_objective(const torch::Tensor& ratio, const torch::Tensor& advantages,
                                        const torch::Tensor& low, const torch::Tensor& high) {
   return torch::minimum(ratio * advantages, ratio.clamp(low, high) * advantages);

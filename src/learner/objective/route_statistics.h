@@ -19,8 +19,8 @@ struct PassRoutes {
   std::span<const std::uint8_t> own;   ///< experts that the pass's router chose
 };
 
-/// Counts a mini-batch's routes in the rows that the sampler computed: all rows of a prefix, all but the last row of
-/// other sequences. Integer counts make metrics independent of packing and ranks.
+/// Counts a mini-batch's routes in the rows that the sampler computed: all rows of a prefix, and all but the last row
+/// of other sequences. Integer counts make metrics independent of packing and ranks.
 class RouteStatistics {
  public:
   explicit RouteStatistics(const model::ModelConfig& config);
@@ -37,8 +37,8 @@ class RouteStatistics {
  private:
   std::vector<std::int64_t> layers_;  ///< indices of sparse layers
   std::size_t num_experts_, per_token_;
-  /// Counts: rows; rows compared with the sampler's; rows with a flip (a route unlike the sampler's); flips of `own`;
-  /// flips by layer; rows by layer and expert.
+  /// Counts: rows; rows with the sampler's routes; rows with a flip (a layer's routes differ from the sampler's); flips
+  /// of PassRoutes::own; flips by layer; rows by layer and expert.
   std::vector<std::int64_t> counts_;
 };
 

@@ -55,8 +55,8 @@ double mean_of_sorted(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Sets the limit on draws such that Clip-Cov omits `wanted` candidates over all ranks. Among draws equal to the
-/// limit, omits the first by rank and position.
+/// Sets the limit on draws such that Clip-Cov omits `wanted` candidates over all ranks. Candidates whose draw
+/// equals the limit are omitted in order of rank and position.
 void limit_draws(std::span<const TokenFacts> facts, std::size_t wanted, TokenSelection& selection,
                  dist::Collectives& world) {
   std::vector<std::uint64_t> mine;

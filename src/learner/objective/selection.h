@@ -20,7 +20,7 @@ struct SelectionSettings {
 struct Selected {
   torch::Tensor tokens;                  ///< [M]: selected tokens; undefined if all are
   torch::Tensor masked_sequences;        ///< [S]: sequences with omitted tokens; undefined without the off-policy mask
-  torch::Tensor low_entropy, covariant;  ///< [M]: tokens that top entropy and Clip-Cov omit; undefined if off
+  torch::Tensor low_entropy, covariant;  ///< [M]: tokens omitted by top entropy, by Clip-Cov; undefined if off
 };
 
 /// Omits tokens:
@@ -45,10 +45,10 @@ struct Kept {
   torch::Tensor vetoed;  ///< [S]: sequences that the veto rejected; undefined without a veto
 };
 
-/// Rejects tokens by a statistic of ρ_t, in addition to a correction's weights. The statistic is a token's, or the sum,
-/// mean or largest over its sequence, with veRL's names:
-/// - k1: log ρ_t. Tokens are kept if its exp is within [threshold_low, threshold].
-/// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t. Tokens are kept if it is at most threshold.
+/// Rejects tokens by a statistic of ρ_t, in addition to a correction's weights. The statistic is a token's value, or
+/// the sum, mean or maximum over its sequence. veRL's names:
+/// - k1: log ρ_t. Tokens are kept if exp(statistic) is within [threshold_low, threshold].
+/// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t. Tokens are kept if the statistic is at most threshold.
 ///
 /// `log_rho` [M] is clamped to ±20 and detached. k1's sum is clamped likewise.
 Kept kept_tokens(const torch::Tensor& log_rho, const Sequences& sequences, const RejectionSettings& settings);

@@ -14,8 +14,8 @@ namespace qrl::learner {
 
 namespace {
 
-// Percentiles of ρ are from integer counts in bins of log ρ, independent of the tokens' division over ranks. A bin is
-// 1 % wide in |log ρ|. Below kSmallestLogRho, ρ counts as 1.
+// Percentiles of ρ come from integer counts in bins of log ρ, independent of the tokens' division over ranks. A bin is
+// 1 % wide in |log ρ|. If |log ρ| is at most kSmallestLogRho, ρ counts as 1.
 constexpr double kSmallestLogRho = 1e-9, kBinRatio = 1.01;
 const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSmallestLogRho) / std::log(kBinRatio)));
 constexpr std::pair<const char*, double> kPercentiles[] = {
@@ -144,7 +144,7 @@ void Statistics::add_percentiles(std::map<std::string, double>& metrics, dist::C
   std::int64_t below = rho_counts_[0];
   for (const auto& [name, share] : kPercentiles) {
     while (static_cast<double>(below) < share * total) below += rho_counts_[++bin];
-    // Limits to the extremes: a bin's middle may exceed all its values.
+    // Clamps to the extremes of ρ: a bin's middle may be beyond all values in the bin.
     metrics[std::string("mismatch/rho_") + name] =
         std::clamp(rho_of(bin), -extremes.negative_min_rho, extremes.max_rho);
   }

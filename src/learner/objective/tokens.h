@@ -53,8 +53,8 @@ std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
 /// Returns each row's position: sequences in the caller's order, then tokens. Packing does not change it.
 std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
-/// Returns the entries `rows` of a per-token array as fp64. Throws an internal error with `name` if its size is not
-/// num_tokens.
+/// Returns the entries `rows` of a per-token array as fp64. Throws an internal error with `name` if the array's size
+/// is not num_tokens.
 std::vector<double> counted(const std::vector<float>& per_token, const std::vector<std::int64_t>& rows,
                             std::size_t num_tokens, const char* name);
 

@@ -14,14 +14,14 @@ using TensorList = std::vector<Tensor>;
 /// off. May also add to gradients outside autograd (Weight::gradient).
 using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 
-/// Returns `outputs` (computed from `inputs` with autograd off), recorded so that the graph's backward pass calls
-/// `backward`. Records nothing if autograd is off or no input requires a gradient. `backward` must capture no outputs
-/// (a reference cycle), only detached copies. Captured tensors are freed after it has run.
+/// Makes `backward` the grad_fn of `outputs`, which were computed from `inputs` with autograd off. Returns `outputs`.
+/// Sets no grad_fn if autograd is off or no input requires a gradient. `backward` must capture no outputs (a reference
+/// cycle), only detached copies. Captured tensors are freed after it has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
 /// Holds a weight as the forward pass reads it, and its gradient.
 struct Weight {
-  Tensor value;     ///< fp32 master, which bf16 matmuls round while reading, or a copy
+  Tensor value;     ///< fp32 master (bf16 matmuls round it while reading), or a copy
   Tensor gradient;  ///< fp32, same shape; undefined: not trained
   bool defined() const { return value.defined(); }
 };
@@ -32,7 +32,8 @@ struct Weight {
 TensorList checkpointed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                         const std::vector<Weight>& weights = {});
 
-/// Records already known `outputs` of `block` like checkpointed, and returns them.
+/// Does the same as checkpointed, given the outputs of `block`: runs `block` only in the backward pass. Returns
+/// `outputs`.
 TensorList recomputed(const std::function<TensorList(const TensorList&)>& block, const TensorList& inputs,
                       const TensorList& outputs, const std::vector<Weight>& weights = {});
 

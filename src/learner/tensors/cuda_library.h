@@ -9,12 +9,12 @@
 namespace qrl::learner {
 
 /// Loads libtorch_cuda.so (libtorch_cuda_path), logs its path and version, and selects deterministic operations.
-/// Selects device `number`, round-robin over CUDA_VISIBLE_DEVICES, and returns the device's number. Call it on one
-/// thread, before making any engine of cuda/. Throws an input error if the library, its dependencies, a driver or a GPU
-/// is missing.
+/// Selects device `number` modulo the count of visible devices, and returns the device's number. Call it on one thread,
+/// before making any engine of cuda/. Throws an input error if the library, its dependencies, a driver or a GPU is
+/// missing.
 int load_cuda_library(int number);
 
-/// Measures LibTorch's matmul of two 8192 × 8192 matrices in FLOP/s, an upper bound for a learner.
+/// Measures LibTorch's matmul of two 8192 × 8192 matrices, an upper bound for a learner.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
 std::int64_t gpu_bytes_in_tensors(int device_number);
@@ -25,12 +25,13 @@ std::int64_t gpu_bytes_left(int device_number);
 inline constexpr double kPlannedGpuShare = 0.85;
 
 double gpu_bytes(int device_number);
-/// Returns the smallest GPU memory of any rank of `world`, in bytes. Ranks on one GPU share it equally. Collective.
+/// Returns the smallest share of GPU memory of any rank of `world`, in bytes. Ranks on one GPU share it equally.
+/// Collective.
 double smallest_gpu_share(int device_number, dist::Collectives& world);
 /// Computes the same without a driver. `gpu` is the unique name of this rank's GPU.
 double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::Collectives& world);
 
-/// Returns whether any ranks share a GPU. Collective.
+/// Collective.
 bool share_gpus(int device_number, dist::Collectives& world);
 /// Throws an input error if ranks with separate GPUs lack NCCL. Collective.
 void require_nccl(dist::Collectives& world);

@@ -19,13 +19,13 @@ HostArray array_of(const std::vector<T>& values) {
   return {values.data(), c10::CppTypeToScalarType<T>::value, {static_cast<std::int64_t>(values.size())}};
 }
 
-/// Copies arrays to a device together, on its current stream. The arrays may change afterwards.
+/// Copies arrays to a device in one transfer, on its current stream. The arrays may change afterwards.
 TensorList send(const std::vector<HostArray>& arrays, const torch::Device& device);
 
-/// Copies a tensor to host memory asynchronously, ordered after its device's current stream.
+/// Copies a tensor to host memory asynchronously, on the current stream of the tensor's device.
 class Arrival {
  public:
-  /// Begins the copy; on the CPU, copies at once.
+  /// Begins the copy. For a CPU tensor, copies at once.
   explicit Arrival(const Tensor& from);
   void wait() const;
   /// Returns the copy, whose contents are undefined before wait() returns.

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kLibTorchCpu = "libtorch_cpu.so";
 constexpr const char* kLibTorchCuda = "libtorch_cuda.so";
 constexpr const char* kNccl = "libnccl.so.2";
-constexpr int kOldestNccl = 20400;  // 2.4, the first version with all functions of nccl.cpp
+constexpr int kOldestNccl = 20400;  // 2.4, the first version with all functions that nccl.cpp calls
 
 fs::path site_of(const fs::path& library) { return library.parent_path().parent_path().parent_path(); }
 

@@ -10,26 +10,26 @@
 
 namespace qrl::learner {
 
-/// Reports LibTorch's version, given aoti_torch_abi_version(), or 0 if that function is missing (before 2.9).
+/// Reports LibTorch's version. abi_version: aoti_torch_abi_version(), or 0 if that function is missing (before 2.9).
 base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string& path);
 /// Throws an input error if the loaded LibTorch is not the build's version. Call it before using LibTorch.
 void require_libtorch();
 
-/// Returns the path of libtorch_cuda.so: beside this process's libtorch_cpu.so, in scripts/setup's folder, or in
-/// LD_LIBRARY_PATH; else the bare name.
+/// Returns libtorch_cuda.so's path: next to the loaded libtorch_cpu.so, in scripts/setup's folder, or in
+/// LD_LIBRARY_PATH. If not found, returns the bare name.
 std::string libtorch_cuda_path();
-/// Reports the version from PyTorch's version.py, or from the .dist-info next to the library. An unknown version is
-/// accepted.
+/// Reports the library's version, from PyTorch's version.py or from the name of PyTorch's .dist-info folder. An unknown
+/// version is accepted.
 base::LibraryReport libtorch_cuda_report(const std::string& path);
 
-/// Reports NCCL's version, given ncclGetVersion(): 22809 is 2.28.9, 2304 is 2.3.4; 0 means another library.
+/// Reports NCCL's version. `version` is ncclGetVersion()'s: 22809 is 2.28.9, 2304 is 2.3.4, 0 is another library's.
 base::LibraryReport nccl_report(int version, const base::SharedLibrary& library);
 
-/// Finds NCCL: already loaded, next to LibTorch's CUDA part, or on the loader's search path.
+/// Finds NCCL, in this order: already loaded, next to LibTorch's CUDA part, on the loader's search path.
 base::LibraryReport find_nccl();
 
-/// Translates a LibTorch GPU error, naming the recipe's key. "CUDA out of memory …" becomes an input error, a missing
-/// deterministic implementation an internal error. Returns nothing for other texts.
+/// Translates a LibTorch GPU error, and names the recipe's keys. "CUDA out of memory …" becomes an input error, a
+/// missing deterministic implementation an internal error. Returns nothing for other texts.
 std::optional<base::Error> gpu_error(const std::string& what);
 
 /// Reports the libraries that this machine's GPU needs for rollouts and, if `learns`, for a learner. Missing libraries

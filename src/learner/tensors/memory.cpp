@@ -19,7 +19,7 @@ namespace {
 /// Below this size malloc itself reuses memory.
 constexpr std::size_t kMinBlock_bytes = std::size_t{128} << 10;
 
-/// Rounds up to eighths of a power of two, so that similar micro-batches share blocks.
+/// Rounds up to one of 8 sizes per power of two, so that similar micro-batches reuse blocks.
 std::size_t rounded_bytes(std::size_t num_bytes) {
   const std::size_t step = std::bit_floor(num_bytes) / 8;
   return (num_bytes + step - 1) / step * step;
@@ -36,7 +36,7 @@ class KeptBlocks {
       free_.erase(found);
       kept_bytes_ -= size;
     } else {
-      // Frees unused blocks, largest first, so that the total stays within the peak.
+      // Frees unused blocks, largest first, so that all blocks stay within the peak of used ones.
       while (!free_.empty() && used_bytes_ + size + kept_bytes_ > std::max(most_used_bytes_, used_bytes_ + size)) {
         drop(std::prev(free_.end()));
       }

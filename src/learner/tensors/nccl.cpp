@@ -18,7 +18,7 @@ namespace qrl::learner {
 
 namespace {
 
-// Declares the used part of nccl.h, which some builds lack. The ABI is unchanged since 2.4.
+// Declares the used part of nccl.h, a header that some builds lack. The ABI is unchanged since 2.4.
 struct UniqueId {
   std::array<char, 128> bytes;
 };
@@ -124,7 +124,7 @@ class ByNccl final : public RankTensors {
                          what + "): the job ends here (trainer.collective_timeout_s)"};
   }
 
-  /// Runs `body` on another stream, after the device's work so far.
+  /// Calls body(stream). Work on this stream starts after the device's work so far.
   template <class Body>
   void begin(const char* what, const Body& body) {
     const dist::Deadline deadline = limit(what);  // the first launch connects the ranks
@@ -154,7 +154,7 @@ class ByNccl final : public RankTensors {
   torch::Device device_;
   Library nccl_;
   Comm comm_ = nullptr;
-  std::optional<c10::Stream> stream_;  // from LibTorch's pool
+  std::optional<c10::Stream> stream_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ class ThroughHost final : public RankTensors {
     }
   }
   void end_sums() override {}
-  /// A GPU's autograd runs nodes on its own thread, where sums cannot begin.
+  /// A GPU's autograd runs nodes on its own thread, which must not call `world`.
   bool sums_during_backward() const override { return device_.is_cpu(); }
   void begin_copies(const torch::Tensor& values, std::span<const dist::Part> byte_parts) override {
     on_host(values, [&](const torch::Tensor& host) { world_.all_gather(bytes(host), byte_parts); });

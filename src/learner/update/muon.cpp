@@ -37,7 +37,7 @@ void advance(const MuonMatrix& matrix, const MuonStep& step, torch::Tensor& orth
   gradient.zero_();
 }
 
-/// Allocates the updates of this rank's matrices in one block, bf16. Those of other matrices are undefined.
+/// Allocates the updates of this rank's matrices in one bf16 block. The updates of other matrices are undefined.
 std::vector<torch::Tensor> room_for_updates(std::span<const MuonMatrix> matrices, const std::vector<int>& owners,
                                             int rank) {
   std::int64_t size = 0, at = 0;
@@ -55,7 +55,7 @@ std::vector<torch::Tensor> room_for_updates(std::span<const MuonMatrix> matrices
   return updates;
 }
 
-/// Sends the updates of one tensor's matrices, of which `first` is the first, from their owner in one broadcast.
+/// Broadcasts the updates of one tensor's matrices from their owner. `first` is the index of the tensor's first matrix.
 void exchange(std::span<const MuonMatrix> matrices, std::size_t first, int owner, RankTensors& ranks,
               std::vector<torch::Tensor>& orthogonal) {
   std::size_t end = first;
@@ -108,7 +108,7 @@ void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankT
   };
   const base::Range all{0, static_cast<std::int64_t>(matrices.size())};
   const bool on_cpu = matrices.empty() || matrices.front().weights.is_cpu();
-  // Updates one matrix per thread, where LibTorch's matmuls start no threads: results do not depend on the number of
+  // Updates one matrix per thread. LibTorch's matmuls start no threads there, so results do not depend on the number of
   // threads.
   if (on_cpu) base::parallel_for(all.end, 1, advance_range);
   else advance_range(all);

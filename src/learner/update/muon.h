@@ -11,7 +11,7 @@ namespace qrl::learner {
 
 /// Approximates the nearest semi-orthogonal matrix by `steps` quintic Newton–Schulz steps from G/‖G‖_F (Jordan et al.
 /// 2024, "Muon", coefficients 3.4445, −4.7750, 2.0315). Singular values end between about 0.7 and 1.2, except tiny
-/// ones. Values are rounded to bf16 after each matmul with fp32 sums. Takes [rows, cols] fp32 and returns bf16 on the
+/// ones. Matmuls sum in fp32, and their results are rounded to bf16. Takes [rows, cols] fp32 and returns bf16 on the
 /// same device; a zero matrix stays zero.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
@@ -28,9 +28,9 @@ struct MuonStep {
 };
 
 /// Updates each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 −
-/// lr·weight_decay) − lr·s·O. s is 0.2·√max(rows, cols), which gives AdamW's RMS (Liu et al. 2025, "Muon is scalable"),
-/// or 1 without match_adamw_rms. Zeroes gradients. Ranks have equal matrices and gradients; each orthogonalizes its
-/// share and sends the results. Results equal one process's bitwise. Collective.
+/// lr·weight_decay) − lr·s·O. With match_adamw_rms, s is 0.2·√max(rows, cols), for AdamW's RMS (Liu et al. 2025,
+/// "Muon is scalable"); otherwise 1. Zeroes gradients. Ranks have equal matrices and gradients; each orthogonalizes its
+/// share and sends the results. Results are bitwise those of one process. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

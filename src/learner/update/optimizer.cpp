@@ -19,8 +19,8 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns the ranges to update in order, equal on every rank. Ranks exchange one range's copies while the next range
-/// is updated. If they cannot, returns one range, so that CPU threads update more Muon matrices at once.
+/// Returns the ranges to update, in the same order on every rank. Ranks exchange a range's copies while they update the
+/// next range. If they cannot, returns a single range: CPU threads then update more Muon matrices at once.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};
@@ -174,7 +174,7 @@ void GradientSums::rotate(std::size_t layer) {
 }
 
 void GradientSums::gather() {
-  if (was_rotated_back_) {  // otherwise gradients are zero in either basis
+  if (was_rotated_back_) {  // otherwise gradients are zero or still rotated
     for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
   }
   is_rotated_ = true;

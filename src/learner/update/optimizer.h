@@ -12,9 +12,9 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks in fp32: on every rank, or when sharded on each tensor's owner. First rotates rotated
-/// gradients back (quantized.h). A layer's sum may begin when the last backward pass has left the layer. The order is
-/// fixed: layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
+/// Sums gradients over ranks in fp32. Every rank gets all sums; when sharded, only a tensor's owner gets its sum. First
+/// undoes gradients' rotation (quantized.h). A layer's sum may begin when the last backward pass has left the layer.
+/// The order is fixed: layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
 class GradientSums {
  public:
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
@@ -42,8 +42,8 @@ class GradientSums {
        was_rotated_back_ = false;  // state of gradients whose sums have not begun
 };
 
-/// Holds ‖gradients‖², equal on every rank, and the name of the first non-finite tensor, or "". Squares are summed by
-/// ops::sum_of_squares, with torch_ops in fp64 on the device. Collective when sharded.
+/// Holds ‖gradients‖², equal on every rank, and the name of the first non-finite tensor, or "". ops::sum_of_squares
+/// sums the squares; with torch_ops, the device sums in fp64. Collective when sharded.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;
@@ -69,10 +69,11 @@ class Optimizer {
 
   double lr() const;  ///< learning rate of the next update
   std::int64_t num_updates() const { return num_updates_; }
-  /// Clips gradients, which have this norm, and calls take_step. Waits for a device. Collective.
+  /// Clips gradients, whose norm is `gradient_norm`, and calls take_step. Returns after the device has finished.
+  /// Collective.
   void step(Parameters& parameters, double gradient_norm, RankTensors& ranks);
 
-  /// Sets options, for the same algorithm, and the update count to 0. Moments stay.
+  /// Sets options, which must have the same algorithm, and resets the update count to 0. Moments stay.
   void reset(const OptimizerOptions& options, std::int64_t total_updates);
   void set_num_updates(std::int64_t num_updates) { num_updates_ = num_updates; }
 

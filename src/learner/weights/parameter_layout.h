@@ -46,7 +46,7 @@ struct LayoutOptions {
 bool is_matrix(const model::WeightSpec& spec);
 
 /// Orders the tensors: the layers' matrices, embedding and lm_head, then gains and biases, which have no weight decay.
-/// Tensors of one matmul are adjacent. Gradients cover all tensors, masters and moments only this rank's.
+/// Tensors of one matmul are adjacent. Gradients cover all tensors; masters and moments cover only this rank's.
 class ParameterLayout {
  public:
   ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options);

@@ -35,7 +35,7 @@ Parameters::Parameters(const model::ModelConfig& config, const model::WeightSour
 }
 
 bool Parameters::has_copies() const {
-  if (options_.lora.enabled()) return false;  // trained weights are rounded when read
+  if (options_.lora.enabled()) return false;  // adapters are rounded when read
   return layout_.is_sharded() || (options_.torch_ops && (options_.compute != torch::kFloat32 || options_.fake_quant));
 }
 
@@ -223,7 +223,7 @@ void Parameters::read_quantized(const model::Snapshot& snapshot) {
     // Converts first, so that fewer bytes go to the device.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
-  // The sampler's table is bf16 even with an fp32 compute dtype. A tied head is the embedding.
+  // The sampler's embedding is bf16 even with an fp32 compute dtype. A tied lm_head is the same tensor.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));
   const bool is_tied = policy_.lm_head.value.data_ptr() == policy_.embedding.value.data_ptr();
   if (!is_tied && !options_.own_lm_head) read(snapshot.lm_head(), policy_.lm_head.value);

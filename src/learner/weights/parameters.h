@@ -21,8 +21,8 @@ class TrainingKernels;  // cuda/train/training.h
 
 namespace qrl::learner {
 
-/// Selects what the forward pass reads. With shards: copies of all weights, matrices in their matmuls' dtype. With
-/// adapters: frozen weights in that dtype, unless a snapshot has them. Otherwise: the masters.
+/// Selects what the forward pass reads. With shards: copies of all weights, with matrices in their matmuls' dtype. With
+/// adapters: base weights in the same dtypes, or from a snapshot. Otherwise: the masters.
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
   bool trainable = true;     ///< false: no gradients and moments
@@ -42,7 +42,7 @@ struct ParameterOptions : LayoutOptions {
 
 class Parameters {
  public:
-  /// Initializes masters, and with adapters the base, from `initial`. Call `refresh` before a forward pass.
+  /// Initializes masters, and the base under adapters, from `initial`. Call `refresh` before a forward pass.
   Parameters(const model::ModelConfig& config, const model::WeightSource& initial, const ParameterOptions& options);
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
@@ -55,14 +55,14 @@ class Parameters {
   const NamedState& named() const { return named_; }
   NamedState& named() { return named_; }
 
-  /// Updates what the forward pass reads, after every change of masters. Collective when sharded.
+  /// Updates what the forward pass reads. Call it after every change of masters. Collective when sharded.
   void refresh(RankTensors& ranks);
-  /// Refresh copies while masters are updated. begin_refresh takes whole tensors, in the same order on every rank, and
-  /// starts exchanges between ranks, for which end_refresh waits. With are_written, this rank's copies (copies_of) are
-  /// up to date, except Muon's. Collective when sharded.
+  /// Refresh copies while other masters are updated. begin_refresh starts a range's exchange between ranks; end_refresh
+  /// waits for all exchanges. Ranges hold whole tensors, in the same order on every rank. With are_written, this rank's
+  /// copies (copies_of) are up to date, except Muon's. Collective when sharded.
   void begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written = false);
   void end_refresh(RankTensors& ranks);
-  /// Holds the forward pass's copy of a range; `values` are undefined if it reads none.
+  /// Holds the forward pass's copy of a range; `values` is undefined if the range has no copy.
   struct Copy {
     GradientRange range;
     Tensor values;

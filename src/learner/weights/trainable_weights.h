@@ -17,15 +17,15 @@ namespace qrl::learner {
 
 class TrainableWeights {
  public:
-  /// Initializes the masters from `initial`. With options.lora, `initial` is the base, which must stay readable, and
-  /// masters are adapters. `how`: ForwardEngine::parameters(). Collective.
+  /// Initializes the masters from `initial`. With options.lora, masters are adapters, and `initial` is the base, which
+  /// must stay readable. `how`: ForwardEngine::parameters(). Collective.
   TrainableWeights(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
                    ParameterOptions how, dist::Collectives& world);
   TrainableWeights(const TrainableWeights&) = delete;
   TrainableWeights& operator=(const TrainableWeights&) = delete;
 
   const model::ModelConfig& config() const { return parameters_.config(); }
-  const model::LoraConfig& lora() const { return parameters_.options().lora; }  ///< rank 0: no adapters
+  const model::LoraConfig& lora() const { return parameters_.options().lora; }  ///< disabled if its `rank` is 0
   bool is_sharded() const { return parameters_.layout().is_sharded(); }
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
@@ -39,8 +39,8 @@ class TrainableWeights {
 
   /// Implements LearnerState::master.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters; with adapters, of adapter_specs' tensors. Every rank reads it in the same
-  /// order. Collective when sharded.
+  /// Returns a source of all ranks' masters, which with adapters are adapter_specs' tensors. All ranks must read the
+  /// source in the same order. Collective when sharded.
   model::WeightSource trained_masters();
   /// Implements LearnerState::all_masters.
   model::WeightSource all_masters();
@@ -54,8 +54,8 @@ class TrainableWeights {
 
 class ReferencePolicy {
  public:
-  /// Makes the reference of a KL term: the same base with the adapters `start` (adapter_specs' tensors). Without
-  /// `start`, it has no adapters and the gains of `base`. `parameters` must outlive it.
+  /// Makes the reference policy of a KL term: the base of `parameters` with the adapters `start` (adapter_specs'
+  /// tensors). Without `start`, the policy has the gains of `base` and no adapters. `parameters` must outlive it.
   ReferencePolicy(const model::ModelConfig& config, const model::LoraConfig& lora, const Parameters& parameters,
                   const model::WeightSource& base, const std::optional<model::WeightSource>& start);
   ReferencePolicy(const ReferencePolicy&) = delete;

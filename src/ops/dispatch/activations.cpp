@@ -65,7 +65,7 @@ void quantize_row(const float* x, std::int64_t row_idx, Activations& out) {
   void* quantized = out.row(row_idx);
   float amax_of_rotated = 0;
   if (out.rotation) {
-    thread_local Buffer memory;  // not scratch(), which may hold x
+    thread_local Buffer memory;  // separate from scratch(), which may hold x
     float* rotated = grown(memory, out.width);
     amax_of_rotated = kernels().rotate(task_of(out.rotation, x, out.width, rotated));
     x = rotated;

@@ -12,7 +12,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// Rows whose product takes as long as reading a panel's weights.
+/// Number of rows whose product with a panel takes as long as reading the panel's weights.
 constexpr std::int64_t kRowsOfReading = 16;
 
 constexpr std::int64_t kMaxRouterExperts = 256;
@@ -165,7 +165,7 @@ void add_experts(base::Team& team, const float* z, const ExpertRows& rows, base:
                  float* x_ND) {
   const std::int64_t chosen = rows.per_token;
   check_range(which, chosen == 0 ? 0 : std::ssize(rows.place_of) / chosen, "add_experts");
-  // Splits by columns if rows are fewer than members. An element's order of summation does not change.
+  // Splits by columns if rows are fewer than team members. An element's order of summation does not change.
   const bool by_rows = which.size() >= team.size();
   base::Range mine = which, columns{0, width};
   if (by_rows) {

@@ -20,13 +20,13 @@ const MatmulKernels& matmul_kernels(MatmulType type) {
   return type == MatmulType::f32 ? *kernels().f32_matmul : *kernels().bf16_matmul;
 }
 
-/// Limit on a panel's 32-bit words along the depth: 192 KiB, to fit in L2 with the left rows.
+/// Maximum depth of a chunk in 32-bit words: its panel, 192 KiB, fits in L2 with the left rows.
 constexpr std::int64_t kMostWords = 768;
-/// Limit on the left rows' words in L2: 1.25 MiB.
+/// Limit on the words of a task's left rows: 1.25 MiB, to fit in L2.
 constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
 /// Limit on the words of all panels packed at once: 8 MiB, to fit in L3.
 constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
-/// Least left rows per task. With fewer, a task would read more panel bytes than row bytes.
+/// Minimum left rows per task. With fewer, a task would read more panel bytes than row bytes.
 constexpr std::int64_t kFewestRows = 48;
 
 std::int64_t element_bytes(const MixedArray& values) { return values.is_bf16 ? 2 : 4; }

@@ -24,7 +24,7 @@ using quant::Format;
 using quant::FormatSpec;
 using quant::ScaleScope;
 
-// Largest width whose sums of int8 products, and 128 · Σ quantized values (column_sums), fit in int32.
+// Largest width for which sums of int8 products and column_sums (128 · Σ quantized values) fit in int32.
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
 
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
@@ -146,7 +146,7 @@ class RowQuantizer {
   const std::uint8_t* quantized() const { return quantized_.data(); }
 
  private:
-  /// Calls visit(scale index, first input, number of inputs) for each segment under one scale.
+  /// Calls visit(scale index, first input, number of inputs) for each segment of inputs that shares a scale.
   template <class Visit>
   void for_segments(const Visit& visit) const {
     const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);
@@ -250,7 +250,7 @@ constexpr std::int64_t kWordsOfVector = 4;
 
 using FourWords [[gnu::vector_size(16)]] = std::uint32_t;
 
-/// Transposes 4 × 4 words: four columns from `from` on become four rows at `words`, num_words apart.
+/// Transposes 4 × 4 words: columns at `from` become rows at `words`, which are num_words apart.
 void take_square(const std::uint32_t* from, std::int64_t num_words, std::uint32_t* words) {
   const auto load = [&](std::int64_t w) {
     FourWords of_rows;

@@ -23,7 +23,7 @@ using quant::KvFormat;
 
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// Returns the larger of the bytes of one kv head's quantized keys and values in a page, in whole cache lines.
+/// Returns the bytes of one kv head's quantized keys or values in a page, whichever is larger, in whole cache lines.
 std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t word = quant::values_per_word(format);
   return round_up(quant::value_bytes(format) *
@@ -261,8 +261,8 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   const std::int64_t q_width = shape.num_heads * shape.head_dim;
   const std::int64_t row_width = q_width + 2 * shape.num_kv_heads * shape.head_dim;
 
-  // Divides positions equally among members. The member whose share has a (row, kv head) pair's first position computes
-  // the pair.
+  // Divides positions equally among members. A member computes the (row, kv head) pairs whose first position is in its
+  // share.
   std::int64_t all_positions = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) all_positions += where.positions[row] + 1;
   const base::Range mine = team.slice(all_positions * shape.num_kv_heads);

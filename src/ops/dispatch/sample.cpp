@@ -37,8 +37,8 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
-  // Skips tokens with mass below (1 − p)/N: together they have less than 1 − p, so top-p never keeps them. Halves the
-  // bound for rounding. Invalid with top-k, which changes the total mass.
+  // Skips tokens with probability below (1 − p)/N: together they have less than 1 − p, so top-p never keeps them.
+  // Halves the bound for rounding. Skips nothing with top-k, which changes the total.
   const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
   std::vector<std::int32_t> kept;
   for (std::int64_t i = 0; i < row.vocab_size; ++i) {
@@ -111,7 +111,7 @@ SampledToken sample_cut(const Weights& row, const SampleParams& params, double t
   return sampled;
 }
 
-/// Returns NaN if a logit is NaN, which max_value may ignore; else 0.
+/// Returns NaN if a logit is NaN, else 0. max_value may ignore NaN.
 double nan_of(const float* logits, std::int64_t count) {
   const bool any = std::any_of(logits, logits + count, [](float x) { return std::isnan(x); });
   return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;

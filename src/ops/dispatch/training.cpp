@@ -12,7 +12,7 @@ namespace qrl::ops {
 
 namespace {
 
-/// Least rows, or elements, that pay for another thread.
+/// Minimum number of rows, or elements, per thread.
 constexpr std::int64_t kRowGrain = 16, kElementGrain = 16384;
 
 template <class Body>

@@ -214,7 +214,7 @@ void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_r
                                               : std::numeric_limits<float>::quiet_NaN();
       scales[c] = scale;
       if (scale > 0) kernels().quantize_fp8(column.data(), kBlock, scale, quantized.data());
-      else quantized.fill(0);  // a scale of 0 or NaN determines the products
+      else quantized.fill(0);  // with scale 0 or NaN, quantized values have no effect
       std::int32_t* words =
           panel_of(to, c / kPanelColumns) + first_row / kInputsPerWord * kPanelColumns + c % kPanelColumns;
       for (std::int64_t w = 0; w < num_words; ++w) {

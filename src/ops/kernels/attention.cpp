@@ -1,4 +1,4 @@
-// Processes consecutive rows that share pages together, so that each shared page is read once.
+// Processes consecutive rows with common pages as one group, so that each common page is read once.
 #include "ops/kernels/attention.h"
 
 #include "ops/kernels/kernels.h"
@@ -9,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kVectorsAtOnce = 4;  // vectors of positions (keys), or of elements (values)
+constexpr int kVectorsAtOnce = 4;  // vectors per step: of positions for keys, of elements for values
 #else
 constexpr int kVectorsAtOnce = 2;
 #endif
@@ -20,7 +20,7 @@ constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Describes num_rows consecutive rows whose first `shared` positions, in whole spans, are on the same pages.
+/// Describes num_rows consecutive rows. Their first `shared` positions, a multiple of kSpan, are on the same pages.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
@@ -34,7 +34,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// Returns segment `idx` of a group: 0 is the positions that all rows share, i the rest of row i − 1.
+/// Returns segment `idx` of a group. Segment 0 is the positions that all rows share, segment i the rest of row i − 1.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
@@ -49,7 +49,7 @@ class RowGroups {
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // Stops if another row would shorten the shared part by more than it saves.
+      // Stops unless another row saves more reads than the shorter shared part costs.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -59,7 +59,7 @@ class RowGroups {
   }
 
  private:
-  /// Counts positions below `most`, in whole spans, that two rows see on the same pages.
+  /// Returns how many of the first `most` positions two rows have on the same pages, rounded down to whole spans.
   static std::int64_t in_common(const AttentionTask& a, const AttentionTask& b, std::int64_t most) {
     if (a.keys != b.keys || a.num_heads != b.num_heads) return 0;
     if (b.num_positions < most) most = b.num_positions;
@@ -71,7 +71,7 @@ class RowGroups {
   const AttentionTask *next_, *end_;
 };
 
-/// Prefetches the pages of all groups; hardware prefetching stops at page ends.
+/// Prefetches the pages of all groups.
 class Ahead {
  public:
   Ahead(const AttentionTask* tasks, std::int64_t num_tasks) : groups_(tasks, num_tasks) {
@@ -119,7 +119,7 @@ class Ahead {
     page_ += in_values_ ? 1 : 0;
     in_values_ = !in_values_;
   }
-  /// Ends prefetching: later calls repeat one line.
+  /// Ends prefetching: later calls prefetch the same line again.
   void stop() {
     step_ = 0;
     at_ = reinterpret_cast<const std::byte*>(this);
@@ -139,7 +139,7 @@ class Ahead {
 
 /// Locates one kv head's quantized values and scales for a span, in blocks of kBlock positions.
 struct Span {
-  std::int64_t count = 0;  ///< positions
+  std::int64_t count = 0;  ///< number of positions
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
   const std::byte *keys = nullptr, *values = nullptr;
   struct Block {

@@ -8,7 +8,7 @@ namespace qrl::ops {
 /// Positions per span. Scores and weights exist for one span at a time.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// Most rows per group; a group reads its shared pages once.
+/// Maximum rows per group. A group reads its shared pages once.
 inline constexpr std::int64_t kAttentionRows = 8;
 
 /// Describes one row's attention over its sequence's pages (ops/paged_attention.h).
@@ -33,14 +33,14 @@ struct AttentionTask {
 
 constexpr std::int64_t attention_operand_bytes(std::int64_t count) { return (count + 15) / 16 * 64; }
 
-/// Returns a task's scratch size: scores and weights of four queries over a span, a gathered span, and queries and
-/// partial results of kAttentionRows rows.
+/// Returns a task's scratch size in floats: four queries' scores and weights over a span, one gathered span, and the
+/// queries and partial results of kAttentionRows rows.
 constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::int64_t head_dim) {
   return kAttentionSpan * (4 + 2 * (head_dim + 4) + 2) + attention_operand_bytes(kAttentionSpan) +
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
-/// Computes the tasks in order. `scratch` holds the largest task's attention_scratch_floats.
+/// Computes the tasks in order. `scratch` has attention_scratch_floats of the largest task.
 using AttentionKernel = void (*)(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch);
 
 struct AttentionKernels {

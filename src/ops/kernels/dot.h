@@ -58,7 +58,7 @@ struct Bf16Dot {
   static Weights weights(VecI words) { return (__m512bh)words; }
   static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
 #else
-  // Adds in the same order in fp32. bf16 products are exact, so fusing changes no result.
+  // Adds in the order of vdpbf16ps in fp32. bf16 products are exact, so fusing changes no result.
   struct Pair {
     VecF even, odd;
   };
@@ -108,7 +108,6 @@ struct Int8Dot {
 #endif
 };
 
-/// Offsets the inputs (activations) by kBias.
 struct Int8DotOffsetInput : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
@@ -122,7 +121,6 @@ struct Int8DotOffsetInput : Int8Dot {
   static Weights weights(const std::int8_t* w) { return weights(load_words(w)); }
 };
 
-/// Offsets the weights (the vector side) by kBias.
 struct Int8DotOffsetWeights : Int8Dot {
 #if defined(QRL_ISA_AVX512)
   static Input input(const std::int8_t* x) { return splat(load_word(x)); }

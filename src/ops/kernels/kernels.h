@@ -1,5 +1,5 @@
 // Owns the table of each instruction set's kernels, and their argument structs. ops/dispatch checks arguments and
-// splits the work. Plain types only (reason: simd.h).
+// splits the work. Uses only plain types (reason: simd.h).
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace qrl::ops {
 
-/// Inputs dequantized at once, a multiple of all group sizes of scales.
+/// Number of a panel's inputs whose weights are dequantized at once. A multiple of every scale-group size.
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
-/// Returns a linear kernel's scratch size: one panel's dequantized weights, and the sums of `rows` rows.
+/// Returns a linear kernel's scratch size in floats, for one panel's dequantized weights and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
 struct AttentionKernels;        // attention.h
@@ -19,7 +19,7 @@ struct VarlenAttentionKernels;  // varlen_attention.h
 
 /// Describes a second product of the same rows, added to some columns of the first (ops::AddedProduct).
 struct AddedTask {
-  const void* x = nullptr;    ///< first row, bf16 or fp32; null: none
+  const void* x = nullptr;    ///< first row, bf16 or fp32; null: no second product
   std::int64_t x_stride = 0;  ///< elements between rows
   const void* panels = nullptr;
   std::int64_t in = 0;
@@ -27,7 +27,7 @@ struct AddedTask {
   bool is_bf16 = false;
 };
 
-/// Describes quantized rows times a range of a packed layer's panels (ops/linear.h).
+/// Describes the product of quantized rows and a range of a packed layer's panels (ops/linear.h).
 struct LinearTask {
   const void* x = nullptr;          ///< first row
   std::int64_t x_stride = 0;        ///< elements between rows

@@ -79,8 +79,8 @@ struct FloatKv {
     return {quantized, scale};
   }
 
-  /// Rounds the weights exp(score − top) of `count` scores, which are padded with −inf to a whole vector. `sum`: sum of
-  /// the rounded weights.
+  /// Rounds the weights exp(score − top) of `count` scores, which are padded with −inf to a whole vector. `sum`
+  /// receives the sum of the rounded weights.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
     auto* quantized = static_cast<typename Values::Element*>(memory);
@@ -117,7 +117,7 @@ using KvF32 = FloatKv<F32Values>;
 using KvBf16 = FloatKv<Bf16Values>;
 using KvFp8 = FloatKv<Fp8Values>;
 
-/// Handles int8 keys and values. Splits queries and weights into two 8-bit terms (ops/paged_attention.h).
+/// Splits queries and weights into two 8-bit terms (ops/paged_attention.h).
 struct KvInt8 {
   static constexpr int kWord = 4;
   static constexpr bool kTokenScales = true;
@@ -220,7 +220,6 @@ struct KvInt8 {
   using Mix = Sums<MixDot, 256, Queries, Vectors>;
 
  private:
-  /// Returns quantized / largest, or 0 if `largest` is negligible.
   static float inverse_of(float quantized, float largest) { return largest > 0x1p-100F ? quantized / largest : 0.0F; }
 };
 

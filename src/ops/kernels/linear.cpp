@@ -27,7 +27,7 @@ struct Int8 : Int8DotOffsetInput {
   }
 };
 
-/// Computes a tile of Rows rows by Vectors vectors. Issues Asks prefetches per group of inputs, from `ahead` on.
+/// Computes a tile of Rows rows by Vectors vectors. Issues Asks prefetches per group of inputs, starting at `ahead`.
 template <class Format, int Rows, int Vectors, int Asks>
 void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const void* ahead) {
   using Element = typename Format::Element;
@@ -72,7 +72,7 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Tiles of one or two rows would wait for weights, so all have nearly equal height.
+/// Tiles of one or two rows would wait for weights, so all tiles have nearly equal height.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;
@@ -92,7 +92,7 @@ void linear(const LinearTask& task) {
   const std::int64_t end = task.end_panel * kPanel < task.out ? task.end_panel * kPanel : task.out;
   const std::int64_t begin = task.first_panel * kPanel;
   const std::int64_t panel_bytes = (task.in + Format::kGroup - 1) / Format::kGroup * kPanel * 4;
-  if (task.rows == 1) {  // one row only reads weights, which hardware prefetches
+  if (task.rows == 1) {  // for one row, hardware prefetches the stream of weights
     const auto* panels = static_cast<const char*>(task.panels);
     for (std::int64_t column = begin; column < end; column += kSingleRowColumns)
       tile<Format, 1, kSingleRowVectors, 1>(task, 0, column, panels + column / kPanel * panel_bytes);

@@ -8,8 +8,7 @@ namespace {
 
 constexpr int kAskedLines = 2;  // lines prefetched per stored word: half a panel row
 
-/// Holds one row's sums for a vector of columns: `open`, unscaled, under the current scale, and the `scaled` total so
-/// far.
+/// Holds one row's sums for a vector of columns. `open`: unscaled sum under the current scale. `scaled`: total so far.
 template <class F>
 struct Sums {
   typename F::Accumulator open;
@@ -77,7 +76,7 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
   finish<F, Rows, Vectors>(task, 0, column, sums);
 }
 
-/// Multiplies all rows by one panel, dequantized once, a segment of inputs at a time.
+/// Multiplies all rows by one panel, segment by segment of inputs. Dequantizes each segment once.
 template <class F>
 void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];

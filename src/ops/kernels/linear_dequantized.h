@@ -84,7 +84,7 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// Returns a segment's weight scale, times its input scale in formats with both.
+/// Returns a segment's weight scale, times the segment's input scale if the format has an input scale per chunk.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
@@ -99,14 +99,14 @@ inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) 
   return value;
 }
 
-/// Describes inputs [begin, end) under scale `segment`, and whether they are the first and last under it.
+/// Describes inputs [begin, end) under scale `segment`, and whether they are the first and last under that scale.
 struct Chunk {
   std::int64_t begin, end, segment;
   bool first, last;
 };
 
-/// Calls body for each chunk of [begin, end). With a scale per chunk, begin and end are multiples of kScaleInputs, or
-/// the end of the inputs.
+/// Calls body for each chunk of [begin, end). With a scale per chunk, `begin` and `end` are multiples of kScaleInputs;
+/// `end` may also be task.in.
 template <class F, class Body>
 inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
   if constexpr (F::kScaledChunks) {

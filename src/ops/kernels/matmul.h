@@ -14,7 +14,7 @@ struct OperandTile {
   std::int64_t stride = 0;
 };
 
-/// Describes left rows times one panel of the right operand, over a chunk of the depth.
+/// Describes the product of left rows and one panel of the right operand, over a chunk of the depth.
 struct MatmulTiles {
   const void* left = nullptr;    ///< packed strips, or the operand's rows in the compute dtype
   std::int64_t left_stride = 0;  ///< elements between rows; 0: packed

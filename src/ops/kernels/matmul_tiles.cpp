@@ -60,7 +60,7 @@ void pack_right(const OperandTile& from, bool transposed, std::int64_t depth, st
 
 template <class Dot, class T>
 void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t rows, std::int32_t* strips) {
-  // Packs groups together, so that a strip's cache lines are completed in the cache.
+  // Packs kGroupsAtOnce groups at a time, so that a strip's cache lines fill up while they are in cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
   const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
@@ -134,7 +134,7 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
     __builtin_prefetch(ahead + group * 4 * Rows, 0, 2);
     add(x, left.row);
   }
-  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // a word with one valid input must not read past the memory
+  if (task.left_stride != 0 && task.depth % kGroup != 0) {  // the last word's second input may lie past the memory
     typename Dot::Element last[Rows * kGroup] = {};
     for (int r = 0; r < Rows; ++r) last[r * kGroup] = x[r * left.row];
     add(last, kGroup);

@@ -1,4 +1,4 @@
-// Owns the kernels' vector type, kLanes floats of an instruction set, and its functions.
+// Owns the kernels' vector types and functions on them. kLanes depends on the instruction set.
 //
 // Kernel sources are compiled once per instruction set, in its namespace. They include no standard headers with code:
 // the linker keeps one copy of an inline function, which an older processor might not run.
@@ -183,7 +183,7 @@ inline VecF max(VecF a, VecF b) {
 }
 inline VecI max(VecI a, VecI b) { return a > b ? a : b; }
 
-/// Reduce the lanes to their sum or largest. Fold halves (lane i with i + n/2 …) in an order that is fixed per
+/// Reduce the lanes to their sum or largest value. Fold halves (lane i with i + n/2 …) in an order that is fixed per
 /// instruction set.
 inline float reduce_add(VecF v) {
   for (int half = kLanes / 2; half > 0; half /= 2) v = v + __builtin_shuffle(v, kLaneIndex ^ half);

@@ -5,7 +5,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 #if defined(QRL_ISA_AMX)
-inline constexpr std::int64_t kSmallMultiple = 32;  // two tiles of columns, or one tile step of inputs
+inline constexpr std::int64_t kSmallMultiple = 32;  // covers two tiles of columns, or one tile step of inputs
 #else
 inline constexpr std::int64_t kSmallMultiple = kLanes;
 #endif
@@ -14,7 +14,7 @@ constexpr std::int64_t padded(std::int64_t count) {
   return (count + kSmallMultiple - 1) / kSmallMultiple * kSmallMultiple;
 }
 
-/// The left operand: element r of group k at data[r · row_stride + k · step]. A word is one fp32 number, or two bf16
+/// The left operand: row r's word k is at data[r · row_stride + k · step]. A word is one fp32 number, or two bf16
 /// adjacent along the depth.
 template <class Dot>
 struct Left {

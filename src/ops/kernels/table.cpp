@@ -1,4 +1,4 @@
-// Owns an instruction set's kernels as constant data, so that none of its code runs before its choice.
+// Owns an instruction set's kernels as constant data, so that no code of the set runs before it is chosen.
 #include "ops/kernels/kernels.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {

@@ -1,4 +1,4 @@
-// Owns the training kernels of each ISA path, over rows or elements [begin, end).
+// Owns the training kernels of each ISA path. Kernels process rows or elements [begin, end).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Computes causal attention of one family (ops/varlen_attention.h) and one key head with its query heads, as small
+// Computes one family's causal attention (ops/varlen_attention.h) for one key head and its query heads. Uses small
 // matmuls over blocks of query rows. Right operands are packed once per call.
 #include "ops/kernels/varlen_attention.h"
 
@@ -22,7 +22,7 @@ std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 
 /// Prefetch distance in rows.
 constexpr std::int64_t kAskedAhead = 4;
 
-/// Converts rows [rows, width] with stride `stride` to the operands' type, with stride `wide`, zero-padded.
+/// Converts rows [rows, width] of stride `stride` to the operands' type. Output rows are zero-padded to stride `wide`.
 template <class Element, class T>
 void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t width, std::int64_t wide,
                Element* to) {
@@ -40,8 +40,8 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-/// Interleaves rows (`columns` numbers, stride `wide`) into zero-padded words [row groups][wide], from row `at` on. A
-/// word holds one column of adjacent rows. For an odd `at`, keeps the previous row's half of the word.
+/// Interleaves rows (`columns` numbers, stride `wide`) into zero-padded words [row groups][wide]. The first row becomes
+/// row `at`. A word holds one column of adjacent rows. For an odd `at`, keeps the previous row's half of the word.
 template <class Dot>
 void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
                 std::int64_t at, typename Dot::Element* to) {
@@ -70,8 +70,8 @@ void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64
   }
 }
 
-/// Transposes rows of `width` numbers into words [width/group][wide], from column `at` on. The depth runs over a row's
-/// numbers. Zeroes the columns after the rows up to padded().
+/// Transposes rows of `width` numbers into words [width/group][wide]. The first row becomes column `at`. A word holds
+/// adjacent numbers of a row. Zeroes the columns after the last row's, up to padded(at + rows).
 template <class Dot>
 void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::int64_t rows, std::int64_t at,
                     std::int64_t wide, typename Dot::Element* to) {
@@ -103,7 +103,7 @@ struct Heads {
   const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
 
-/// Describes a family's sequence: its rows, and the number of prefix rows before them.
+/// Describes one sequence of a family: its rows, and the number of prefix rows before them.
 struct Member {
   std::int64_t first_row, length, num_before;
   bool is_prefix;
@@ -292,7 +292,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
     interleave<Dot>(from, rows, wide, columns, 0, memory);
     return static_cast<const Element*>(memory);
   };
-  // Adds headᵀ · across, over a block's rows, to d_ET: key or value gradients, transposed.
+  // Adds headᵀ · across, summed over a block's rows, to d_ET, the transposed gradients of keys or values.
   const auto add_turned = [&](const Element* head, const Element* across, std::int64_t rows, std::int64_t wide,
                               float* d_ET) {
     const Element* words = by_rows(head, rows, h.wide_head, h.wide_head, interleaved_head);

@@ -17,7 +17,7 @@ struct VarlenAttentionKernels {
                   float* lse, float* scratch);
   void (*backward)(const VarlenAttention& attention, const Family& family, std::int64_t kv_head, const float* lse,
                    MixedArray d_out, float* d_qkv, float* scratch);
-  /// Returns the scratch floats of a family whose longest member attends to `length` rows, prefix included.
+  /// Returns the scratch floats of a family whose longest sequence attends to `length` rows, prefix included.
   std::size_t (*num_scratch_floats)(std::int64_t length, std::int64_t head_dim);
 };
 

@@ -13,7 +13,7 @@ namespace qrl::reward::math {
 
 /// Describes the unit after a number: "km/h", "square meters", "million dollars".
 struct Measure {
-  std::uint64_t dimensions = 0;  ///< sum over the units of exponent · number_of(dimension); 0: unknown
+  std::uint64_t dimensions = 0;  ///< sum of exponent · number_of(dimension) over the units; 0: unknown
   long double factor = 1;        ///< product of the units' conversion factors
   long double scale = 1;         ///< 1e6 for "million"
   bool is_known() const noexcept { return dimensions != 0; }

@@ -25,8 +25,8 @@ class AnswerForm {
  private:
   using Numbers = std::vector<const Node*>[2];  ///< factors of numerator and denominator
 
-  /// Returns whether a product is not fully computed, as 2·3√2. A computed product's numeric factors are one number or
-  /// one reduced fraction.
+  /// Returns whether a product is not fully computed, such as 2·3√2. The numeric factors of a computed product are one
+  /// number or one reduced fraction.
   bool left_in_product(const Node& at) {
     Numbers numbers;
     if (collect(at, false, numbers)) return true;
@@ -46,7 +46,7 @@ class AnswerForm {
   }
 
   /// Returns whether a relation is not fully computed. A chain of equalities (x = 25 + 60 = 85) needs one computed
-  /// side, other relations only computed sides.
+  /// side. Other relations need all sides computed.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
@@ -68,7 +68,7 @@ class AnswerForm {
     if (budget_.spent() || !number) return false;
     const bool has_constants = any_node(at, [](const Node& part) { return part.is(Kind::constant); });
     if (value.image && !has_constants) return true;
-    // Finds rational values without an exact form in the algebra, such as √2·√2 and log₂8.
+    // Finds rational values for which the algebra has no exact form, such as √2·√2 and log₂8.
     constexpr int kMaxDenominator = 100;  // chosen
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));

@@ -24,7 +24,7 @@ bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
 
-/// Returns whether a bracket's single number with thousands commas may be a pair: (1,234), but not (1,000)(0.05).
+/// Returns whether a bracket may hold a pair instead of a number with thousands commas: (1,234), but not (1,000)(0.05).
 bool Parser::may_be_pair() const noexcept {
   const std::size_t number = is(now(1), T::op, '-') ? 2 : 1;
   const std::size_t close = number + (is_one_of(now(number + 1), T::symbol, T::constant) ? 2 : 1);  // as in (3,331\pi)

@@ -9,7 +9,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes: variables of both signs, or integers
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes: for variables that are integers or of both signs
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }
@@ -19,7 +19,7 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
-/// Returns the words after a number that change the statement (WordClass::saying).
+/// Returns the words that are part of a number's statement (WordClass::saying).
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -27,7 +27,7 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Returns whether an absolute value or √((x − y)²) occurs, whose argument may be negative even for positive variables.
+/// Returns whether an absolute value or √((x − y)²) occurs. Its argument may be negative even for positive variables.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -43,8 +43,7 @@ bool alternates(const Node& x) noexcept {
   });
 }
 
-/// Returns whether one side is a decimal of six or more places, rounded or truncated from the other, which is no
-/// decimal.
+/// Returns whether exactly one side is a decimal, namely the other side rounded or truncated to six or more places.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -109,7 +108,8 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Compares names, and words of WordClass::saying. A side may lack a name, or the words if neither has variables.
+/// Compares names, and words of WordClass::saying. One side may lack a name. If neither side has variables, one may
+/// lack the words.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -156,7 +156,7 @@ bool Equality::same_units(Answer g, Answer a) {
   g.notes.unit = unit_of(g);
   a.notes.unit = unit_of(a);
   const bool known[] = {g.notes.unit.is_known(), a.notes.unit.is_known()};
-  Answer& other = known[0] ? a : g;  // 50 % or 90° against a value with a unit
+  Answer& other = known[0] ? a : g;  // compares 50 % or 90° with a value that has a unit
   if (known[0] != known[1] && is_marked(other)) unmark(other);
   const auto by = scales(g.notes.unit, a.notes.unit);
   if (!by) return false;
@@ -251,7 +251,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
   std::vector<bool> found(answer.size());
   const auto match = [&](std::size_t i, std::size_t j) {
     const Member &one = gold[i], &other = answer[j];
-    // Rejects 3 apples for 3 pears if either collection counts both.
+    // Rejects 3 apples for 3 pears if one collection has both apples and pears.
     const bool apart = !one.label.empty() && !other.label.empty() && one.label != other.label &&
                        (std::ranges::count(answer, one.label, &Member::label) > 0 ||
                         std::ranges::count(gold, other.label, &Member::label) > 0);

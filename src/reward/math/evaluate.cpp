@@ -69,7 +69,7 @@ Value Evaluator::ratio(const Node& at) {
   return parts.size() == 2 ? parts[0] : opaque(':', parts);
 }
 
-/// Returns an opaque value, equal for nodes of the same kind and brackets with equal parts and signs in order.
+/// Returns an opaque value. Nodes have equal values if their kind, brackets, signs and parts agree in order.
 Value Evaluator::as_written(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
   std::vector<Value> parts;
@@ -163,7 +163,8 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-/// Sums the entries times symbols for position and shape, so that sums and multiples of matrices compare as numbers.
+/// Sums the entries, each times a symbol for its position and the matrix's shape. Sums and multiples of matrices thus
+/// compare as numbers.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);

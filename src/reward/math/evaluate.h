@@ -1,8 +1,9 @@
 // Owns a tree's value: an image in a finite field, a number of 34 digits, and a short exact fraction.
 //
-// A lane is a field and an assignment of pseudo-random field elements and positive numbers to the variables. Two values
-// are equal if they are equal in every lane. Two exact forms decide alone. Otherwise the images, if both values have
-// one, must be equal, and the numbers must agree to 25 digits. An unknown function becomes a pseudo-random polynomial.
+// A lane is a field, with a pseudo-random field element and positive number for each variable. Two values are equal if
+// they are equal in every lane. If both have exact forms, these decide alone. Otherwise the numbers must agree to 25
+// digits, and the images, if both values have one, must be equal. An unknown function becomes a pseudo-random
+// polynomial.
 #pragma once
 
 #include <complex>
@@ -21,7 +22,7 @@ using base::Rational;
 using Real = __float128;
 using Complex = std::complex<Real>;
 
-/// Computes with integers modulo a prime p ≡ 1 mod 4 below 2^62, so that −1 has a square root.
+/// Computes with integers modulo a prime p below 2^62. p ≡ 1 mod 4, so that −1 has a square root.
 struct Field {
   std::uint64_t p;
   std::uint64_t i;  ///< i·i = −1
@@ -69,8 +70,8 @@ inline constexpr std::int64_t kMaxFactorial = 3000;  ///< a larger n gives an ap
 
 /// Describes the values that variables take, besides positive reals.
 struct Variables {
-  bool whole = false;  ///< if set, integers, because signs depend on parity
-  bool signs = false;  ///< if set, of both signs, because absolute values occur
+  bool whole = false;  ///< if set, variables are integers, because signs depend on parity
+  bool signs = false;  ///< if set, variables have both signs, because absolute values occur
 };
 
 /// Computes in one lane, with bounded work per operation.
@@ -136,7 +137,7 @@ class Evaluator : public Algebra {
       : Algebra(algebra), budget_(budget), upper_(upper) {}
 
   Value value(const Node& at);
-  /// Sets a variable's value. Both arguments must outlive this.
+  /// Both arguments must outlive this.
   void assign(std::string_view variable, const Value& value) noexcept { variable_ = variable, assigned_ = &value; }
 
  private:

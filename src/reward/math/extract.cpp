@@ -75,7 +75,8 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// Returns a clause's value, then alternatives: 18 for "18!" at its end, and the last number of prose.
+  /// Returns a clause's value, then alternatives: 18 if the clause ends in "18!", and the last number if the value is
+  /// prose.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return one(clause);
@@ -135,7 +136,7 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Returns whether the text between two boxes joins them to a list: a comma, semicolon, "and" or "or".
+  /// Returns whether the text between two boxes joins them into a list: a comma, semicolon, "and" or "or".
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -220,7 +221,7 @@ class Extraction {
 
   // ---- no mark
 
-  /// Extracts the formula that ends the text in delimiters ($…$), else the last number.
+  /// Extracts the formula in delimiters ($…$) at the end of the text, else the last number.
   Found last() {
     std::string_view text = text_.substr(0, text_.find_last_not_of(kClosing) + 1);
     for (const auto& [open, close] : shells().first(kNumFormulaShells)) {

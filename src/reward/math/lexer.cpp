@@ -79,7 +79,7 @@ class Lexer {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }
 
-  /// Pushes a number; its digits overwrite its source text, which is at least as long.
+  /// Pushes a number. Its digits overwrite its source text, which is never shorter.
   void push_number(const WrittenNumber& number, std::size_t begin, char code) {
     std::ranges::copy(number.digits, out_.source.begin() + static_cast<std::ptrdiff_t>(begin));
     const std::string_view text = text_.substr(begin, number.digits.size());

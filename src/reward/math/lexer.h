@@ -9,7 +9,7 @@
 
 namespace qrl::reward::math {
 
-inline constexpr std::size_t kMaxAnswer_bytes = 4096;  ///< longer answers and golds are not parsed
+inline constexpr std::size_t kMaxAnswer_bytes = 4096;  ///< longer answers and gold answers are not parsed
 inline constexpr std::size_t kMaxTokens = 2048;
 
 struct Token {
@@ -29,9 +29,9 @@ enum class Comma : unsigned char {
 };
 
 struct Tokens {
-  std::vector<char> source;      ///< memory that the tokens' texts view; a move keeps its address
+  std::vector<char> source;      ///< characters that the tokens' texts refer to; a move keeps their address
   std::vector<Token> tokens;     ///< ends with a token of type end
-  bool ambiguous_comma = false;  ///< another meaning of commas gives other tokens
+  bool ambiguous_comma = false;  ///< if set, another meaning of commas gives other tokens
   std::string_view currency;     ///< unit of the currency signs; "several" if they differ
   std::string fault;             ///< error, such as an unknown command; empty on success
 };

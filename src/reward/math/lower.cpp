@@ -35,7 +35,7 @@ const Node* named_reals(Lowering& to, const Node& at, Notes&) {
   return to.vocabulary.is(WordClass::nothing, key) ? to.add(Node(Kind::constant, {}, '0')) : nullptr;
 }
 
-/// Removes a domain that is usual for the letter: x², x ∈ ℝ; 2kπ, k ∈ ℤ.
+/// Removes a domain that is usual for its letter: x ∈ ℝ after x², k ∈ ℤ after 2kπ.
 const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
   const Node& last = at.parts.empty() ? at : at.parts.back();
   if (!last.is(Kind::relation) || last[1].joint != 'e' || !last[0].is(Kind::symbol) || !is_number_set(last[1]))
@@ -47,7 +47,7 @@ const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
 
 namespace {
 
-/// Returns the text after a number and a space if it is a known unit ("m/s^2"), else "".
+/// Returns the text after a number and a space if this text is a known unit ("m/s^2"), else "".
 std::string_view unit_letters(const Lowering& to) {
   const Node& root = *to.tree.root;
   const auto is_other = [](const Node& part) {
@@ -160,7 +160,7 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// Returns a unit's measure. The measure is unknown if any word is unknown or has no factor ("units").
+/// The measure is unknown if any word is unknown or has no factor ("units").
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

@@ -86,7 +86,8 @@ bool same_as_texts(const Reading& gold, const Reading& answer) {
 
 // ---- comparison
 
-/// Returns whether the comma may be a decimal point (2,74, not 1,250): without brackets, if the other side has a point.
+/// Returns whether the comma may be a decimal point (2,74, not 1,250). Requires a text without brackets, and a point in
+/// `other`.
 bool may_be_decimal(std::string_view text, std::string_view other, std::size_t least_places) noexcept {
   const std::size_t comma = text.find(','), digit = text.find_first_of("0123456789");
   std::size_t places = 0;
@@ -147,7 +148,7 @@ std::string fault_of(const Reading& gold) {
     return answer->form == Form::text || equality.run(*answer, *answer) ? "" : "no value, such as a division by zero";
   }
   if (text.find_first_not_of(" \t\r\n$.") == std::string_view::npos) return "empty";
-  // Takes words without a formula, and "Figure 3", as a text answer, but not an incomplete formula.
+  // Accepts words without a formula, and "Figure 3", as a text answer. Rejects an incomplete formula.
   const std::string key = text_key(text, gold.vocabulary);
   const std::string_view plain = without_layout(text, gold.vocabulary);
   const bool formula = key.find_first_of("0123456789") != std::string::npos &&

@@ -57,8 +57,8 @@ class MathVerifier {
   void check_ground_truth(std::string_view ground_truth, const std::string& where) const;
   /// Judges with bounded work for any input; never throws.
   Verdict judge(std::string_view response, const Gold& gold) const noexcept;
-  /// Returns, with bounded work, whether two answers are equal, each taken once as the gold answer. Truncated answers
-  /// must be identical.
+  /// Returns, with bounded work, whether two answers are equal, whichever is the gold answer. Truncated answers must be
+  /// identical.
   bool same_answer(std::string_view one, std::string_view other) const noexcept;
 
  private:

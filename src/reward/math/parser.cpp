@@ -13,7 +13,7 @@ Node Parser::expression(int least) {
   return left;
 }
 
-/// Returns how the next token joins the left operand, if that token is no operator by itself.
+/// Returns how an operand follows `left` without an operator token. Returns Joint::none for all other tokens.
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);

@@ -8,13 +8,13 @@
 
 namespace qrl::reward::math {
 
-/// Ways to join operands without an operator token; none: by an operator token.
+/// Ways in which one operand follows another. none: after an operator token; all others: without one.
 enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
 struct Operator {
   Joint joint;
   TokenType type;
-  std::string_view codes;  ///< matching token codes; empty: any. With a joint: the right operand's link
+  std::string_view codes;  ///< codes of matching tokens; empty: any. With a joint: the right operand's link
   int left, right;         ///< binding powers: the operator applies if `left` is at least the context's minimum
   Kind kind;
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }

@@ -119,7 +119,7 @@ struct Reader {
   }
 
   Set relation(const Node& at) {
-    if (at.parts.size() == 2 && at[1].joint == 'e')  // 2x in a set says nothing about x
+    if (at.parts.size() == 2 && at[1].joint == 'e')  // 2x ∈ S says nothing about x
       return !at[0].is(Kind::product) && is_name(at[0]) ? read(at[1]) : std::nullopt;
     Set set = RealSet{true, {}};
     for (std::size_t k = 1; k < at.parts.size(); ++k) {

@@ -54,12 +54,13 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
     if (other.notes.name.size() < 3) said.notes.name.clear();  // `other` has a point's name, not a variable's
     return gold ? same(said, other) : same(other, said);
   };
-  // n ≡ 42 (mod 100) does not determine n, n ≡ 42 is no congruence, and f(x) ≡ 42 is an identity.
+  // A gold n ≡ 42 (mod 100) does not equal a plain 42. n ≡ 42 without a modulus equals nothing. f(x) ≡ 42, an identity,
+  // equals 42.
   const bool says_one =
       is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
   if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
-  // Takes the side before ≈ as the answer; x ≈ 3.14 has the decimal only.
+  // Takes the last side before ≈ as the value; x ≈ 3.14 has only the decimal.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
   if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is unfinished
@@ -74,8 +75,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// Returns whether all constants in a chain of equalities agree. A value after ≈ may be rounded to an integer, and is
-/// ignored after an exact value (x = 1/3 ≈).
+/// Returns whether all constants in a chain of equalities agree. A value after ≈ may be rounded to an integer. It is
+/// ignored if an exact value precedes it (x = 1/3 ≈ 0.3).
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
@@ -107,8 +108,8 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
-  // Allows a decimal rounded to its last place, or truncated if the other side has infinitely many places. A root or π
-  // allows two units of the last place, because its factors may be rounded.
+  // Allows a decimal whose last place is rounded, or truncated if the other side has infinitely many places. Allows two
+  // units of the last place beside a root or π, because its factors may be rounded.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
     constexpr std::size_t kMostPlaces = 18;  // most places of a terminating decimal
     const std::size_t places = places_of(decimal.at());
@@ -194,7 +195,7 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   return false;
 }
 
-/// Returns the sign of the constant factor between the equations' differences (left minus right); 0 without one.
+/// Returns the sign of the constant factor between the equations' differences (left minus right); 0 if none exists.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const auto is_quantity = [](const Node& part) { return part.is(Kind::quantity); };  // units are no factors

@@ -158,7 +158,8 @@ struct NumberWords {
       }
     }
   }
-  /// Consumes and returns the denominator (3 of "two thirds") of a fraction with numerator `above`, or returns 0.
+  /// Consumes the denominator (3 of "two thirds") of a fraction with numerator `above`. Returns it, or 0 if none is
+  /// next.
   std::int64_t parts(std::int64_t above) {
     constexpr std::int64_t kMost = 19;  // twenty-third is no fraction
     const auto below = static_cast<std::int64_t>(next.value);

@@ -43,7 +43,8 @@ constexpr Row kRows[] = {
                             "mathbf mathsf mathit boldsymbol bm vec overrightarrow boxed fbox underline mathnormal pmb ensuremath "
                             "overleftrightarrow displaylines bold framebox tt bf it sf centerdot medspace thickspace allowbreak because therefore strut hline large Large small normalsize left "
                             "right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm @n quad qquad"},
-    // Codes of wrappers: t text, r upright, n a name, o a function's name, d ignored, or applied to the following text.
+    // Codes of wrappers: t text, r upright, n a symbol's name, o a function's name, d a command whose argument is
+    // ignored.
     {W::command, T::wrapper, "@t text textbf textit textrm textnormal mbox textsf texttt hbox emph textsc textup @r mathrm rm mathtt @n mathbb "
                              "mathcal mathfrak mathscr Bbb @o operatorname @d textcolor colorbox phantom label tag hspace vspace color hphantom "
                              "vphantom"},
@@ -171,7 +172,7 @@ constexpr Operator kOperators[] = {
     {Joint::none, T::relation, "", 10, 11, Kind::relation},
     {Joint::none, T::op, "UND", 20, 21, Kind::set_operation},
     {Joint::none, T::op, ":", 30, 31, Kind::ratio},
-    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // apply to all before: a \over b, n + 1 \choose k
+    {Joint::none, T::op, "oh", 35, 36, Kind::binomial},  // apply to all that precedes: a \over b, n + 1 \choose k
     {Joint::none, T::op, "+-PM", 40, 41, Kind::sum},
     {Joint::none, T::op, "*/mwvxOr", 50, 51, Kind::product},
     {Joint::none, T::op, "^", 60, 59, Kind::power},

@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t {
   product,   ///< links: * / m(mod), or the code of an operation whose meaning is unknown
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
-  call,      ///< text: the function; if empty, parts[0] is. Then arguments, index (link _) and exponent (link ^)
+  call,      ///< text: the function; if empty, it is parts[0]; then arguments, index (link _), exponent (link ^)
   factorial,
   absolute,
   percent,
@@ -39,7 +39,7 @@ enum class Kind : std::uint8_t {
   subscript,      ///< base, index
   binomial,       ///< n, k
   mixed,          ///< whole, fraction
-  list,           ///< separated by commas, semicolons, "and", "or" (link |)
+  list,           ///< items separated by commas, semicolons, "and" or "or" (link |)
   tuple,          ///< items; brackets: `open` and `close`
   set,            ///< \{…\}
   set_builder,    ///< element, condition
@@ -104,7 +104,6 @@ template <class Predicate>
 bool any_node(const Node& at, const Predicate& predicate) {
   return predicate(at) || std::ranges::any_of(at.parts, [&](const Node& part) { return any_node(part, predicate); });
 }
-/// Returns whether the tree has variables or words.
 inline bool has_symbols(const Node& at) noexcept {
   return any_node(at, [](const Node& part) { return part.is(Kind::symbol, Kind::words); });
 }
@@ -138,7 +137,7 @@ const Node* modulus_of(const Node& at) noexcept;
 /// Returns the code of the relation after swapping its sides (> for <), or 0.
 char reversed(char code) noexcept;
 inline bool is_order(char code) noexcept { return reversed(code) != code && reversed(code) != 0; }  ///< < > ≤ ≥
-/// Returns a node as text, its parts sorted where order is irrelevant.
+/// Returns a node as text, with its parts sorted where order is irrelevant.
 std::string form_of(const Node& at);
 /// Returns a text's comparison key: lowercase letters, digits, signs, points before digits, and names of LaTeX
 /// commands.

@@ -78,7 +78,7 @@ Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfIm
   return value;
 }
 
-constexpr std::int64_t kSome = 1'000'000'000'000'000;  // bound of products and digits in 64 bits
+constexpr std::int64_t kSome = 1'000'000'000'000'000;  // bound of intermediate integers: they fit in 64 bits
 
 }  // namespace
 
@@ -174,7 +174,7 @@ Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (b.is_zero()) return a;
   if (!a.is_number() || !b.is_number()) return Value::nothing();
   Value value = joined(field(), a, b, a.z + b.z, &Field::add, base::sum);
-  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // the sum is 0; otherwise no digit is reliable
+  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // true: sum is 0; false: no digit is reliable
   if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
   return value;
 }

@@ -45,7 +45,7 @@ enum class TokenType : unsigned char {
   open,       ///< code: ( [ { S(\{) F(floor) C(ceiling)
   close,      ///< code: ) ] } S F C
   bar,        ///< |; code: m for \mid
-  separator,  ///< code: , ; & (and) | (or)
+  separator,  ///< code: ',' ';' '&' (and) '|' (or)
   fraction,   ///< code: / or b(binomial)
   root,
   begin,  ///< start of an environment; text: its name
@@ -103,7 +103,7 @@ enum class WordClass : unsigned char {
   temperature,  ///< after a degree sign; text: the unit
   verb,         ///< a verb before a value
   closing,      ///< ends the clause of a value
-  refusal,      ///< before a value: the value is rejected, an operand, a bound or a name
+  refusal,      ///< before a value that is rejected, or is an operand, a bound or a name
   changing,     ///< after a value: it changes or negates the value
   turning,      ///< in the words before a value: the value is another quantity
   saying,       ///< after a value: part of the statement, compared on both sides
@@ -118,7 +118,7 @@ enum class WordClass : unsigned char {
   counting,     ///< in a line: a "!" after a number may be a factorial
   verdict,      ///< an answer that a reason may follow
   calling,      ///< functions whose bracket holds an argument
-  may_call,     ///< function names if the bracket has one name or number
+  may_call,     ///< function names, if their bracket holds one name or number
   noun,         ///< before a verb or colon: the answer follows, up to the end of the clause
   denied,       ///< before a box: the box is no answer
   joining,      ///< between boxes: they form a list

@@ -12,11 +12,11 @@ class ErrorLog {
  public:
   static constexpr std::int64_t kMaxBytes = 10'000'000;
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
-  /// Writes the end of the text so far (at most a fifth of the limit), then later text, to `file`.
+  /// Writes the end of the text so far, at most a fifth of the limit, to `file`. Later text also goes there.
   void open(const std::filesystem::path& file);
-  /// Writes text so far and later text to this process's standard error.
+  /// Writes the end of the text so far, and later text, to this process's standard error.
   void show();
-  /// Appends text. Beyond the limit, removes the older half of the file in whole lines.
+  /// Beyond the limit, removes the older half of the file in whole lines.
   void add(std::string_view text);
 
  private:

@@ -36,7 +36,7 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-/// Returns advice: the withheld variables that the last error lines mention, else their number.
+/// Returns advice that names the withheld variables in the last error lines, or else counts all withheld ones.
 std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
   std::vector<std::string> mentioned;
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),
@@ -115,7 +115,7 @@ Pool::~Pool() {
 
 void Pool::start_worker(Slot& slot) {
   slot.worker = std::make_unique<Worker>(settings_.program, log_);
-  (void)slot.worker->send(settings_.hello);  // a program that ignores it fails at its start timeout
+  (void)slot.worker->send(settings_.hello);  // a program that ignores the line fails at its start timeout
 }
 
 std::string Pool::end_worker(Slot& slot) {

@@ -40,7 +40,7 @@ struct PoolJob {
 };
 
 /// Answers or fails each row exactly once, within rows × timeout_s plus the start times of new workers. A failed worker
-/// is killed with all its processes, and a new worker gets its rows, after a crash one at a time.
+/// is killed with all its processes. A new worker takes over the rows that did not fail; after a crash, one at a time.
 class Pool {
  public:
   explicit Pool(PoolSettings settings);
@@ -52,7 +52,7 @@ class Pool {
   /// Starts the first worker and returns the object in its ready line. On failure, throws an input error with the
   /// worker's last error lines.
   std::string start();
-  /// Runs a job. All workers must send the same ready line.
+  /// All workers must send the same ready line.
   void run(const PoolJob& job);
 
   void log_to(const std::filesystem::path& file) { log_.open(file); }

@@ -23,7 +23,7 @@ struct CommandReady {
   bool takes_groups = false;
 };
 
-/// Parses a ready line's object. Throws an input error that names the fault.
+/// Throws an input error that names the fault.
 CommandReady read_ready(const std::string& ready);
 
 /// Returns a question's JSON fields without braces: {"prompt":…,"ground_truth":…,"data_source":…}, and "row" if
@@ -39,11 +39,11 @@ void append_text(std::string_view text, std::string& line);
 void append_ids(std::span<const types::TokenId> ids, std::string& line);
 
 /// Appends a response's fields: "response", "stop", "response_tokens". Adds "tokens" and "index" if the command wants
-/// them, and "verdict" if another verifier judged before.
+/// them, and "verdict" if `before` is not null.
 void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line);
 
-/// Reads an answer's verdict, with NaN for missing scores; none if the protocol does not allow the answer. An error, or
-/// no applicable score, sets verifier_error.
+/// Returns an answer's verdict, with NaN for missing scores. Returns none if the protocol does not allow the answer.
+/// Sets verifier_error if the answer has an error or no score applies.
 std::optional<Verdict> read_answer(const nlohmann::json& answer, const CommandReady& ready, double correct_at);
 
 }  // namespace qrl::tasks

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
-constexpr int kMostGoldFaults = 8;  ///< number of unanswered golds at which the check fails
+constexpr int kMostGoldFaults = 8;  ///< the check fails at this number of unanswered ground truths
 
 struct CommandGold final : types::Gold {
   std::string fields;  ///< JSON fields that all rows of the question share
@@ -67,8 +67,8 @@ struct CommandBatch {
   std::int64_t num_errors = 0;
 };
 
-/// Judges with the user's program over a pool of workers, started at the first checked question. A response without a
-/// valid answer gets verifier_error.
+/// Judges with the user's program, run by a pool of workers that starts at the first use. A response without a valid
+/// answer gets verifier_error.
 class CommandVerifier final : public Verifier {
  public:
   /// Throws an input error if the program does not exist. `after`, unless null, judges each response first.
@@ -80,7 +80,7 @@ class CommandVerifier final : public Verifier {
     if (after_) after_->check_ground_truth(question, where);
     if (start(&question).checks_gold) golds_.emplace_back(question_fields(question, ready_.wants_row), where);
   }
-  /// If the program checks golds, throws one input error for all golds that it rejects, naming the first 20.
+  /// If the program checks ground truths, throws one input error for all that it rejects, naming the first 20.
   void finish_checks() const override {
     const std::lock_guard guard(lock_);
     if (after_) after_->finish_checks();
@@ -146,7 +146,7 @@ class CommandVerifier final : public Verifier {
   mutable std::unique_ptr<Pool> pool_;
   mutable CommandReady ready_;
   mutable bool is_group_ = false;
-  mutable std::vector<std::pair<std::string, std::string>> golds_;  ///< fields and location of golds not yet checked
+  mutable std::vector<std::pair<std::string, std::string>> golds_;  ///< JSON and location of unchecked ground truths
   mutable JudgeReport report_;
   mutable std::int64_t num_first_ = 0, num_first_errors_ = 0;  ///< first responses judged; errors among them
 };

@@ -147,7 +147,7 @@ class Parser {
     return {fits ? value : 0, 1};
   }
 
-  /// Returns false beyond the limit on numbers, where every answer is wrong.
+  /// Returns false for more than kMaxNumbers numbers, where every answer is wrong.
   bool value_matters() const noexcept { return result_.num_numbers <= kMaxNumbers; }
 
   Rational add(Rational a, Rational b, char op) noexcept {

@@ -34,12 +34,12 @@ enum class ExpressionFault : std::uint8_t {
 struct Expression {
   ExpressionFault fault = ExpressionFault::none;
   Rational value;                                   ///< valid if fault is none and num_numbers ≤ kMaxNumbers
-  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< in order, without sign; −1 beyond 64 bits
+  std::array<std::int64_t, kMaxNumbers> numbers{};  ///< in text order, without sign; −1: exceeds 64 bits
   std::size_t num_numbers = 0;                      ///< count in the text; `numbers` has only the first kMaxNumbers
 };
 
-/// Selects ASCII operators, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac; braces
-/// around one digit are optional), \left( and \right).
+/// Selects only ASCII operators, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac;
+/// braces around one digit are optional), \left( and \right).
 enum class Operators : std::uint8_t { ascii, latex };
 
 /// Evaluates a text of up to kMaxExpression_bytes without allocation, in linear time.

@@ -21,7 +21,7 @@ struct CountdownRanges {
   std::int64_t max_target = 0;                    ///< largest target; the least is 1
 };
 
-/// Returns a task's split, a hash of its sorted numbers and target.
+/// Returns a task's split, by a hash of its sorted numbers and its target.
 Split split_of(const CountdownTask& task);
 
 /// Returns task `index` (below 2^63) of the endless sequence (ranges, seed, split). Random operators join random pairs

@@ -33,7 +33,7 @@ Term joined(const Term& a, char op, const Term& b) {
   return {wrapped(a.text, left) + op + wrapped(b.text, right), op};
 }
 
-/// An operation on `first` and `second`, reversed if `swapped`.
+/// An operation on `first` and `second`, with exchanged operands if `swapped`.
 struct Operation {
   char op;
   bool swapped;
@@ -55,7 +55,7 @@ std::optional<Rational> applied(Operation operation, Rational first, Rational se
   }
 }
 
-/// Returns the operand that gives `target` with `first`, if exactly one does.
+/// Returns the second operand with which `first` gives `target`, if exactly one exists.
 std::optional<Rational> missing(Operation operation, Rational first, Rational target) {
   switch (operation.op) {
     case '+':

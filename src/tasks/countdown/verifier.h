@@ -1,5 +1,5 @@
 // Owns the countdown verifier. Grammar and limits: expression.h. Ground truth: {"numbers":[3,8,12],"target":36}.
-// - Forms in a box and the rule for "= value": docs/reference/verifiers.md.
+// - docs/reference/verifiers.md describes the forms in a box and the rule for "= value".
 // - An answer beyond the limits counts as no answer, with verifier_error.
 #pragma once
 
@@ -20,7 +20,7 @@ struct CountdownTruth {
   std::int64_t target = 0;
 };
 
-/// Parses a ground truth, or returns nothing; strict like state::json_or_null.
+/// Parses a ground truth as strictly as state::json_or_null; none if invalid.
 std::optional<CountdownTruth> read_countdown_truth(std::string_view text);
 
 class CountdownVerifier final : public RuleVerifier {

@@ -27,7 +27,7 @@ std::string sudoku_prompt(const SudokuTask& task);
 std::string sudoku_ground_truth(const SudokuTask& task);
 
 /// Returns "<answer>3142 2431 4213 1324</answer>", for example, for a train-split task. Each empty cell is wrong with
-/// probability 1/6 (measured).
+/// probability 1/6.
 std::string demonstrate_sudoku(const SudokuTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -47,7 +47,7 @@ class Solver {
                                         used_.box[idx(box_of(grid_, cell))]);
   }
 
-  /// Searches; returns whether to continue. Recurses at most 81 deep.
+  /// Returns whether to continue. Recurses at most 81 deep.
   bool search() {
     int best = -1;
     unsigned digits = 0;

@@ -167,8 +167,8 @@ class Rows {
   /// Returns whether `row` is part of another grid: it has no label, unlike the rows below it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
-  /// Returns the grid of the last groups whose rows add up to its size; a larger group gives its last rows. Returns
-  /// size 0 if row labels do not count up.
+  /// Returns the last grid: consecutive groups whose rows fill it, or the last rows of a larger group. Returns size 0
+  /// if row labels do not count up.
   std::optional<SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);

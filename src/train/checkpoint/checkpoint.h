@@ -22,10 +22,10 @@ struct RunState {
   std::int64_t policy_version = 0;
   std::int64_t prompts_drawn = 0;  ///< prompts drawn so far, summed over all ranks
   std::int64_t non_finite_streak = 0;
-  double uaq_scale = 1;                                   ///< update-aware scale (QuRL) already in the weights
+  double uaq_scale = 1;                                   ///< update-aware scale (QuRL) already applied to the weights
   std::int64_t metrics_bytes = 0, sft_metrics_bytes = 0;  ///< sizes of the metric files at this state
   std::int64_t best_step = -1;                            ///< step with the highest trainer.keep_best score; −1: none
-  double best_score = 0;                                  ///< trainer.keep_best score of best_step
+  double best_score = 0;
   bool evaluation_due = false;  ///< if set, `step` is done but not evaluated, so its metric row is unfinished
 };
 
@@ -48,7 +48,7 @@ struct LoadedState {
   RunState state;
   std::string resolved_recipe;
   Inputs inputs;
-  model::ModelConfig config;        ///< its dtype is that of exports
+  model::ModelConfig config;        ///< config.dtype is the dtype of exports
   learner::Metrics unfinished_row;  ///< metrics of state.step so far, if state.evaluation_due
   int world_size = 1;               ///< number of ranks that wrote the checkpoint
 };
@@ -63,7 +63,7 @@ void restore_learner(const std::filesystem::path& checkpoint, const RunState& st
 /// Returns whether the row has the best trainer.keep_best score so far, and if so, records it in `state`.
 bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
 
-/// Commits a run's checkpoints, and ends a stopped run.
+/// Commits a run's checkpoints.
 class Checkpointer {
  public:
   /// Arguments must outlive the object. Checkpoints record the sizes of `metrics` and `sft_metrics`.
@@ -74,14 +74,14 @@ class Checkpointer {
   /// metrics of state.step, stored if state.evaluation_due.
   ///
   /// A checkpoint is an HF folder of fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml and
-  /// quantizer state. No checkpoint of that name may exist, except a renamed copy of another, which is moved to
-  /// NAME.copy. With adapters, a PEFT folder replaces the HF folder, and state.json has the base's hash. The first rank
-  /// writes. With a sharded learner, each rank writes its shards, model-00001-of-0000N.safetensors and
+  /// quantizer state. No checkpoint of that name may exist; a renamed copy is first moved aside (set_aside_copy). With
+  /// adapters, a PEFT folder replaces the HF folder, and state.json has the base's hash. The first rank writes. With a
+  /// sharded learner, each rank writes its shards, model-00001-of-0000N.safetensors and
   /// optimizer-00001-of-0000N.safetensors, and the first adds an index. All ranks return after the commit, or throw if
   /// any failed.
   void commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row = {});
   /// Calls commit unless state.step already has a checkpoint. Links `best` to the checkpoint if state.step is the best
-  /// step. Returns the seconds of commit.
+  /// step. Returns the seconds that commit took.
   double save(const learner::Learner& learner, const Metrics& row);
   /// Throws the error of a stopped run (exit 75). The state must be on disk.
   [[noreturn]] void stop_here() const;

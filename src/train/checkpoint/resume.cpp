@@ -25,7 +25,7 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
 }
 
 /// Returns the checkpoint of --resume PATH. Throws an input error if it is damaged, or if the run folder has a newer
-/// one.
+/// checkpoint.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",
@@ -234,7 +234,7 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
 
 std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
                                          const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
-  // The checkpoint of a cold start from another run has that run's recipe.
+  // A cold-start checkpoint copied from another run holds that run's recipe.
   if (!recipe.sft.from.empty() && saved.state.cold_start && saved.state.sft_step == recipe.sft.steps) {
     check_same_cold_start(checkpoint, saved, recipe, inputs);
     return {};

@@ -17,7 +17,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Step in the random key of evaluation's samples, which training never reaches.
+/// Step in the random key of evaluation samples. Training never reaches this step.
 constexpr std::uint32_t kEvalStep = 0xffffffffU;
 
 }  // namespace
@@ -37,11 +37,11 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
   constexpr std::size_t kMaxAsked = 64;
   struct Candidate {
     bool correct = false;
-    std::string_view text;  // text of the first sample's answer
+    std::string_view text;
     std::int64_t votes = 0;
   };
-  std::vector<Candidate> candidates;                // distinct answers, in the order of first samples
-  std::map<std::string_view, std::size_t> of_text;  // index in `candidates` of each wrong answer
+  std::vector<Candidate> candidates;                // distinct answers, in order of first appearance
+  std::map<std::string_view, std::size_t> of_text;  // index of each wrong answer in `candidates`
   const auto candidate_of = [&](const reward::Verdict& verdict) -> std::size_t {
     const bool correct = verdict.outcome == reward::Outcome::correct;
     if (const auto known = of_text.find(verdict.extracted); !correct && known != of_text.end()) return known->second;

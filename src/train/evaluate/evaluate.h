@@ -25,9 +25,8 @@ namespace qrl::train {
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
-/// correct samples count as one answer. A wrong answer is compared with the first 64 different ones by
-/// Verifier::same_answer, with later ones by text. Samples without an answer do not vote. The earliest answer wins a
-/// tie.
+/// correct samples count as one answer. A wrong answer equals an earlier one by text, or by Verifier::same_answer with
+/// one of the first 64 distinct wrong answers. Samples without an answer do not vote. The earliest answer wins a tie.
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
@@ -45,7 +44,7 @@ std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRe
 
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 
-/// Calls rollout::collect; throws Cancelled on every rank if any got a stop request. Collective.
+/// Calls rollout::collect. Throws Cancelled on every rank if any rank got a stop request. Collective.
 std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
                                                 const types::SamplingParams& params, types::SampleKey key,
@@ -56,7 +55,7 @@ void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const
                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::JudgeContext context,
                      dist::Collectives& world);
 
-/// Returns the name of a data source's main score, "val/<data_source>/mean@<n>".
+/// Returns "val/<data_source>/mean@<n>".
 std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);
 
 class HeldOutEvaluation {

@@ -11,13 +11,13 @@ namespace qrl::train {
 inline constexpr std::uint64_t kMaxCheckpointText_bytes = std::uint64_t{64} << 20;
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kRecipeFile = "recipe.yaml";
-/// Entry of state.json with path and weights hash of the adapters' base.
+/// Entry of state.json that holds path and weights hash of the adapters' base.
 inline constexpr const char* kBaseEntry = "base";
 
 /// Returns "sft_N" while cold-starting, else "step_N".
 std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step);
 
-/// Renames `path` to NAME.copy if it is a renamed copy of another checkpoint.
+/// Renames `path` to PATH.copy if its manifest names another checkpoint, as in a renamed copy.
 void set_aside_copy(const std::filesystem::path& path);
 
 /// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Skips renamed copies, with a warning.
@@ -26,17 +26,17 @@ std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path&
 /// Links DIR/best to DIR/step_N atomically.
 void name_best(const std::filesystem::path& dir, std::int64_t step);
 
-/// Removes all but the newest `keep` RL and `keep` cold-start checkpoints. Verifies the newest first; if it is damaged,
-/// warns and removes nothing. Always keeps sft_<final_sft_step> and step_<best_step>.
+/// Removes all but the newest `keep` RL and `keep` cold-start checkpoints. First verifies the newest checkpoint; if it
+/// is damaged, warns and removes nothing. Always keeps sft_<final_sft_step> and step_<best_step>.
 void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std::int64_t final_sft_step,
                        std::int64_t best_step = -1);
 
-/// Returns the newest sound checkpoint in `dir`, where RL steps are newer than cold-start steps. Warns of damaged
-/// checkpoints and renamed copies. Throws an internal error if the system cannot read one.
+/// Returns the newest sound checkpoint in `dir`; RL steps count as newer than cold-start steps. Warns of damaged
+/// checkpoints and renamed copies. Throws an internal error if the system cannot read a checkpoint.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Renames all checkpoints newer than `sound` (which are damaged) to NAME.damaged, NAME.damaged_2, …; without `sound`,
-/// all. Renamed copies stay.
+/// Renames damaged checkpoints to NAME.damaged, NAME.damaged_2, …: those newer than `sound`, or all without `sound`.
+/// Leaves renamed copies.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
@@ -48,7 +48,7 @@ void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::p
 /// Returns whether the manifests of two committed checkpoints list equal files.
 bool same_checkpoint(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Returns the hash of the base's weights in a checkpoint of adapters, else "".
+/// Returns the weights hash of the adapters' base that a checkpoint records, else "".
 std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
 /// Returns the RL step in a checkpoint's name; nothing for other names.
 std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);

@@ -116,7 +116,7 @@ void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) cons
 
 void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
   std::error_code error;
-  std::filesystem::create_directory(path_ / "validation", error);  // the path may have moved since it was locked
+  std::filesystem::create_directory(path_ / "validation", error);  // the run folder may have moved since it was locked
   write_step(path_ / "validation", step, jsonl);
 }
 

@@ -17,7 +17,7 @@ using Metrics = report::Metrics;
 class MetricsFile {
  public:
   MetricsFile() = default;
-  /// Opens `file` for appending, truncated to `keep_bytes`, its size in the checkpoint.
+  /// Truncates `file` to `keep_bytes`, its size in the checkpoint, and opens it for appending.
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
   /// Copies all rows, past and future, to a TensorBoard events file in `dir`.
@@ -34,7 +34,7 @@ class MetricsFile {
   report::EventsFile events_;
 };
 
-/// Returns a score as (step, value), in file order, since the last resume that changed evaluation (append_changes).
+/// Returns a score's (step, value) pairs in file order, after the last resume that changed evaluation (append_changes).
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {

@@ -45,7 +45,7 @@ void commit_together(const fs::path& path, const Fill& fill_share, const Fill& f
   }
   const auto share = [&](const fs::path& dir) { return first_failure(text_of_failure(dir, fill_share), world); };
   if (!world.is_first()) {
-    const std::string dir = world.all_gather(std::string()).front();  // empty: the first rank could not make it
+    const std::string dir = world.all_gather(std::string()).front();  // empty: the first rank could not create it
     const std::string failure = dir.empty() ? std::string() : share(dir);
     const std::string end = first_failure({}, world);
     require_none(failure.empty() ? end : failure, path);
@@ -84,7 +84,7 @@ void require_shared_folder(const fs::path& dir, const std::string& what_to_do, d
   const fs::path mine = marks + std::to_string(world.rank());
   const std::vector<std::string> failures =
       world.all_gather(text_of_failure(mine, [](const fs::path& mark) { state::replace_file(mark, ""); }));
-  // On a host with another folder of that path, the first rank's marker file is missing.
+  // If this path is another folder on some host, the first rank's marker file is missing there.
   std::error_code error;
   const std::vector<std::string> seen = world.all_gather(fs::exists(marks + "0", error) ? "yes" : "");
   fs::remove(mine, error);

@@ -16,7 +16,7 @@ using Fill = std::function<void(const std::filesystem::path& dir)>;
 void commit_together(const std::filesystem::path& path, const Fill& fill_share, const Fill& finish,
                      const std::string& facts_json, dist::Collectives& world);
 
-/// Throws an input error on every rank, with `what_to_do`, unless all ranks can write to the first rank's folder `dir`.
+/// Throws an input error with `what_to_do` on every rank, unless all ranks can write to the first rank's folder `dir`.
 /// Collective.
 void require_shared_folder(const std::filesystem::path& dir, const std::string& what_to_do, dist::Collectives& world);
 

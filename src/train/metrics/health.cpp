@@ -9,10 +9,10 @@ namespace qrl::train {
 
 namespace {
 
-// Thresholds chosen by this project; report/rules has those that reports share.
-constexpr double kNoAnswers = 0.95;  // share of responses without an answer
-constexpr double kByChance = 0.01;   // warns if bad luck is less probable than this
-constexpr double kMeanOver = 5;      // length of the moving average, in steps
+// Thresholds chosen by this project. Those that reports share are in report/rules.
+constexpr double kNoAnswers = 0.95;
+constexpr double kByChance = 0.01;  // warns if bad luck is less probable than this
+constexpr double kMeanOver = 5;     // length of the moving average, in steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps between warnings of a lasting symptom
 
@@ -125,7 +125,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
 
 std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) {
   std::vector<std::string> warnings;
-  if (std::isnan(report::value_of(row, kCorrect))) return warnings;  // an evaluation's row
+  if (std::isnan(report::value_of(row, kCorrect))) return warnings;  // a row of held-out scores only
   ++num_steps_;
   for (std::size_t i = 0; i < courses_.size(); ++i) {
     const std::string text = look(static_cast<Symptom>(i), row);

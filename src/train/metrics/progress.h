@@ -22,7 +22,7 @@ class Progress {
 
   /// Shows `step` as done, with `facts` ("reward 0.31  length 18.2 …") and the estimated time left.
   void show(std::int64_t step, const std::string& facts);
-  /// Returns the columns of a UTF-8 terminal, else 0.
+  /// Returns the width of a UTF-8 terminal in columns, else 0.
   int columns() const;
   /// Prints a permanent line, also to the log file.
   void say(const std::string& line);
@@ -37,7 +37,7 @@ class Progress {
 
 /// Returns "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s", for example.
 std::string step_facts(const Metrics& metrics);
-/// Returns step_facts for a terminal, with a sparkline of `rewards`, and unless NaN, the held-out score.
+/// Returns step_facts for a terminal, with a sparkline of `rewards`. Adds `held_out` unless it is NaN.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
 /// Returns "3m05s", for example.
 std::string duration_text(double seconds);
@@ -51,7 +51,7 @@ class GenerationProgress {
   GenerationProgress(const GenerationProgress&) = delete;
   GenerationProgress& operator=(const GenerationProgress&) = delete;
 
-  /// Logs if due. Every sampler calls it before a decoder tick.
+  /// Logs a line if due. Every sampler calls it before a decoder tick.
   static void tick();
   /// Sets the delay of the first line, 10 s by default, for tests.
   static void set_first_line_s(double seconds);

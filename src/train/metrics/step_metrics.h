@@ -18,7 +18,7 @@ enum class Phase : std::uint8_t { generate, judge, old_logprobs, reference_logpr
 using PhaseSeconds = std::map<Phase, double>;
 
 /// Returns the metrics of a step's rollouts (docs/reference/metrics.md). Sums are fp64 in the rollouts' global order,
-/// so that all ranks return the same. Metrics of critic/ and reward/ exclude samples that the verifier dropped.
+/// so that all ranks return the same metrics. Metrics of critic/ and reward/ exclude samples that the verifier dropped.
 /// Collective.
 ///
 /// `places`: the global position of each group of n.
@@ -35,12 +35,12 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
                          const config::RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);
 
-/// Returns all ranks' perf/reward_rows_per_s, perf/reward_row_ms/{p50,p99}, perf/reward_worker_restarts and
-/// reward/{timeout,crash,protocol,error}_fraction of the judged rows. Collective.
+/// Returns perf/reward_rows_per_s, perf/reward_row_ms/{p50,p99} and perf/reward_worker_restarts over all ranks. Adds
+/// reward/{timeout,crash,protocol,error}_fraction of the judged samples. Collective.
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
-/// Combines the metrics of a step's updates. Names ending in max or min take the extreme, actor/lr the last value,
-/// others the mean over updates that have the metric.
+/// Combines the metrics of a step's updates. Metrics named *max or *min keep the extreme value, and actor/lr the last.
+/// Others are averaged over the updates that have them.
 Metrics combine_updates(std::span<const Metrics> updates);
 
 /// Returns this process's peak resident memory in GiB since reset_peak_memory.

@@ -56,7 +56,8 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
   if (!config::has_cold_start(recipe.sft)) return disk;
   const bool by_adapters = config::cold_start_trains_adapters(recipe);
   disk.cold_start.bytes_each = learner_bytes(by_adapters ? adapters : all, false);
-  // The cold start's last checkpoint always stays. With sft.from, the only one is a copy of another run's.
+  // The cold start's last checkpoint always stays. With sft.from, the only cold-start checkpoint is a copy of another
+  // run's.
   const std::int64_t of_cold_start = !recipe.sft.from.empty() ? 1
                                      : recipe.sft.steps > 0   ? num_saved(recipe.sft.steps, recipe.sft.save_freq)
                                                               : kAny;

@@ -9,7 +9,7 @@ namespace qrl::train {
 
 /// Describes the checkpoints of one phase: cold start or RL.
 struct CheckpointRoom {
-  double bytes_each = 0;       ///< bytes of fp32 weights or adapters, and moments, without tokenizer and texts
+  double bytes_each = 0;       ///< bytes of fp32 weights (or adapters) and moments; excludes tokenizer and texts
   std::int64_t most_kept = 0;  ///< number of checkpoints at the run's end
   bool replaces = false;       ///< if set, a new checkpoint is written before an old one is removed
 };

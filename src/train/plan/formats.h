@@ -19,8 +19,8 @@ std::string rotation_text(const quant::Rotation& rotation);
 
 /// Describes the sampler, such as "int8 weights with int8 keys and values" or "adapters beside int8 weights with …".
 std::string policy_text(const config::Recipe& recipe);
-/// Returns whether export --quantized can write the sampler's weights: they are low-bit, have the learner's lm_head,
-/// and have no adapters.
+/// Returns whether export --quantized can write the sampler's weights. They must be low-bit, and have no rotation, int8
+/// lm_head or separate adapters.
 bool has_quantized_export(const config::Recipe& recipe);
 std::string_view name(config::LearnerForward forward);
 

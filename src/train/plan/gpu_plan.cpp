@@ -22,7 +22,7 @@ constexpr double kGiB = 1 << 30;
 constexpr std::int64_t kFewestSequences = 256, kMostSequences = 1024, kSequenceStep = 64;
 constexpr std::int64_t kMostTokens = 32'768, kFewTokens = 2048, kTokenStep = 256;
 constexpr std::int64_t kMostChunk = 4096, kLeastChunk = 1024;
-constexpr double kLogitsShare = 0.1;  // share of the GPU's memory that logits may use
+constexpr double kLogitsShare = 0.1;
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }

@@ -11,7 +11,7 @@
 
 namespace qrl::train {
 
-/// Keys whose `auto` is replaced at a run's start, with trainer.device cuda.
+/// Keys whose `auto` is replaced at a run's start if trainer.device is cuda.
 inline constexpr std::array<std::string_view, 4> kAutoKeys = {
     "rollout.max_num_seqs", "actor.max_tokens_per_micro_batch", "actor.logprob_chunk_tokens",
     "actor.activation_checkpointing"};
@@ -24,28 +24,28 @@ struct AutoSettings {
 
 struct PlannedGpu {
   double bytes = 0;
-  bool is_here = false;  ///< false: an assumed GPU with 80 GiB
+  bool is_here = false;  ///< false: `bytes` is an assumed 80 GiB
 };
 PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
 
 bool has_auto(const config::Recipe& recipe);
 AutoSettings auto_settings_of(const config::Recipe& recipe);
 void set_auto(const AutoSettings& settings, config::Recipe& recipe);
-/// Sets the keys at `auto`, records `origin` for them, and reprints the recipe.
+/// Sets the `auto` keys, records `origin` as their origin, and reprints the recipe.
 void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded);
 
-/// Chooses values for the keys at `auto`, for one of num_ranks ranks with gpu_bytes. Micro-batches are the largest that
-/// fit: at least the longest sequence or row, at most 32,768 tokens or an update's tokens. Activations are recomputed
-/// only if 2,048 tokens do not fit otherwise. rollout.max_num_seqs exceeds 256 only if all sequences fit at full
-/// length.
+/// Chooses values for the keys that are `auto`, for one of num_ranks ranks on a GPU of gpu_bytes. Micro-batches are the
+/// largest that fit. They hold at least the longest sequence or row, and at most 32,768 tokens of one update.
+/// Activations are recomputed only if 2,048 tokens do not fit otherwise. rollout.max_num_seqs exceeds 256 only if all
+/// sequences fit at full length.
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
 /// Returns the values of kAutoKeys in a run's checkpoint; all 0 without one. The first rank reads. Collective.
 AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world);
 
-/// Replaces `auto` at a run's start by `taken` (recorded_settings), or if that is all 0, by choose_settings. Returns a
-/// line that describes the plan, or "" if no key is at `auto`.
+/// Replaces `auto` at a run's start by `taken` (recorded_settings). If `taken` is all 0, calls choose_settings instead.
+/// Returns a line that describes the plan, or "" if no key is `auto`.
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded);
 
@@ -54,7 +54,7 @@ std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& mod
 double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                                double gpu_bytes);
 
-/// Returns a run's peak of GPU memory, including activations_ahead_bytes. KV pages take the rest up to
+/// Returns a run's peak of GPU memory, including activations_ahead_bytes. Counts KV pages up to
 /// rollout.gpu_memory_utilization.
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 

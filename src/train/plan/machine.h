@@ -14,7 +14,7 @@ void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
 
 /// Throws an input error that names what the recipe's GPU lacks: driver, device, or a library version. With
-/// trainer.device cuda, first loads LibTorch's CUDA part, because the decoder must use its cuBLASLt.
+/// trainer.device cuda, first loads LibTorch's CUDA part, because the decoder must use LibTorch's cuBLASLt.
 void require_gpu(const config::Recipe& recipe, int device_number);
 
 /// Returns why the recipe's GPU is unusable, with its key ("trainer.device: cuda: expected …"), else "".

@@ -91,7 +91,7 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
     if (is_kept)
       bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : is_table && on_gpu ? table : dtype);
   }
-  // An fp32 lm_head is a copy; low_bit reads a bf16 one in place.
+  // An fp32 lm_head is a copy; low_bit reads a bf16 lm_head in place.
   if (on_gpu && reads_snapshot && table == kF32)
     bytes += static_cast<double>(config.vocab_size * config.hidden_size) * kF32;
   return bytes;
@@ -99,11 +99,11 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
 
 /// Describes what a layer's MLP saves per token, in values. D: hidden size; F: intermediate size.
 struct MlpValues {
-  double inner = 0;          ///< F, or their sum over the token's experts
+  double inner = 0;          ///< F, or the sum of F over the token's experts
   double entering = 0;       ///< inputs of gate and up: D, or D for each of the token's experts
-  double of_rows = 0;        ///< `entering` of experts, which no norm can recompute; else 0
-  double router_inputs = 0;  ///< unquantized inputs of a router: D, else 0
-  double route_bytes = 0;    ///< bytes of fp32 router logits, and 16 for each of the token's experts
+  double of_rows = 0;        ///< `entering` with experts, whose inputs no norm can recompute; else 0
+  double router_inputs = 0;  ///< unquantized router inputs: D, or 0 without experts
+  double route_bytes = 0;    ///< bytes of fp32 router logits, plus 16 for each of the token's experts
 };
 MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
   const auto width = static_cast<double>(config.hidden_size);
@@ -113,10 +113,10 @@ MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
           kF32 * static_cast<double>(config.num_experts) + 16 * chosen};
 }
 
-/// Returns the bytes per token that a layer saves for its backward pass. On the CPU: the residual stream at both norms,
-/// q, k and v before RoPE, attention's output, gate and up, and experts' inputs. A quantized forward pass saves fp32
-/// values between matmuls, and quantized inputs. On a GPU each matmul saves its input, and attention saves q after RoPE
-/// and all keys and values read. It saves q, k and v before RoPE only with QK norms.
+/// Returns the bytes per token that a layer saves for its backward pass. On the CPU, these are the residual stream at
+/// both norms, q, k and v before RoPE, attention's output, gate and up, and experts' inputs. A quantized forward pass
+/// saves fp32 values between matmuls, and quantized inputs. On a GPU, each matmul saves its input. Attention saves q
+/// after RoPE and all keys and values that it reads. With QK norms, it also saves q, k and v before RoPE.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
   const MlpValues mlp = mlp_values(config, is_sparse);
   const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;
@@ -183,7 +183,7 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
-/// Returns the size of logits and gradient together, in fp32 logit arrays. An fp32 gradient overwrites the logits.
+/// Returns the bytes of logits plus gradient, divided by those of fp32 logits. An fp32 gradient overwrites the logits.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
@@ -293,7 +293,7 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
-/// Adds the frozen teacher, if its folder exists: fp32 masters, and with low-bit weights a snapshot.
+/// Adds the frozen teacher, if its folder exists: fp32 masters, plus a snapshot if its weights are low-bit.
 void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
@@ -450,7 +450,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     parts.push_back({"routes of a step, at most", route_bytes(recipe, config, num_ranks), false});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
-  // The base is quantized before activations exist, so only bytes beyond theirs count.
+  // The base is quantized before activations exist, so only what exceeds the activations is added.
   if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
     parts.push_back({"a tensor to be quantized", beyond});
   const auto page_bytes =

@@ -25,15 +25,15 @@ double phase_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, MemoryPhas
 /// Returns the sum of parts that are exact and permanent: weights, gradients and moments.
 double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
 
-/// Returns the largest sum of parts that coexist. With phases_take_turns (rollout.free_cache_engine), only the larger
-/// phase counts beside permanent parts.
+/// Returns the largest sum of parts that coexist. With phases_take_turns (rollout.free_cache_engine), adds only the
+/// larger phase to the permanent parts.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
 /// Formats "12.50 GiB", or MiB below 1 GiB.
 std::string memory_amount(double bytes);
 
 /// Compares the host memory of `num_here` processes with `limit`. Throws an input error if exact permanent parts exceed
-/// it. Returns a warning if the whole plan exceeds it or the free memory, else "".
+/// `limit`. Returns a warning if the whole plan exceeds `limit` or the free memory, else "".
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 

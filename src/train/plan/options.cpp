@@ -117,7 +117,7 @@ std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> 
 }
 
 double gpu_memory_share(const config::Recipe& recipe) {
-  // vLLM's and veRL's defaults. A learner allocates activations later, and needs more free memory.
+  // vLLM's and veRL's defaults. A learner on the GPU allocates activations later, and needs more free memory.
   constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
   return recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner
                                                                                       : kGpuShare);

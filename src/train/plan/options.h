@@ -21,12 +21,11 @@ config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
 /// Returns the sampler's formats: snapshot_formats, with adapters unless lora.publish merges them.
 model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
 
-/// Returns temperature, top-p and top-k of training samples.
 ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
-/// Returns whose expert routes the passes before an update replay: the sampler's with algorithm.router_replay rollout,
-/// if `batch` has them; else none.
+/// Returns which expert routes are replayed before an update: the sampler's if algorithm.router_replay is rollout and
+/// `batch` has them, else none.
 types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const types::MicroBatch& batch);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);

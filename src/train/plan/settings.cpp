@@ -14,7 +14,7 @@ namespace qrl::train {
 
 namespace {
 
-constexpr std::string_view kMode = "mode ";  // prefix of the origin of a mode's value
+constexpr std::string_view kMode = "mode ";  // prefix of the origin of values that a mode sets
 constexpr std::size_t kLabelWidth = 12;
 
 std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
@@ -175,7 +175,7 @@ class IdleKeys {
   void add(std::string_view key) {
     if (is_set(key)) list(key);
   }
-  /// Adds a key that the recipe sets, or for which the chosen loss has another default than the standard loss.
+  /// Adds a key that the recipe sets, or whose default is changed by the recipe's algorithm.name.
   void add_of_loss(std::string_view key) {
     const config::Option& loss = *loaded_.recipe.algorithm.name.option();
     const config::Option& standard = *loaded_.recipe.keys->catalog().losses.default_option().option();
@@ -201,7 +201,7 @@ class IdleKeys {
 
 void warn_of_one_update(const config::LoadedRecipe& loaded) {
   const config::Recipe& recipe = loaded.recipe;
-  // With behaviour_in_ratio, the ratio compares with the sampler and is not 1.
+  // With behaviour_in_ratio, the ratio is relative to the sampler and is not 1.
   if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
   IdleKeys idle(loaded);
   const config::Option& loss = *recipe.algorithm.name.option();
@@ -209,7 +209,7 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
   for (const config::Param& own : loss.params)
     if (loss.needs_updates) idle.add(own.name);
   const auto add_clip = [&](std::string_view key) {
-    if (loss.needs_updates) idle.add(key);  // only keys that the recipe sets; algorithm.name is listed already
+    if (loss.needs_updates) idle.add(key);  // lists only keys that the recipe sets, because algorithm.name is listed
     else idle.add_of_loss(key);
   };
   add_clip("algorithm.clip_ratio_low");

@@ -16,8 +16,8 @@ struct AdapterBase {
   std::optional<model::WeightSource> weights;
 };
 
-/// Returns the base of a run's adapters: the model, or after a cold start of all weights, that in `cold_start`. Reads
-/// all weights once.
+/// Returns the base of a run's adapters: the model, or the checkpoint `cold_start` if a cold start trained all weights.
+/// Reads all weights once.
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const std::filesystem::path& cold_start);
 
 /// Throws an input error if a checkpoint's adapters were trained on other weights than those of `folder`, whose
@@ -27,11 +27,11 @@ void require_same_base(const std::filesystem::path& checkpoint, const std::files
 
 /// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Returns whether a start reads lora.path: in a fresh run, or if its adapters are the KL reference. Verifies the
-/// newest checkpoint.
+/// Returns whether a start reads lora.path: if the run is fresh, or if these adapters are the KL reference. Verifies
+/// the newest checkpoint.
 bool reads_given_adapters(const config::Recipe& recipe);
 
-/// Returns the initial policy: make_policy with the adapters of lora.path.
+/// Returns make_policy's policy with the adapters of lora.path, if set.
 Policy initial_policy(const config::Recipe& recipe);
 
 }  // namespace qrl::train

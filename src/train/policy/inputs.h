@@ -10,17 +10,17 @@
 
 namespace qrl::train {
 
-/// Holds hashes of a run's inputs by contents (state/hash.h).
+/// Holds content hashes of a run's inputs (state/hash.h).
 struct Inputs {
-  std::string model;          ///< hash of config and, for a KL reference or an adapter's base, weights
+  std::string model;          ///< hash of config, and of weights that are a KL reference or an adapter's base
   std::string train_prompts;  ///< tokens, ground truths and data sources, in order
   std::string held_out_prompts;
-  std::string sft_rows = {};  ///< tokens of sft.train_files, and which are learned; "" without files
+  std::string sft_rows = {};  ///< tokens and learned flags of sft.train_files; "" without files
   std::string weights = {};   ///< model::weights_hash, if the run reads the weights later; not in checkpoints
 };
 
-/// Hashes a run's inputs. Collective. Throws an input error on every rank if recipes (except paths), models or prompts
-/// differ from the first rank's.
+/// Hashes a run's inputs. Collective. Throws an input error on every rank if the ranks' recipes (except paths), models
+/// or prompts differ.
 Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world);
 

@@ -125,7 +125,7 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
   if (quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales) {
     decoder::KvScales scales = *quantizer.kv_scales;
-    scales.version = sampler.snapshot.version();  // `once` keeps scales of other weights
+    scales.version = sampler.snapshot.version();  // `once` reuses the scales of older weights
     return sampler.decoder.set_kv_scales(std::move(scales));
   }
   const auto few = enough_for_kv(prompts);

@@ -54,7 +54,7 @@ void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, s
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 
-/// Save to and load from a checkpoint's folder; missing parts have no file. The first rank reads and broadcasts.
+/// Save to and load from a checkpoint's folder. Unset members have no file. The first rank reads and broadcasts.
 void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
 QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);

@@ -42,17 +42,17 @@ decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist
   return options;
 }
 
-/// Gives the decoder token texts without special tokens, in which it searches stop strings, as verifiers see them.
+/// Gives the decoder the token texts in which it searches stop strings. Special tokens have empty texts.
 decoder::DecoderOptions with_texts(const data::Tokenizer* tokenizer, decoder::DecoderOptions options) {
   if (tokenizer != nullptr)
     options.bytes_of = [tokenizer = *tokenizer](types::TokenId token) { return tokenizer.bytes_of(token, false); };
   return options;
 }
 
-/// Throws an input error if sequences exceed the model's positions, or KV pages the machine's memory.
+/// Throws an input error if sequences exceed the model's positions, or if KV pages exceed the machine's memory.
 decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options) {
   require_positions(config, options.max_model_len);
-  if (options.device != base::Device::cpu) return options;  // a GPU's engine checks its memory
+  if (options.device != base::Device::cpu) return options;  // the GPU engine checks GPU memory itself
   const std::int64_t page_bytes = ops::kv_page_bytes(
       {config.num_attention_heads, config.num_key_value_heads, config.head_dim}, options.kv_format, options.page_size);
   const double bytes = 2.0 * static_cast<double>(config.num_hidden_layers) * static_cast<double>(options.kv_pages) *

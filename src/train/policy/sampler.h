@@ -15,8 +15,8 @@ namespace qrl::train {
 /// Throws an input error if `max_tokens` exceeds the model's positions.
 void require_positions(const model::ModelConfig& config, std::int64_t max_tokens);
 
-/// Holds a snapshot (the decoder's only copy of the weights), and the decoder. After each publish, call quantizer.h's
-/// load_published.
+/// Holds a snapshot (the decoder's only copy of the weights), and the decoder. After each publish, call load_published
+/// (quantizer.h).
 struct Sampler {
   /// Makes snapshot and decoder. With rollout.device cuda, uses the GPU numbered by this process's local rank. Stop
   /// strings require `tokenizer`.

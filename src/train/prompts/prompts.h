@@ -19,7 +19,7 @@ namespace qrl::train {
 struct PromptSet {
   std::string data_source;
   std::vector<types::Prompt> prompts;
-  std::vector<std::int64_t> source_sizes;  ///< prompts of each train_files entry; empty without data.train_weights
+  std::vector<std::int64_t> source_sizes;  ///< prompt count of each train_files entry; empty without data.train_weights
 };
 
 /// Loads data.train_files or data.train_generator in order. A prompt's id is its position.

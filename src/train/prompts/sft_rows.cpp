@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Holds a row's tokens, each with the index of the message that it teaches, or −1.
+/// Holds a row's tokens, each with the index of the message in which it is learned, or −1.
 using Labeled = data::LabeledTokens;
 
 std::string one_of(const Json& row, std::initializer_list<std::string> names, const std::string& where,
@@ -131,7 +131,7 @@ std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokeniz
   return num_bytes;
 }
 
-/// Returns the row, learned at the tokens of sft.loss_on and cut after the last of them; nothing if none is learned.
+/// Returns the row with the learned tokens of sft.loss_on, cut after the last one; nothing if none is learned.
 std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
   if (tokens.empty()) return std::nullopt;

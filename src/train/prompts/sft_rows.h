@@ -25,24 +25,24 @@ struct SftRows {
 };
 
 /// Reads sft.train_files and sft.val_files. A row holds one of:
-/// - `messages`, a conversation (data/messages.h) with optional `tools`, rendered by the chat template in training
+/// - `messages`: a conversation (data/messages.h) with optional `tools`, rendered by the chat template in training
 ///   mode. The plain template allows only one question and its answer.
-/// - a prompt (data.prompt_key, or `prompt` or `question`; text or conversation) with an answer (`response`,
-///   `completion` or `answer`). An answer's text follows the prompt encoded as in RL, and ends with the end token. An
-///   answer's messages continue the conversation.
+/// - a prompt and an answer. The prompt is text or a conversation in data.prompt_key, by default `prompt` or
+///   `question`. The answer is in `response`, `completion` or `answer`. An answer's text follows the prompt (encoded as
+///   in RL), and ends with the end token. An answer's messages continue the conversation.
 ///
-/// An assistant's text may contain added tokens; other text only with data.parse_special_tokens. Warns of answers that
-/// the template shortened. Input errors name file:line. sft.overlong applies to rows above sft.max_length.
+/// Added tokens are parsed in an assistant's text; in other text, only with data.parse_special_tokens. Warns of answers
+/// that the template shortened. Input errors name file:line. sft.overlong applies to rows above sft.max_length.
 SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer);
 
 /// Returns sft.steps, or the updates of sft.epochs passes. The last update may have fewer rows.
 std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows);
 
-/// Returns the row indices of update `step` (from 0). Each epoch has file order, or with sft.shuffle an order
+/// Returns the row indices of update `step` (from 0). Each epoch is in file order, or with sft.shuffle in an order
 /// determined by trainer.seed and epoch.
 std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-/// Returns whether update `step` has the last row of an epoch.
+/// Returns whether update `step` contains the last row of an epoch.
 bool ends_epoch(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
 /// Packs rows into micro-batches of at most actor.max_tokens_per_micro_batch tokens.

@@ -9,7 +9,7 @@
 
 namespace qrl::train {
 
-/// Returns how to read rows, with data.filter, or for held-out files with data.val_filter.
+/// Returns how to read rows. Training files are filtered by data.filter, held-out files by data.val_filter.
 data::RowOptions row_options(const config::DataRecipe& recipe, tasks::Split split = tasks::Split::train);
 data::TemplateOptions template_options(const config::DataRecipe& recipe);
 

@@ -30,8 +30,8 @@ learner::LearnerOptions reference_options(const RunPlan& plan) {
 
 constexpr const char* kWhere = "algorithm.teacher.path";
 
-/// Returns the teacher's formats: teacher.weights, without rotation. If the sampler's weights have the same format, its
-/// other formats also apply.
+/// Returns the teacher's formats: teacher.weights, without rotation. If the sampler's weights have the same format, the
+/// sampler's other formats also apply.
 config::QuantRecipe quant_of(const config::Recipe& recipe) {
   config::QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
@@ -49,14 +49,14 @@ bool is_quantized(const config::Recipe& recipe) {
   return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
 }
 
-/// Returns whether the teacher scores with the sampler's operations; never with fp8 keys and values, for which it lacks
-/// scales.
+/// Returns whether the teacher scores with the sampler's operations. Returns false for fp8 keys and values, for which
+/// it lacks scales.
 bool is_bitwise(const config::Recipe& recipe) {
   return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
          !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
 }
 
-/// Returns the teacher's forward pass: bf16; for quantized weights low_bit, on a GPU fake_quant (reference_forward).
+/// Returns the teacher's forward pass: bf16 for unquantized weights, else low_bit on the CPU and fake_quant on a GPU.
 config::LearnerForward forward_of(const config::Recipe& recipe) {
   if (!is_quantized(recipe)) return config::LearnerForward::bf16;
   return config::learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;

@@ -12,8 +12,8 @@ namespace qrl::train {
 
 /// Holds the KL reference of full training: the weights that RL begins with, in the learner's forward format.
 struct Reference {
-  /// Reads the weights of the checkpoint `cold_start`, or without a cold start the policy's. `profile`: the sampler's
-  /// int8 profile, or null. Collective.
+  /// Reads the weights of the checkpoint `cold_start`; without a cold start, those of the policy. `profile`: the
+  /// sampler's int8 profile, or null. Collective.
   Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
             std::shared_ptr<const model::Int8Profile> profile);
 
@@ -22,8 +22,8 @@ struct Reference {
 };
 
 struct Teacher {
-  /// Loads the model of algorithm.teacher.path, optionally in low bits. Throws an input error if its tokenizer differs
-  /// from the policy's or it has too few positions.
+  /// Loads the model of algorithm.teacher.path, optionally in low bits. Throws an input error if the tokenizer differs
+  /// from the policy's, or if the model has too few positions.
   Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world);
 
   Policy model;

@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the checkpoint of `state`, or else the one that the run resumed from; nothing without either.
+/// Returns the checkpoint of `state`, else the checkpoint that the run resumed from; nothing if neither exists.
 std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
   const std::string name =
       state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
@@ -129,7 +129,7 @@ void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
     state.cold_start = false;
     state.num_updates = 0;
   }
-  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the loaded weights already contain it
+  if (state.step == 0 && state.uaq_scale != recipe.quant.uaq_scale) {  // else the loaded weights are already scaled
     learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale / state.uaq_scale));
     state.uaq_scale = recipe.quant.uaq_scale;
   }
@@ -161,7 +161,7 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   metrics.append_changes(point.state.step, point.changes);
 }
 
-/// A stop request ends the run (stop_here), because the checkpoint exists.
+/// Ends the run at a stop request (stop_here), because the checkpoint exists.
 std::vector<std::string> score_export(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
   return export_score_lines(run, step, learner);

@@ -16,8 +16,8 @@ struct RunOptions {
   std::string program;        ///< program's name and version, for sessions.jsonl
 };
 
-/// Runs or resumes the recipe's run and prints its result. Stops as train/signals.h says if the caller installed the
-/// handlers. Throws base::Error: input (2), guard (3), stopped (75).
+/// Runs or resumes the recipe's run and prints its result. Obeys stop requests if the handlers of train/signals.h are
+/// installed. Throws base::Error of kind input (exit 2), guard (3) or stopped (75).
 void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options);
 
 }  // namespace qrl::train

@@ -59,8 +59,8 @@ void BatchBuilder::add_old_logprobs(types::MicroBatch& micro, bool at_sampling_w
   const config::Recipe& recipe = run_.recipe();
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
   types::Routes routes;
-  // With one update per step, its forward pass gives the old log-probs, unless a loss needs those of the whole
-  // mini-batch first.
+  // With one update per step, the update's own forward pass gives the old log-probs, unless a loss first needs those of
+  // the whole mini-batch.
   const bool needs_old =
       updates_per_step(recipe) > 1 || learner::needs_whole_mini_batch(loss_) || run_.teacher != nullptr;
   if (learner::needs_old_entropy(loss_)) {
@@ -87,7 +87,8 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
   const ops::SampleParams sampled_from = sample_params(run_.recipe().rollout);
   micro.replay = replay_of_old_logprobs(run_.recipe(), micro);
   add_old_logprobs(micro, at_sampling_weights, seconds);
-  const types::RouteReplay replay = std::exchange(micro.replay, types::RouteReplay::none);  // the others do not replay
+  // Reference and teacher do not replay routes.
+  const types::RouteReplay replay = std::exchange(micro.replay, types::RouteReplay::none);
   if (reference_ != nullptr) {
     const base::ScopedTimer timer(seconds[Phase::reference_logprobs]);
     micro.reference_logprobs = reference_->score(micro, sampled_from).logprobs;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kProbePrompts = 2;
 constexpr std::int32_t kProbeSamples = 2;          // samples per prompt
 constexpr std::int32_t kProbeTokens = 16;          // tokens per sample
-constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // step in the random key, unlike those of training and evaluation
+constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // step in the random key; training and evaluation use others
 
 }  // namespace
 

@@ -11,7 +11,8 @@
 
 namespace qrl::train {
 
-/// Accumulates the gap over tokens in fp64, with d = learner's − sampler's log-prob and ρ = exp(d). NaN propagates.
+/// Accumulates statistics of the sampler-learner gap over tokens in fp64: d is the learner's minus the sampler's
+/// log-prob, ρ = exp(d). NaN propagates.
 class GapSums {
  public:
   void add(double learner_logprob, double sampler_logprob);
@@ -29,7 +30,7 @@ class GapSums {
   double sum_ = 0, k3_ = 0, abs_ = 0, max_abs_ = 0, rho_ = 0, rho_squared_ = 0;
 };
 
-/// Returns a few prompts for the probe, selected by the seed, the same on every rank and at every publish.
+/// Returns a few prompts for the probe, selected by the seed. They are the same on every rank and at every publish.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
 /// Samples a few tokens per request and scores them with the learner, at the weights last published. Returns

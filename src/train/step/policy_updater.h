@@ -13,8 +13,9 @@ class PolicyUpdater {
   PolicyUpdater(const RunContext& run, const learner::LossOptions& loss, learner::Learner& learner, RunState& state)
       : run_(run), loss_(loss), learner_(learner), state_(state) {}
 
-  /// Updates the policy with a mini-batch; returns the metrics. A finite update is the next policy version;
-  /// guard_finite handles others. `at_sampling_weights`: the batch was sampled at the current weights. Collective.
+  /// Updates the policy with a mini-batch and returns the metrics. A finite update makes the next policy version;
+  /// guard_finite handles non-finite ones. `at_sampling_weights`: the batch was sampled at the current weights.
+  /// Collective.
   Metrics update(const MiniBatch& batch, bool at_sampling_weights);
 
   /// With rollout.free_cache_engine, frees the learner's cached memory.

@@ -32,7 +32,7 @@ class StepRecorder {
   void end_step(double save_s);
 
   const Metrics& row() const { return row_; }
-  /// Appends and shows the row, and logs warnings of a run that does not learn.
+  /// Appends and shows the row, and logs warnings if the run does not learn.
   void write();
   /// Appends and shows the row of the evaluation before training.
   void write_scores();

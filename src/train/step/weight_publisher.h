@@ -8,8 +8,8 @@
 namespace qrl::train {
 
 /// Returns the standard deviation of noise on the sampler's norm gains after `steps_done` steps, as in QeRL's code.
-/// Stages have equal length. The first has no noise; then it falls from `start` to `end` by a constant factor per
-/// stage.
+/// Stages have equal length. The first has no noise; then the noise falls from `start` to `end` by a constant factor
+/// per stage.
 double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps);
 
 class WeightPublisher {
@@ -42,7 +42,7 @@ class WeightPublisher {
   learner::Learner& learner_;
   Sampler& sampler_;
   QuantizerState& quantizer_;
-  double noise_sigma_ = 0;  // noise at the last publish
+  double noise_sigma_ = 0;
 };
 
 }  // namespace qrl::train

@@ -8,12 +8,12 @@ namespace qrl::ops {
 struct BenchLoops {
   /// Runs `rounds` rounds of int8 multiply-adds in registers; returns the operation count.
   std::int64_t (*int8)(std::int64_t rounds);
-  /// Reads num_bytes, a multiple of 1024, once; returns num_bytes.
+  /// Reads `bytes` once. num_bytes is a multiple of 1024. Returns num_bytes.
   std::int64_t (*read)(const void* bytes, std::int64_t num_bytes);
 };
 
 namespace amx {
-extern const BenchLoops kBenchLoops;  ///< int8 only; `read` is null
+extern const BenchLoops kBenchLoops;  ///< sets only `int8`; `read` is null
 }
 namespace avx512 {
 extern const BenchLoops kBenchLoops;

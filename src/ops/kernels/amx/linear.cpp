@@ -7,7 +7,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Most rows for which int8 uses the AVX-512 kernel: reading the weights dominates, and the exact sums are equal.
+/// Maximum rows for which int8 uses the AVX-512 kernel: reading the weights dominates then. Both kernels sum exactly.
 constexpr std::int64_t kRowsByVectors = 4;
 
 VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }

@@ -1,5 +1,6 @@
-// Implements the matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles; for
-// one or two, dequantizes in registers and adds in the tiles' order (tiles.h). W4A8 equals the other paths bitwise.
+// Implements the matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles. For
+// one or two, dequantizes in registers and adds in the tiles' order (tiles.h). W4A8 results equal the other paths'
+// bitwise.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -8,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Most rows for which W4A8 uses the AVX-512 kernel.
+/// Maximum rows for which W4A8 uses the AVX-512 kernel.
 constexpr std::int64_t kRowsByVectors = 4;
 
 template <int kInputs>
@@ -22,13 +23,13 @@ struct Products<Int8Tiles::kInputs> {
 template <class F>
 using UnitOf = typename Products<F::kGroup>::Unit;
 
-/// Describes a block of the output, and its scaled sums so far [rows, kBlock], with row stride kPanel.
+/// Describes a block of the output. `scaled`: its scaled sums so far, [rows, kBlock] with row stride kPanel.
 struct Block {
   std::int64_t row, rows, column;
   float* scaled;
 };
 
-/// Scales a chunk's sums and adds them to the block's, a few rows per step of the next chunk.
+/// Scales a chunk's sums and adds them to the block's scaled sums. Processes a few rows per step of the next chunk.
 template <class F>
 class Scaling {
  public:
@@ -50,7 +51,7 @@ class Scaling {
 
  private:
   static constexpr std::int64_t kRowsAtOnce =
-      kBlock / (kScaleInputs / F::kGroup / kTile);  // rows per step: one chunk's steps cover all
+      kBlock / (kScaleInputs / F::kGroup / kTile);  // rows scaled per step; one chunk's steps cover all rows of a block
 
   void add(std::int64_t count) {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
@@ -78,8 +79,8 @@ constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
   return (words_of(inputs, of_word) + kTile - 1) / kTile;
 }
 
-/// Adds the products of inputs [begin, end), dequantized in `words`, to a block. `open` (layout of block.scaled)
-/// carries unscaled sums to the next segment.
+/// Adds to a block the products of inputs [begin, end), whose dequantized weights are in `words`. `open` carries
+/// unscaled sums to the next segment and has the layout of block.scaled.
 template <class F>
 void add_segment(const LinearTask& task, Tiles& tiles, const Block& block, std::int64_t begin, std::int64_t end,
                  const std::int32_t* words, float* open, NextPanel& next) {

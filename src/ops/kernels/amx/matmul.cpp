@@ -82,7 +82,7 @@ class OutLines {
 
 void tiles(const MatmulTiles& task) {
   const std::int64_t strip_steps = ceil_div(task.depth, kStepInputs);
-  // Copies and zero-pads the inputs after the last whole step, because unpacked rows end at the depth.
+  // Copies and zero-pads the inputs after the last whole step, because unpacked rows have no padding.
   const std::int64_t steps = task.left_stride == 0 ? strip_steps : task.depth / kStepInputs;
   const std::int64_t inputs_left = task.left_stride == 0 ? 0 : task.depth % kStepInputs;
   alignas(64) std::uint16_t last_inputs[kBlock * kStepInputs] = {};

@@ -5,7 +5,7 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Computes the small bf16 matmuls in AMX tiles. Left operands are contiguous rows; turned() makes them by transposing.
+/// Computes the small bf16 matmuls in AMX tiles. Left operands are contiguous rows, to which turned() transposes words.
 template <>
 class SmallMatmuls<Bf16Dot> {
  public:

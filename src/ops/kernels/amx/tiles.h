@@ -11,7 +11,7 @@ inline constexpr int kBlock = 2 * kTile;  // rows, and columns, per block
 inline constexpr std::int64_t kTileRowBytes = 64;
 inline constexpr std::int64_t kPanelRowBytes = 256;
 
-/// Names the types of a block's operands and sums. A step multiplies 16 words of inputs.
+/// Describes a block's operand and sum types. A step multiplies 16 words of inputs.
 struct Int8Tiles {
   static constexpr int kInputs = 4;  // int8 values per word; exact int32 sums
   using Sum = VecI;
@@ -23,8 +23,8 @@ struct Bf16Tiles {
   using Sum = VecF;
 };
 
-/// Configures the tile registers for its lifetime: 0–3 hold sums, 4 and 5 left rows, 6 and 7 right columns. Releases
-/// them at the end; otherwise each thread switch saves 8 KiB.
+/// Configures the tile registers for its lifetime. Registers 0–3 hold sums, 4 and 5 left rows, 6 and 7 right columns.
+/// Releases them at the end; otherwise each thread switch saves 8 KiB.
 class Tiles {
  public:
   Tiles() = default;
@@ -58,14 +58,14 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-/// Describes the left operand: rows 0–15, rows 16–31, the stride between rows, and the stride between steps of 16
-/// words.
+/// Describes the left operand: the addresses of rows 0 and 16, the stride between rows, and the stride between steps of
+/// 16 words.
 struct LeftBlock {
   const std::byte *first, *second;
   std::int64_t row_bytes, step_bytes;
 };
 
-/// Describes the right operand: 32 columns of word 0, and the stride between words.
+/// Describes the right operand: the address of 32 columns' word 0, and the stride between words.
 struct RightBlock {
   const std::byte* first;
   std::int64_t row_bytes = kPanelRowBytes;

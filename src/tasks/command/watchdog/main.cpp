@@ -1,8 +1,8 @@
 // Owns the watchdog process between a run and a reward.command's worker. It kills all the worker's processes on the
 // run's request, or one second after the run ends. It inherits every orphaned descendant (subreaper).
 //
-// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...], with the program's standard streams and a socket to the
-// run (note.h). Uses only the C library.
+// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]. Inherits the program's standard streams and a socket to
+// the run (note.h). Uses only the C library.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -62,7 +62,7 @@ double now_s() {
   _exit(127);
 }
 
-/// Returns whether the process `name` of /proc is a child of this one. Sets `leads` if it leads a process group.
+/// Returns whether the process `name` of /proc is a child of this one. Sets `leads` if the child leads a process group.
 bool is_child(const char* name, bool& leads) {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%.16s/stat", name);

@@ -4,7 +4,7 @@
 
 namespace qrl::tasks {
 
-/// Holds a watchdog's message to the run, one per socket message. One byte from the run requests that all descendants
+/// Holds a watchdog's message to the run: one packet of the socket. One byte from the run requests that all descendants
 /// be killed.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
