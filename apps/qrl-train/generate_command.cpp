@@ -51,10 +51,10 @@ constexpr std::array<KeyOption, 5> kKeyOptions = {
 
 struct GenerateArguments {
   std::string model;       ///< a recipe file, a checkpoint or a Hugging Face folder
-  std::string checkpoint;  ///< only with a recipe
+  std::string checkpoint;  ///< checkpoint to sample with a recipe; "": the recipe's policy
   PromptArguments prompts;
-  std::vector<std::string> overrides;  ///< from --set
-  std::vector<std::string> settings;   ///< from kKeyOptions, as KEY=VALUE
+  std::vector<std::string> overrides;  ///< values of --set
+  std::vector<std::string> settings;   ///< options of kKeyOptions, as KEY=VALUE
   std::int32_t num_samples = 1;
   bool as_json = false;
 };

@@ -34,7 +34,7 @@ std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const co
 void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy);
 std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< tokens of the longest prompt
 
-/// Logs a hint if a prompt lacks the final newline of the recipe's generated prompts.
+/// Logs a hint if a given prompt does not end in a newline, but prompts of the recipe's task generator do.
 void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
 
 }  // namespace qrl::app

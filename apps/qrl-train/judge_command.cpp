@@ -159,7 +159,8 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// Returns help text such as ", or for countdown numbers and target".
+/// Returns the end of a help text. It lists the ground-truth fields of each verifier that has its own fields: numbers
+/// and target for `countdown`.
 std::string own_fields() {
   std::string text;
   for (const tasks::VerifierChoice* choice : train::keys().catalog().verifiers.typed()) {

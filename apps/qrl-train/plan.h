@@ -1,4 +1,3 @@
-// Owns the output of --dry-run.
 #pragma once
 
 #include "config/reader.h"

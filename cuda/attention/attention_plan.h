@@ -14,7 +14,7 @@ namespace qrl::cuda {
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
-/// Most query vectors (rows × query heads of one kv head) in a small tile, and in any tile.
+/// Maximum number of query vectors (rows × query heads of one kv head) in a small tile, and in any tile.
 inline constexpr int kSmallQueries = 8;
 constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ? 32 : 16; }
 

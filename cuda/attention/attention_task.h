@@ -1,4 +1,3 @@
-// Owns the arguments of attention: a tick's plan, pages, queries and contexts.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +40,8 @@ struct AttentionTask {
 ///   are fp32, in the tensor core's order and rounding.
 /// - fp8_e4m3: the same in fp16, which holds keys and values exactly. Queries are first scaled by a power of two.
 ///   Weights are at most 1; those below 2⁻¹⁴ lose bits, those below 2⁻²⁵ become 0.
-/// - int8: a query becomes (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights times the
-///   values' scales become (256·high + low) · unit, uint8 terms with unit = largest / 65535 in a warp's 64 positions.
+/// - int8: a query becomes (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights · values'
+///   scales become (256·high + low) · unit, uint8 terms with unit = largest / 65535 in a warp's 64 positions.
 ///   Sums are exact in int32.
 ///
 /// Scales, scores, softmax and its denominator are fp32. Weights are exp(score − the chunk's largest score). A chunk
@@ -53,7 +52,7 @@ struct AttentionTask {
 /// values makes all rows of a tile NaN (0 · NaN).
 ///
 /// Scores of int8 pages equal the CPU's bitwise. With bf16 pages, results up to 128 positions (the CPU's span) differ
-/// only by the order of sums. With e4m3 pages, the CPU's queries and weights also have 3 bits less (bf16).
+/// only by the order of sums. With e4m3 pages, the CPU rounds queries and weights to bf16, 3 bits less than fp16.
 void attention(const AttentionTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -1,4 +1,3 @@
-// Owns the contracts of kernels on paged keys and values: store, copy, percentiles.
 #pragma once
 
 #include <cstdint>

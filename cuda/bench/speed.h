@@ -1,4 +1,3 @@
-// Owns GPU benchmarks of GEMMs, attention and ticks, and of memory and tensor-core limits.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +45,7 @@ struct TickSpeedTask {
   quant::Format format = quant::Format::bf16,
                 head_format = quant::Format::bf16;  ///< formats of the layers, and of lm_head
   std::vector<std::int64_t> batches, contexts;
-  std::int64_t matmul_size = 8192;            ///< size of the square bf16 GEMM that times the tensor cores
+  std::int64_t matmul_size = 8192;            ///< size of the square bf16 GEMM that measures tensor cores
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< as in GemmSpeedTask
 };
 struct TickSpeed {
@@ -63,14 +62,14 @@ struct TickSpeeds {
 
 namespace QRL_CUDA_TARGET {
 
-/// Times the engine's GEMMs with bf16 results on normal random values, as a CUDA graph. Returns the best of five
+/// Measures the engine's GEMMs with bf16 results on normal random values, as a CUDA graph. Returns the best of five
 /// rounds. Throws like make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
-/// Times attention with the engine's plan, like measure_gemms. Throws like make_engine and allocate_kv.
+/// Measures attention with the engine's plan, like measure_gemms. Throws like make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
-/// Times the engine's ticks at fixed positions, including the copy of sampled tokens to the host. A tick has one row
+/// Measures the engine's ticks at fixed positions, including the copy of sampled tokens to the host. A tick has one row
 /// per sequence, and each sequence its own shuffled pages. Returns the best of three rounds. Throws like make_engine
 /// and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);

@@ -54,7 +54,7 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;  ///< empty graph: the shape's kernels ran once, and are not recorded yet
+  std::map<TickShape, Graph> graphs;  ///< a graph is empty until its shape's second tick
   std::int64_t num_rows = 0;          ///< number of rows of the last tick
   bool in_flight = false;
   std::optional<CallersStream> callers_stream;  ///< stream whose work may still be running

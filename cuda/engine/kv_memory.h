@@ -16,7 +16,7 @@ struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
   static std::size_t page_bytes(quant::KvFormat format, const KvLayout& at);
-  /// Returns the most bytes that the device adds when it rounds up the arrays' sizes.
+  /// Returns the maximum number of bytes that the device adds when it rounds up the arrays' sizes.
   static std::size_t rounding_bytes(quant::KvFormat format);
   bool empty() const { return keys.empty(); }
   std::int64_t layer_slots = 0;

@@ -9,7 +9,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-/// Most rows, and most logits, computed at a time. The logits' 16 MiB stay in L2.
+/// Maximum numbers of rows and of logits computed at a time. The logits' 16 MiB stay in L2.
 constexpr std::int64_t kSampleRows = 512;
 constexpr std::int64_t kTileLogits = std::int64_t{4} << 20;
 /// Vocabulary tokens per tile with row_only_sums. The number is fixed: a GEMM's number of outputs determines its
@@ -58,7 +58,7 @@ void LmHead::logit_tile(std::int64_t first_token, std::int64_t num_rows, float* 
                         std::int64_t num_tokens, const Stream& stream) {
   DeviceMatrix part = weights_.lm_head();
   part.quantized += first_token * part.at.row_bytes;
-  if (part.scales != nullptr) part.scales += first_token;  // one per token
+  if (part.scales != nullptr) part.scales += first_token;
   part.at.rows = round_up(num_tokens, kOutputTile);
   part.at.out = num_tokens;
   gemms_.multiply({normed_.for_layer(part), num_rows, part, y, y_stride, true}, stream);

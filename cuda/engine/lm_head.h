@@ -12,7 +12,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Most rows per call of LmHead::logits, for top-k and top-p.
+/// Maximum number of rows per call of LmHead::logits, which serves top-k and top-p.
 inline constexpr std::int64_t kWholeRows = 32;
 
 /// Samples tokens, scores tokens or computes logits, in stream order. Sampling and scoring process one vocabulary tile
@@ -29,7 +29,7 @@ class LmHead {
   /// Reads sampled.size() tokens from pinned buffer `turn`. The copy of num_rows rows by send_sampled must have ended.
   void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;
 
-  /// Implements SequenceScorer::score, with empty rows.branch. Waits for the stream.
+  /// Implements SequenceScorer::score. Callers pass an empty rows.branch. Waits for the stream.
   void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
 
   /// Computes logits and copies them to the host.

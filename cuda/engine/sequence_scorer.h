@@ -45,7 +45,7 @@ class SequenceScorer {
   /// copies. Uses separate bf16 pages and frees them.
   ///
   /// Writes to keys_LK, fp32 [layers, kv heads], the smallest number that at most num_above of |keys| exceed, with keys
-  /// rounded to bf16. Writes NaN if a key is not finite. Writes values_LK likewise.
+  /// rounded to bf16. Writes NaN if a key is not finite. Writes the same number for |values| to values_LK.
   virtual void kv_percentiles(const Tick& tick, std::int64_t num_above, std::span<float> keys_LK,
                               std::span<float> values_LK) = 0;
 };

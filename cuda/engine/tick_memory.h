@@ -64,7 +64,7 @@ struct TickArrays {
   AttentionWork attention;
   const std::int32_t* sample_rows;
   const double* uniforms;
-  const SampleSettings* sample_settings;  // one per sample
+  const SampleSettings* sample_settings;
   const std::int32_t* copies;
 };
 
@@ -72,7 +72,7 @@ class TickMemory {
  public:
   explicit TickMemory(const EngineOptions& options);
 
-  /// Return a tick's most rows (padding included) and most partial results of attention.
+  /// Return a tick's maximum numbers of rows (padding included) and of attention's partial results.
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 

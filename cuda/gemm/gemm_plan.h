@@ -64,8 +64,9 @@ struct StreamPlan {
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
-/// Bytes for the sums of splits_apart, and number of counters, one per tile.
+/// Bytes of memory for the splits' sums with splits_apart.
 inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
+/// Maximum number of tiles with splits_apart. Each tile has a counter.
 inline constexpr std::int64_t kStreamCounters = 4096;
 
 struct DeviceLimits {
@@ -86,7 +87,7 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
 }
 
 /// Chooses the smallest tile that holds all rows, or else the largest that fits shared memory. Sets splits_apart if
-/// tiles are fewer than multiprocessors. If rows fill several tiles, the limit is half that (measured on an H100).
+/// tiles are fewer than multiprocessors, or than half of these if rows fill several tiles (measured on an H100).
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -106,7 +107,7 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 inline std::int64_t dequantized_rows(quant::Format format) {
   return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
 }
-/// Most activation rows dequantized at a time, to limit their memory.
+/// Maximum number of activation rows dequantized at a time, to limit their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 
 /// Names choose_gemm's kernels:
@@ -169,7 +170,7 @@ struct GemmChoice {
   friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
 };
 
-/// Most rows for which candidates are timed. For more rows, choose_gemm alone decides.
+/// Maximum number of rows for which candidates are measured. For more rows, choose_gemm alone decides.
 inline constexpr std::int64_t kSweptRows = 128;
 
 /// Returns a GEMM's candidates, which all compute the same bits. The first is the choice of choose_gemm and

@@ -19,8 +19,8 @@ class GemmSweep {
   GemmSweep(const GemmRules& rules, const DeviceLimits& limits, LaunchTimer timer)
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
-  /// Returns the fastest choice for this GEMM. The first call for a shape times make(choice) for all choices, in stream
-  /// order; it must not occur in a graph capture.
+  /// Returns the fastest choice for this GEMM. A shape's first call measures the time of make(choice) for each choice,
+  /// in stream order. It must not occur in a graph capture.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -60,7 +60,8 @@ struct Operands {
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
   static constexpr int kXBytes = kInputs * element_bits(x_element) / 8;  // bytes per chunk
   static constexpr int kWBytes = kInputs * element_bits(w_element) / 8;
-  /// 16-byte vectors of x, and of W, that each of a row's four lanes has per chunk. Both cover the same inputs.
+  /// Number of 16-byte vectors of x, and of W, that each of a row's four lanes has per chunk. A lane's vectors of x and
+  /// of W cover the same inputs.
   static constexpr int kXVectors = kXBytes / kVector / 4, kWVectors = kWBytes / kVector / 4;
   static constexpr int kWords = x_element == Element::fp8_e4m3 ? 8 : 4;
   /// Number of parts of a chunk. A part has two of a lane's vectors of x, and kPartWords words of W per output. Larger
@@ -137,8 +138,8 @@ struct Streamed {
   static constexpr StreamTile kTile = kStreamTiles[tile_idx];
   static constexpr int kRows = kTile.rows, kOutputs = kTile.outputs;
   static constexpr int kStages = num_stages(kTile, element_bits(C::w_element));
-  static constexpr int kRowTiles = kRows / 8;                          // tiles of 8 rows, one per mma
-  static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);  // a warp's tiles of 16 outputs
+  static constexpr int kRowTiles = kRows / 8;  // tiles of 8 rows, one per mma
+  static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);
   static constexpr int kWarpOutputs = 16 * kOutputTiles, kLaneOutputs = 2 * kOutputTiles;
   static constexpr StreamBytes kBytes =
       stream_bytes(kTile, element_bits(C::w_element), element_bits(C::x_element), C::chunk_scaled, C::x_chunk_scaled);

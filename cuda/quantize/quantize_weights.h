@@ -1,5 +1,3 @@
-// Owns the contracts of kernels that quantize and dequantize weights on the device, for publishing and the learner's
-// backward pass.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns the layout of matrices, keys and values in device memory.
 #pragma once
 
 #include <algorithm>

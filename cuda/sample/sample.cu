@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 static_assert(kThreads == kSampleBlock && kSamplePart == 32 && kSampleParts == 8);
 
-/// Returns to lane l the warp's sum of part l / 4. Each lane passes one number of every part.
+/// Sums each part of a block over the warp. A lane passes one number per part. Lane l receives the sum of part l / 4.
 QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   float left[kSampleParts];
 #pragma unroll
@@ -28,7 +28,8 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   return left[0];
 }
 
-/// Summarizes kWarps blocks of a row's logits, one per warp. A lane has one logit of each part.
+/// Summarizes kWarps blocks of a row's logits, one block per warp. A lane reads one logit of each of the block's
+/// kSampleParts parts.
 QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;

@@ -1,4 +1,3 @@
-// Owns the contracts of kernels that compute tokens and log-probs from logits.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Owns training's operations between GEMMs on an NVIDIA GPU.
 #pragma once
 
 #include <cstdint>
@@ -36,21 +35,21 @@ struct SwigluGradientTask {
   std::int64_t num_rows = 0, width = 0;
 };
 
-/// Computes sum = x + branch + bias and out = sum / rms · gain, with rms = √(mean sum² + eps) over a row (RMSNorm), in
-/// fp32. Without a branch, sum is x.
+/// Adds a residual branch and applies RMSNorm, in fp32: sum = x + branch + bias, and out = sum / rms · gain, with
+/// rms = √(mean sum² + eps) over a row. If branch.values is null, sum is x.
 struct AddNormTask {
-  ReadRows x, branch;           ///< branch.values null: neither branch nor bias
+  ReadRows x, branch;           ///< branch.values null: neither branch nor bias is added
   const float* bias = nullptr;  ///< one per column; null: none
   const float* gain = nullptr;  ///< one per column
   float eps = 0;
-  WrittenRows sum, out;          ///< sum: written only with a branch
+  WrittenRows sum, out;          ///< sum: not written if branch.values is null
   float* inverse_rms = nullptr;  ///< output, one per row
   std::int64_t num_rows = 0, width = 0;
 };
 /// Computes d_x from d_out and d_sum, and writes it to d_branch also. Adds to the gradients of gain and bias. These are
 /// sums over rows in fp32: each 32 rows are added in order, then the partial sums in a fixed order.
 struct AddNormGradientTask {
-  ReadRows sum;  ///< AddNormTask's sum, or x without a branch
+  ReadRows sum;  ///< AddNormTask's sum; its x, if it added no branch
   const float *gain = nullptr, *inverse_rms = nullptr;
   ReadRows d_out, d_sum;                       ///< d_sum.values null: zeros
   WrittenRows d_x, d_branch;                   ///< d_branch.values null: not written
@@ -137,7 +136,7 @@ inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
 /// Computes Σ x² of each part (kSquaresPart elements) of fp32 tensors, in fp64 in a fixed order.
 struct SquaresTask {
   const float* values = nullptr;
-  const TensorSpan* tensors = nullptr;  ///< in device memory, ordered by first_part, without gaps
+  const TensorSpan* tensors = nullptr;  ///< tensors in device memory, ordered by first_part, without gaps
   std::int64_t num_tensors = 0, num_parts = 0;
   double* squares = nullptr;  ///< output, one per part
 };

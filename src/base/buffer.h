@@ -19,7 +19,7 @@ std::shared_ptr<std::byte> map_zeros(std::size_t num_bytes);
 /// its last buffer.
 class Arena {
  public:
-  /// Returns untouched, zeroed, 64-byte aligned memory; throws std::bad_alloc.
+  /// Returns 64-byte aligned memory, zeroed by the mapping and not yet written. Throws std::bad_alloc.
   std::shared_ptr<void> take(std::size_t num_bytes);
 
  private:

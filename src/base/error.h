@@ -48,7 +48,7 @@ bool making_parts();
       ::qrl::base::fail_input(__VA_ARGS__); \
   } while (false)
 
-/// Throws an internal error likewise.
+/// Throws an internal error unless the condition holds, like QRL_REQUIRE.
 #define QRL_INVARIANT(condition, ...)          \
   do {                                         \
     if (!(condition)) [[unlikely]]             \

@@ -20,7 +20,7 @@ std::optional<Rational> sum(Rational a, Rational b) noexcept;
 std::optional<Rational> difference(Rational a, Rational b) noexcept;
 std::optional<Rational> product(Rational a, Rational b) noexcept;
 std::optional<Rational> quotient(Rational a, Rational b) noexcept;
-/// Returns a^n likewise.
+/// Returns a^n, or none like the functions above.
 std::optional<Rational> power(Rational a, std::int64_t n) noexcept;
 
 }  // namespace qrl::base

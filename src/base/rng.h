@@ -33,7 +33,7 @@ class RandomField {
  public:
   RandomField(std::uint64_t seed, RandomPurpose purpose);
   std::array<std::uint32_t, 4> words(std::array<std::uint32_t, 4> counter) const { return philox(counter, key_); }
-  double uniform(std::array<std::uint32_t, 4> counter) const;  ///< in [0, 1), 53 bits
+  double uniform(std::array<std::uint32_t, 4> counter) const;  ///< returns a number in [0, 1) with 53 random bits
 
  private:
   std::array<std::uint32_t, 2> key_;
@@ -44,9 +44,9 @@ class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}
   std::uint32_t next();
-  double uniform();                                           ///< in [0, 1), 53 bits
-  std::uint64_t below(std::uint64_t bound);                   ///< in [0, bound), unbiased; bound > 0
-  std::int64_t between(std::int64_t low, std::int64_t high);  ///< in [low, high]
+  double uniform();                                           ///< returns a number in [0, 1) with 53 random bits
+  std::uint64_t below(std::uint64_t bound);                   ///< returns an unbiased number in [0, bound); bound > 0
+  std::int64_t between(std::int64_t low, std::int64_t high);  ///< returns a number in [low, high]
   float normal();                                             ///< mean 0, variance 1 (Box–Muller in fp64)
   template <class T>
   void shuffle(std::span<T> items) {  ///< Fisher–Yates

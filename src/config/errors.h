@@ -1,4 +1,3 @@
-// Owns a recipe's errors. One run reports all.
 #pragma once
 
 #include <cstddef>

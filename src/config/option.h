@@ -57,7 +57,7 @@ struct Param {
   ParamValue default_value;
   std::string meaning;
   bool of_negatives = false;  ///< if set, a loss's param acts only on negative advantages
-  std::string at_most = {};   ///< for task generators: the param that this param must not exceed; "": none
+  std::string at_most = {};   ///< param of a task generator that this param must not exceed; "": none
 };
 
 struct NumberParam : Param {

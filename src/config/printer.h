@@ -1,4 +1,3 @@
-// Owns the printed form of a recipe, differences between recipes, and texts about keys.
 #pragma once
 
 #include <map>

@@ -1,4 +1,3 @@
-// Owns reading recipe files and --set arguments into a checked Recipe, by the list of keys.
 #pragma once
 
 #include <filesystem>
@@ -23,13 +22,13 @@ struct ModeOverride {
 struct LoadedRecipe {
   Recipe recipe;
   std::filesystem::path file;
-  /// Has all keys as canonical YAML, in declaration order. Checkpoints store it.
+  /// Canonical YAML of all keys, in declaration order. Checkpoints store it.
   std::string resolved_yaml;
-  /// Has resolved_yaml with origins in comments (default, mode, file:line, --set).
+  /// resolved_yaml with origins in comments (default, mode, file:line, --set).
   std::string annotated_yaml;
-  /// Has the origin of each key that is set: "file:line", "--set key" or "mode NAME".
+  /// Origin of each key that is set: "file:line", "--set key" or "mode NAME".
   std::map<std::string, std::string> origins = {};
-  /// In the mode's order; empty without a mode.
+  /// Overridden values in the mode's order; empty without a mode.
   std::vector<ModeOverride> mode_overrides = {};
 };
 
@@ -39,7 +38,7 @@ struct LoadedRecipe {
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
                          bool complete, RecipeUse use = RecipeUse::training);
 
-/// Reads a recipe from text likewise. `name` replaces the file's path. Includes are relative to `directory`.
+/// Reads a recipe from text, like load_recipe. `name` replaces the file's path. Includes are relative to `directory`.
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
                           const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
                           RecipeUse use = RecipeUse::training);

@@ -211,7 +211,7 @@ struct RewardRecipe {
   double timeout_s = 10, start_timeout_s = 60;
   std::optional<std::int64_t> memory_mb;
   std::int64_t in_flight = 1;
-  std::optional<RewardRows> rows;         ///< null: as the command requests
+  std::optional<RewardRows> rows;         ///< null: the command's own choice
   std::map<std::string, double> weights;  ///< weights of the command's scores, instead of its defaults
   double correct_at = 1;
   OnVerifierError on_error = OnVerifierError::drop;
@@ -236,7 +236,7 @@ struct EvalRecipe {
 
 struct ResumeFrom {
   ResumeMode mode = ResumeMode::automatic;
-  std::string path = {};  ///< with ResumeMode::path
+  std::string path = {};  ///< checkpoint for ResumeMode::path
   friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
 };
 

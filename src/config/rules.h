@@ -1,4 +1,3 @@
-// Owns the rules between keys, and where each key was set.
 #pragma once
 
 #include <map>

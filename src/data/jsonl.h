@@ -26,7 +26,7 @@ inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
 /// How to treat a lone surrogate's escape ("\\ud800"), which UTF-8 cannot represent.
 enum class LoneSurrogate : bool {
   error,
-  replaced,  ///< by U+FFFD
+  replaced,  ///< becomes U+FFFD
 };
 
 class JsonLines {
@@ -74,7 +74,7 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader = {},
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 
-/// Reads JSONL from a stream likewise. `name`: for error messages.
+/// Reads JSONL from a stream, like read_prompt_file. `name`: for error messages.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {});
 

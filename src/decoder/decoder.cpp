@@ -53,7 +53,7 @@ void check_params(const types::SamplingParams& params, const DecoderOptions& opt
                 "a decoder that knows its tokens' text (bytes_of)", "one without");
 }
 
-/// Throws `submit`'s input errors, also for an empty request and tokens outside the vocabulary.
+/// Throws the errors that `submit` documents for a request.
 void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config) {
   check_params(request.params, options);
   const std::int32_t max_new_tokens = request.params.max_new_tokens;

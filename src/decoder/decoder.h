@@ -40,8 +40,8 @@ class Decoder final : public types::TextSource {
   const KvScales& kv_scales() const;  ///< version −1: none
 
   /// Queues a request and returns its id. May be called at any time. Throws an input error for parameters out of range,
-  /// and for a request that cannot fit max_model_len or the page pool. Throws an internal error before `load`, and for
-  /// stop strings without bytes_of.
+  /// an empty prompt, tokens outside the vocabulary, and a request that cannot fit max_model_len or the page pool.
+  /// Throws an internal error before `load`, and for stop strings without bytes_of.
   RequestId submit(Request request);
 
   /// Runs a tick; while a GPU computes it, plans the next one. Returns false if all requests have finished.

@@ -61,7 +61,7 @@ class TickLoop {
   const DecoderOptions& options_;
   std::unique_ptr<Backend> backend_;
   DecoderStats stats_;
-  PagePool pool_{0};  // recreated after idle times
+  PagePool pool_{0};  // recreated after idle periods
   Scheduler scheduler_;
   RequestId next_id_ = 0;
   bool has_begun_ = false;            // whether begin ran since the last idle time

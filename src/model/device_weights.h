@@ -1,4 +1,3 @@
-// Owns the interface to the weights of a decoder on a device.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ struct MatrixPart {
   std::string weight;  ///< name of its WeightSpec
   Packed* matrix = nullptr;
   std::int64_t first_row = 0;
-  std::span<Packed> experts = {};  ///< all experts of a layer, the first at `matrix`; empty: rows of `matrix`
+  std::span<Packed> experts = {};  ///< all matrices of a layer's experts, from `matrix` on; empty for other weights
 };
 
 /// Returns lm_head's part, then each layer's parts in order of matrix and row. `layers`: LayerSnapshots.

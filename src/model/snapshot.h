@@ -107,7 +107,7 @@ class Snapshot {
     DeviceWeights& device_;
     std::int64_t version_;
     std::vector<WeightSpec> specs_;
-    std::map<std::string, quant::Format> formats_;  ///< by weight: the matrix's format
+    std::map<std::string, quant::Format> formats_;  ///< formats of the weights' matrices
     std::size_t num_written_ = 0;
     std::string broken_;
   };
@@ -117,7 +117,7 @@ class Snapshot {
   const quant::Rotation& rotation() const { return rotation_; }
   const LoraConfig& lora() const { return lora_; }
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
-  /// Counts host publishes of all weights: equal numbers mean an equal base.
+  /// Counts calls of `publish`, which alone change base weights in host memory.
   std::int64_t base_number() const { return base_number_; }
   /// Returns the embedding: bf16, or fp32 if format() is fp32.
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }

@@ -160,9 +160,9 @@ void spread_outputs(const PackedLinear& weight, const float* row, float* inputs)
 /// team. Values and scales do not change.
 void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear& to);
 
-/// Quantizes and transposes dense fp32 rows x [num_rows, to.out] into inputs first_row … of `to`, fp8_block128. Each
-/// column has one scale per 128 rows, amax/448 (NaN if a value is not finite). first_row is a multiple of 128. num_rows
-/// is 128, or all rows left. Threads may quantize distinct rows at once.
+/// Quantizes dense fp32 rows x [num_rows, to.out]. Writes them transposed to `to`, fp8_block128: row i of x becomes
+/// input first_row + i. A column's 128 rows share a scale, amax/448 (NaN if a value is not finite). first_row is a
+/// multiple of 128. num_rows is 128, or all rows left. Threads may quantize distinct rows at once.
 void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to);
 
 }  // namespace qrl::ops

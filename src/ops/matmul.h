@@ -19,7 +19,7 @@ struct Operand {
 struct Matmul {
   MatmulType type = MatmulType::bf16;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  Operand left;   ///< of dtype `type`; if transposed, of any dtype
+  Operand left;   ///< operand in dtype `type`, or in any dtype if transposed
   Operand right;  ///< fp32 is rounded to bf16 (nearest) when `type` is bf16
   MixedArray out;
   std::int64_t out_stride = 0;

@@ -68,7 +68,7 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 /// f32   Queries and softmax weights stay fp32. Products and sums are fp32 (fma).
 /// bf16, fp8_e4m3   Queries and weights are rounded to bf16, the weights before they are summed. Products are exact,
 ///       sums fp32.
-/// int8  Queries become (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights times the values'
+/// int8  Queries become (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights · values'
 ///       scales become (256·high + low) · unit, uint8 terms with unit = largest / 65535. Each term is summed exactly in
 ///       int32.
 ///

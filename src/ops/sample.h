@@ -19,7 +19,7 @@ struct SampleParams {
 
 struct SampledToken {
   std::int32_t token = 0;
-  float logprob = 0;                    ///< after temperature, top-k and top-p, renormalized
+  float logprob = 0;                    ///< log-prob after temperature, top-k and top-p, renormalized
   std::vector<std::int32_t> kept = {};  ///< tokens that could be sampled, ascending; empty: all
   bool limited = false;                 ///< whether max_kept excluded tokens
 };

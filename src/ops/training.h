@@ -16,7 +16,7 @@ struct AddRmsNorm {
   std::int64_t rows = 0, width = 0;
   float eps = 0;
   const float* x = nullptr;
-  MixedArray y;                   ///< null data: sum = x, `sum` is not written
+  MixedArray y;                   ///< residual branch; null data: sum = x, `sum` is not written
   const float* y_bias = nullptr;  ///< [width], bias of y; null: none, or already in y
   const float* gain = nullptr;    ///< [width]
   float* sum = nullptr;

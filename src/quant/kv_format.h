@@ -7,7 +7,7 @@ namespace qrl::quant {
 
 /// Names the storage formats of the KV cache; ops/paged_attention.h computes with them.
 ///
-/// f32       Stored as computed.
+/// f32       Not rounded.
 /// bf16      Rounded to nearest even.
 /// int8      Symmetric, one fp32 scale per token and kv head: scale = amax/127, value = round-half-even in −127…127.
 ///           A zero head has scale 0. A NaN or infinity makes the scale NaN, so that the output shows it.

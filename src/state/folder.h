@@ -13,8 +13,8 @@ namespace qrl::state {
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Returns why a folder is damaged (file, expected, found), or nothing. Damage is missing or additional files, or bytes
-/// that differ from the manifest. Throws an internal error if the system cannot read the folder.
+/// Returns why a folder is damaged (file, expected, found), or none. A folder is damaged if files are missing or were
+/// added, or if bytes differ from the manifest. Throws an internal error if the system cannot read the folder.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
 /// Returns a committed folder's facts_json. Throws an input error for a damaged manifest, an internal error for an

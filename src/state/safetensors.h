@@ -1,4 +1,3 @@
-// Owns the safetensors file format, read strictly and written canonically.
 #pragma once
 
 #include <cstddef>

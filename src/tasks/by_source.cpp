@@ -12,7 +12,7 @@ namespace {
 
 struct SourceGold final : types::Gold {
   std::size_t verifier = 0;
-  std::shared_ptr<const types::Gold> gold;  ///< from the source's verifier; may be null
+  std::shared_ptr<const types::Gold> gold;  ///< gold of the source's verifier; may be null
 };
 
 constexpr double kDoesNotApply = std::numeric_limits<double>::quiet_NaN();

@@ -23,7 +23,7 @@ using reward::Verdict;
 
 struct Question {
   std::string_view ground_truth;
-  std::string_view prompt = {};             ///< before the chat template; "": unknown
+  std::string_view prompt = {};             ///< text before the chat template; "": unknown
   std::string_view data_source = {};        ///< "": unknown
   std::string_view ground_truth_json = {};  ///< the row's value as JSON; "": the value is a string
   std::string_view row = {};                ///< the data row as a JSON object; "": none
@@ -32,11 +32,11 @@ struct Question {
 /// Holds a response and the data to judge it. Samples of one prompt are adjacent and share its gold.
 struct Sample {
   std::string_view response;
-  const types::Gold* gold = nullptr;  ///< from `prepare` of the judging verifier, or null
+  const types::Gold* gold = nullptr;  ///< result of the judging verifier's `prepare`, or null
   std::int64_t group = 0;             ///< group index within the batch
   types::StopReason stop = types::StopReason::eos;
   std::span<const types::TokenId> tokens = {};         ///< empty: unknown
-  std::span<const types::TokenId> prompt_tokens = {};  ///< after the chat template; empty: unknown
+  std::span<const types::TokenId> prompt_tokens = {};  ///< tokens after the chat template; empty: unknown
   std::int64_t index = 0;                              ///< rollout.n · prompt index + the response's own index
 };
 
@@ -48,7 +48,7 @@ struct JudgeContext {
   std::function<void()> pause = {};  ///< called regularly while a verifier waits; an exception ends `judge`
 };
 
-/// Counts and times of judging since the last report.
+/// Holds counts and durations of judging since the last report.
 struct JudgeReport {
   std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
   std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
@@ -68,15 +68,15 @@ struct CommandOptions {
   std::vector<std::string> env = {};            ///< environment variables passed on, besides those that programs need
   std::string after = {};                       ///< a verifier that judges first; "": none
   std::int64_t workers = 0;                     ///< processes; 0: half the process's threads, at least 1
-  double timeout_s = 0;                         ///< per row, from its arrival at the worker
-  double start_timeout_s = 0;                   ///< per worker, until `ready`
+  double timeout_s = 0;                         ///< limit per row, from its arrival at the worker
+  double start_timeout_s = 0;                   ///< limit per worker, until its `ready` line
   std::int64_t memory_bytes = 0;                ///< address space per worker; 0: no limit
   std::int64_t in_flight = 1;                   ///< rows per worker at once
-  std::optional<config::RewardRows> rows = {};  ///< none: as the program requests
+  std::optional<config::RewardRows> rows = {};  ///< none: the program's own choice
   std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
   double correct_at = 0;                        ///< least first score of a correct response, if no outcome is given
   config::OnVerifierError on_error = config::OnVerifierError::drop;
-  double max_error_fraction = 0;  ///< for messages only; JudgeContext::max_errors is the limit
+  double max_error_fraction = 0;  ///< limit shown in messages; JudgeContext::max_errors applies
   std::uint64_t seed = 0;         ///< seed for the program
   std::string run_folder = {};    ///< run folder for the program; "": none
 };
@@ -138,7 +138,7 @@ class RuleVerifier : public Verifier {
   bool is_rule() const final { return true; }
 };
 
-/// Names a field with part of the ground truth, for rows without `ground_truth` (`qrl-train judge`).
+/// Describes one of the fields that together replace a row's `ground_truth` (`qrl-train judge`).
 struct GroundTruthField {
   std::string_view name;
   bool is_text = false;      ///< true: text, false: JSON
@@ -149,7 +149,7 @@ struct GroundTruthField {
 struct VerifierChoice : config::Option {
   std::unique_ptr<Verifier> (*make)(const VerifierOptions& options) = nullptr;
   std::string_view data_hold;                              ///< noun in errors for data of this verifier: "grids"
-  std::vector<GroundTruthField> ground_truth_fields = {};  ///< empty: the ground truth is one field
+  std::vector<GroundTruthField> ground_truth_fields = {};  ///< fields that replace `ground_truth`; empty: none
 };
 
 /// `word` must be in options.known.

@@ -22,9 +22,9 @@ struct Gold {
 /// One task for the model. `id`, the position in its data source, is part of the sampling key.
 struct Prompt {
   std::uint64_t id = 0;
-  std::string text;             ///< before the chat template
-  std::vector<TokenId> tokens;  ///< after the chat template
-  std::string ground_truth;     ///< in the verifier's syntax; checked at load
+  std::string text;             ///< text before the chat template
+  std::vector<TokenId> tokens;  ///< tokens after the chat template
+  std::string ground_truth;     ///< answer in the verifier's syntax; checked at load
   std::string data_source;      ///< name in metrics ("countdown", a file's stem, …)
   /// `ground_truth` prepared by the run's verifier, shared by copies of the prompt. Null: the prompt cannot be judged.
   std::shared_ptr<const Gold> gold = nullptr;

@@ -1,4 +1,3 @@
-// Owns the value types of keys, with their ranges.
 #pragma once
 
 #include <algorithm>

@@ -28,7 +28,7 @@ struct YamlNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
   std::string text;                 ///< text of a scalar
-  bool quoted = false;              ///< if set, a scalar in quotes or a block scalar: always text
+  bool quoted = false;              ///< whether a scalar is in quotes or a block scalar, hence text
   int line = 1;                     ///< from 1
   std::vector<YamlPtr> items;       ///< entries of a sequence
   std::vector<YamlMember> members;  ///< members of a map, with unique names, in file order

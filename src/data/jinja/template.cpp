@@ -16,7 +16,7 @@ struct Run {
   std::vector<std::size_t> scopes = {0};          ///< index of each scope's first name; the template's scope is first
   int num_macros = 0;                             ///< macro calls in progress
   Source mark = 0;                                ///< kGenerated inside {% generation %}, otherwise 0
-  Leave leave = Leave::no;                        ///< set by break (loop) and continue (turn)
+  Leave leave = Leave::no;                        ///< what `break` (loop) or `continue` (turn) leaves
   Text out = {};
 
   const Value* find(int name) const {

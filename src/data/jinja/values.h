@@ -34,7 +34,7 @@ enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, lis
 /// Any value; copies are cheap. Shared values are immutable, except namespaces.
 class Value {
  public:
-  Value() = default;                                   ///< undefined
+  Value() = default;                                   ///< the undefined value
   explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< a value without content
   Value(std::nullptr_t) noexcept : kind_(Kind::none) {}
   Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), number_{.integer = flag} {}

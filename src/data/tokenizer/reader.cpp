@@ -350,8 +350,8 @@ class TokenizerReader {
   std::vector<std::string_view> vocab_;  ///< tokens by id, as spelled in the file
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;        ///< by id: true for an added token; set_bytes clears single bytes
-  std::vector<bool> is_unreachable_;  ///< by id: true if not spelled in the byte-level alphabet
+  std::vector<bool> is_added_;        ///< whether an id is an added token; set_bytes clears single bytes
+  std::vector<bool> is_unreachable_;  ///< whether an id is not spelled in the byte-level alphabet
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;
   TokenizerParts result_;

@@ -1,4 +1,3 @@
-// Owns the decoder's forward pass over given sequences (teacher forcing).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace qrl::decoder {
 
-/// Configures how the pass is computed. Only kv_format changes results.
+/// Configures a pass over given sequences (teacher forcing). Only kv_format changes results.
 struct ForcedLayout {
   std::int64_t page_size = 16;
   std::int64_t chunk_tokens = 512;  ///< rows per forward pass
@@ -42,9 +41,9 @@ LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<con
 /// Holds fp32 keys and values of given sequences.
 struct ForcedKv {
   KvCache kv;
-  std::vector<std::vector<PageId>> pages;       ///< per sequence, in order
+  std::vector<std::vector<PageId>> pages;       ///< pages of each sequence, in order
   std::int64_t num_parts = 0;                   ///< parts of the plan (decoder/plan.h)
-  std::optional<ObservedQueries> queries = {};  ///< set if with_queries; rows in any order
+  std::optional<ObservedQueries> queries = {};  ///< queries in any order of rows; none unless with_queries
 };
 
 /// Computes all sequences at once on all threads, like a tick. A sequence's results depend on its tokens alone. Throws

@@ -132,7 +132,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     Samples on_device;
     std::span<ops::SampledToken> samples;
   };
-  StartedSamples started_[2];  ///< for even and odd ticks
+  StartedSamples started_[2];  ///< samples of even and of odd ticks
   std::int64_t num_started_ = 0, num_finished_ = 0;
   std::vector<cuda::SampledToken> sampled_;
   std::vector<float> logits_;

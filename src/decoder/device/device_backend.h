@@ -1,4 +1,3 @@
-// Owns the GPU backend, which converts snapshots, plans and samples for cuda/engine/decode_engine.h.
 #pragma once
 
 #include <memory>

@@ -30,8 +30,8 @@ class DeviceMasters {
   void add(const std::string& weight, const cuda::WeightId& id, std::int64_t first, std::int64_t count);
   void add_tensor(const std::string& prefix, const cuda::WeightId& id, std::int64_t out, std::int64_t in);
 
-  std::multimap<std::string, cuda::Master> places_;      ///< by tensor name, without values
-  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< by name of A or B, without values
+  std::multimap<std::string, cuda::Master> places_;      ///< masters by tensor name, without values
+  std::map<std::string, cuda::AdapterMaster> adapters_;  ///< masters by name of A or B, without values
   struct Matrix {
     cuda::WeightId id;
     base::Shape shape;

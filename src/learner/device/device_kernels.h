@@ -35,8 +35,8 @@ HostTokenLists token_lists(const std::vector<std::int32_t>& tokens);
 struct AddedNorm {
   Tensor sum_ND, normed_ND;
 };
-/// Adds an optional branch and its bias to x in fp32. Computes RMSNorm of the sum, [N, D], in dtype `out`. Keeps the
-/// sum and each row's 1 / RMS for the backward pass.
+/// Adds an optional residual branch and its bias to x in fp32. Computes RMSNorm of the sum, [N, D], in dtype `out`.
+/// Keeps the sum and each row's 1 / RMS for the backward pass.
 AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_ND, const Branch& branch,
                          const Weight& gain, float eps, torch::ScalarType out);
 

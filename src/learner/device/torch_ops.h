@@ -24,7 +24,7 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
 struct TorchDevice {
   /// Kernels for operations between matmuls, run on LibTorch's current stream. Null: LibTorch's operations.
   const cuda::TrainingKernels* kernels = nullptr;
-  model::DeviceWeights* weights = nullptr;  ///< with low_bit: the snapshot's weights on the device
+  model::DeviceWeights* weights = nullptr;  ///< the snapshot's weights on the device, for low_bit
 };
 
 /// Implements Ops on a device with LibTorch, and with the kernels of device_kernels.h if given. RoPE and SwiGLU are

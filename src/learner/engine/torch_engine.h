@@ -22,7 +22,7 @@ struct TorchPlace {
   torch::Device device = torch::kCPU;
   const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: a GPU engine makes its own
   std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
-  DeviceRoom room = {};                            ///< empty: measured on the device (cuda_library.h)
+  DeviceRoom room = {};                            ///< empty: functions of cuda_library.h
 };
 
 /// Throws an input error for features that only the CPU has: experts and backward int8.

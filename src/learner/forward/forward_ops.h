@@ -1,4 +1,3 @@
-// Owns the interface of a policy's forward operations, implemented by fused_ops.h and torch_ops.h.
 #pragma once
 
 #include <functional>
@@ -20,8 +19,9 @@ struct ForwardNumerics {
   torch::ScalarType between = torch::kBFloat16;    ///< dtype of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< dtype of attention's matmul operands
   config::LearnerForward forward = config::LearnerForward::bf16;
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< with low_bit (Quantized::backward)
-  bool bitwise = false;                                                     ///< with low_bit: bits equal the decoder's
+  /// Format of low_bit's backward pass (Quantized::backward).
+  config::LearnerBackward backward = config::LearnerBackward::model_dtype;
+  bool bitwise = false;  ///< whether low_bit equals the decoder bitwise
   quant::KvFormat kv_format = quant::KvFormat::int8;
 
   bool quantized() const { return forward != config::LearnerForward::bf16; }
@@ -45,7 +45,7 @@ class Ops {
 
   /// Gathers the tokens' rows of the embedding, fp32 [N, D]. The result starts the autograd graph.
   virtual Tensor embed(const Weight& table_VD) const = 0;
-  /// Adds a branch and its bias to the fp32 residual stream. Computes RMSNorm of the sum, in dtype `out`.
+  /// Adds a residual branch and its bias to the fp32 residual stream. Computes RMSNorm of the sum, in dtype `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
   /// Computes x · Wᵀ, [N, out], without bias: attention or add_norm adds it. Unless needs_output, the result may be

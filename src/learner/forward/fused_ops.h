@@ -15,9 +15,9 @@
 
 namespace qrl::learner {
 
-/// Computes x·Wᵀ of a frozen base plus a low-rank adapter's scale·B·(A·x), with fp32 sums. If the layer reads a
-/// snapshot, the result is fp32; with low_bit, it equals the decoder's bitwise (model::multiply_adapted). Otherwise A,
-/// scale·B, A·x and the result are rounded to x's dtype. Unless needs_output, the result is uninitialized.
+/// Computes y = x·Wᵀ + scale·B·(A·x), a frozen layer plus its low-rank adapter, with fp32 sums. If the layer reads a
+/// snapshot, y is fp32; with low_bit, y equals the decoder's bitwise (model::multiply_adapted). If the layer does not
+/// read a snapshot, A, scale·B, A·x and y are rounded to x's dtype. Unless needs_output, y is uninitialized.
 ///
 /// Gradients pass straight through the rounding. The backward pass's matmuls have operands in `compute` and fp32 sums.
 /// dB = scale·dYᵀ·(A·x). U = dY·(scale·B) is rounded to `compute`; then dA = Uᵀ·x, and U·A is added to the base's dX.
@@ -27,8 +27,8 @@ Tensor adapted_linear(const Linear& linear, const Recomputable& x, const Forward
 struct EnteredExperts {
   std::shared_ptr<const ops::ExpertRows> routes;  ///< routes that this pass uses
   Tensor gates_NK;                                ///< fp32, differentiable
-  Tensor x_ND;                                    ///< set without autograd; rows_of gathers from it
-  TensorList rows;  ///< set with autograd: each expert's rows of x, differentiable, in x's dtype
+  Tensor x_ND;                                    ///< input of rows_of without autograd
+  TensorList rows;  ///< each expert's rows of x, differentiable, in x's dtype; empty without autograd
 
   /// `expert` must have rows.
   Tensor rows_of(std::int64_t expert) const;

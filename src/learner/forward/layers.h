@@ -30,7 +30,7 @@ struct PackedRows {
   std::vector<std::int32_t> positions;         ///< [N], position in the sequence, prefix included
   std::vector<std::int32_t> sequence_starts;   ///< [S+1], first row of each sequence, then N
   std::vector<std::uint8_t> continues_prefix;  ///< [S] or empty, as in types::MicroBatch
-  const float* rope_table = nullptr;           ///< from model::make_rope_table, for every position of the batch
+  const float* rope_table = nullptr;           ///< table of model::make_rope_table, for every position of the batch
   std::shared_ptr<RowRoutes> routes;           ///< null without experts; written by a forward pass
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
@@ -63,7 +63,7 @@ struct Normed {
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the requested dtype
   Recompute recompute_normed;
 };
-/// Describes a term to add to the residual stream before a norm. Undefined value_ND: no term.
+/// Describes a residual branch, which a norm adds to the residual stream. Undefined value_ND: no branch.
 struct Branch {
   Tensor value_ND;
   Weight bias{};            ///< bias of the branch's matmul; undefined: none
@@ -98,10 +98,10 @@ Recomputable swiglu(const Tensor& halves_N2F);
 
 /// Describes a product left [N, r] · right [r, columns], whose terms continue the sums of another product.
 struct LowRankProduct {
-  Tensor left, right;  ///< in the matmul's dtype; undefined: no product
+  Tensor left, right;  ///< operands in the matmul's dtype; undefined: no product
 };
-/// Computes x · weightᵀ (`times`: d_y · weight) plus `more`. Sums like `linear`, and rounds once to dtype `out`. x and
-/// d_y are in the matmul's dtype; weight is bf16 or fp32.
+/// Compute x · weightᵀ plus `more`, and d_y · weight plus `more`. Sum like `linear`, and round once to dtype `out`. x
+/// and d_y are in the matmul's dtype; weight is bf16 or fp32.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 /// Adds d_yᵀ · x to the fp32 gradient; no-op if `gradient` is undefined. d_y is in the matmul's dtype; x is bf16 or

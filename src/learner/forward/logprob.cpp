@@ -14,7 +14,7 @@ namespace {
 struct Chunk {
   std::int64_t begin = 0, size = 0;
   Tensor rows;       ///< int64 row numbers
-  Tensor hidden_MD;  ///< in the compute dtype
+  Tensor hidden_MD;  ///< hidden states in the compute dtype
   Tensor logits_MV;  ///< fp32
   ops::TokenDistribution distribution;
 };

@@ -38,7 +38,7 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
   })[0];
 }
 
-/// Takes and returns {residual stream, branch}; the next norm adds the branch. With `checkpoints_parts`, keeps only the
+/// Takes and returns {residual stream, branch that the next norm adds}. With `checkpoints_parts`, keeps only the
 /// residual stream at each norm. Unless needs_output, the returned branch is uninitialized.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
                  bool needs_output, bool checkpoints_parts = false) {

@@ -66,7 +66,7 @@ struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
-  Weight lm_head;          ///< embedding if tied; undefined with adapters on the CPU: logits then read `head`
+  Weight lm_head;          ///< `embedding` if tied; undefined with adapters on the CPU, where logits read `head`
   ops::PackedLinear head;  ///< packed lm_head, in lm_head_dtype; empty unless ParameterOptions::packs_head
   torch::ScalarType lm_head_dtype = torch::kBFloat16;
 };

@@ -38,8 +38,8 @@ struct Quantized {
 /// With a rotation H, multiplies x·H and W·H (quant/rotation.h). dX is rotated back in fp32. dYᵀ·X̂ is added to a
 /// rotated gradient; rotate_gradient rotates it back.
 ///
-/// With backward int8, sums are exact in int32. For dX, dY times Ŵ's scales is quantized per token. For dYᵀ·X̂, dY
-/// times X̂'s scales is quantized per output channel.
+/// With backward int8, sums are exact in int32. For dX, dY is multiplied by Ŵ's scales and quantized per token. For
+/// dYᵀ·X̂, dY is multiplied by X̂'s scales and quantized per output channel.
 ///
 /// With backward fp8_e4m3, operands are quantized in the blocks of docs/reference/formats.md. Products are exact. Every
 /// 128 products are summed in fp32; these sums are scaled and added in fp32. A segment of zeros has scale 0; a segment

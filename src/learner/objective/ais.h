@@ -1,4 +1,3 @@
-// Owns α, the blending coefficient of AIS.
 #pragma once
 
 #include <span>
@@ -31,9 +30,9 @@ struct AisSignals {
 AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
                  std::span<const double> advantages, double cap);
 
-/// Computes α. α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ), Δσ = std(A·w̄)/(std(A) + eps),
-/// α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis. Without tokens, all are 0. Uses
-/// population variances (paper: sample variances).
+/// Computes α, AIS's blending coefficient. α_ess = (1 + CV²(w̄))^(−1/2), d̄ = mean |log ρ|, α_mis = min(1, d̄/δ),
+/// Δσ = std(A·w̄)/(std(A) + eps), α_var = max(0, (Δσ − γ)/γ), α = clip(α_ess − β_var·α_var, 0, 1)·α_mis. Without
+/// tokens, all are 0. Uses population variances (paper: sample variances).
 AisSignals ais_signals(const AisSums& sums, const AisSettings& settings);
 
 }  // namespace qrl::learner

@@ -1,4 +1,3 @@
-// Owns the metrics of expert routing: differences from the sampler's routes, and the load of experts.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ struct Kept {
 /// - k1: log ρ_t. Tokens are kept if exp(statistic) is within [threshold_low, threshold].
 /// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t. Tokens are kept if the statistic is at most threshold.
 ///
-/// `log_rho` [M] is clamped to ±20 and detached. k1's sum is clamped likewise.
+/// The caller passes `log_rho` [M] detached and clamped to ±20. A sequence's sum for k1 is also clamped to ±20.
 Kept kept_tokens(const torch::Tensor& log_rho, const Sequences& sequences, const RejectionSettings& settings);
 
 }  // namespace qrl::learner

@@ -1,4 +1,3 @@
-// Owns loading LibTorch's CUDA part at run time.
 #pragma once
 
 #include <string>

@@ -34,8 +34,8 @@ class GradientAccumulator {
   model::WeightViews gradients();
 
   struct MiniBatch {
-    Metrics metrics;                 ///< over all ranks
-    bool has_finite_losses = false;  ///< on all ranks
+    Metrics metrics;                 ///< metrics over all ranks
+    bool has_finite_losses = false;  ///< whether losses are finite on all ranks
   };
   /// Ends the mini-batch: calls finish(), then sums gradients over ranks. Autograd must be on. Collective.
   MiniBatch end();

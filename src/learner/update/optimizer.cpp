@@ -19,8 +19,9 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns the ranges to update, in the same order on every rank. Ranks exchange a range's copies while they update the
-/// next range. If they cannot, returns a single range: CPU threads then update more Muon matrices at once.
+/// Returns the ranges to update, in the same order on every rank. Ranks exchange a range's updated weights while they
+/// update the next range. If exchanges cannot overlap updates, returns a single range, so that CPU threads update more
+/// Muon matrices at once.
 std::vector<GradientRange> turns(const Parameters& parameters, const RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
   if (!layout.is_sharded() || !ranks.copies_beside_work()) return {layout.all()};

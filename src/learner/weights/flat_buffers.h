@@ -22,7 +22,7 @@ struct FlatBuffers {
   Tensor gradient(const Placement& of) const { return gradients.narrow(0, of.offset, of.spec.shape.numel()); }
 
   Tensor masters, gradients, exp_avg;
-  Tensor exp_avg_sq;  ///< without the first layout.num_muons() elements, which are Muon's
+  Tensor exp_avg_sq;  ///< second moments; none for the first layout.num_muons() elements, which Muon updates
 };
 
 /// Returns a view of contiguous fp32 or bf16 values.

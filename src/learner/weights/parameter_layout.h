@@ -1,4 +1,3 @@
-// Owns each tensor's offsets in the learner's flat buffers, and its owner rank.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool 
 struct Placement {
   model::WeightSpec spec;
   std::int64_t offset = 0;        ///< first element in the gradients
-  int owner = 0;                  ///< rank with its master and moments
+  int owner = 0;                  ///< rank that owns the tensor's master and moments
   std::int64_t owned_offset = 0;  ///< first element in the owner's masters and moments
 };
 

@@ -17,10 +17,10 @@ struct AttentionTask {
   std::int64_t num_heads = 0;    ///< kv heads
   std::int64_t num_queries = 0;  ///< q heads that share a kv head
   std::int64_t head_dim = 0;
-  const std::byte* keys = nullptr;  ///< the first kv head of page 0; `values` likewise
-  const std::byte* values = nullptr;
-  std::int64_t page_bytes = 0;  ///< stride between pages
-  std::int64_t head_bytes = 0;  ///< stride between kv heads in a page
+  const std::byte* keys = nullptr;    ///< keys of page 0's first kv head
+  const std::byte* values = nullptr;  ///< values of page 0's first kv head
+  std::int64_t page_bytes = 0;        ///< stride between pages
+  std::int64_t head_bytes = 0;        ///< stride between kv heads in a page
   std::int64_t page_size = 0;
   std::int64_t scales = 0;  ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;

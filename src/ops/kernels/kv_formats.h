@@ -132,7 +132,7 @@ struct KvInt8 {
   struct Operand {
     const std::int8_t *high, *low;
     float unit;
-    std::int32_t bias_high, bias_low;  ///< excess of the query's high and low sums, because kBias is added to keys
+    std::int32_t bias_high, bias_low;  ///< kBias · Σ high, kBias · Σ low: excess from the bias added to keys
   };
 
   /// Prepares a query. A NaN or infinity makes `unit` NaN, and thereby every result.

@@ -15,8 +15,9 @@ struct Sums {
   VecF scaled;
 };
 
-/// Adds a chunk to the sums of Rows rows × Vectors vectors; the first chunk overwrites them. weights(word, step,
-/// vector, to) dequantizes a stored word from `step` on. `ask` prefetches once per word.
+/// Adds the products of a chunk of inputs to the sums of Rows rows × Vectors vectors of columns. The chunk at input 0
+/// overwrites the sums. weights(word, step, vector, to) writes kAtOnce dequantized words of stored word `word` to `to`,
+/// from word `step` on. `ask` is called once per stored word, to prefetch.
 template <class F, int Rows, int Vectors, class Weights, class Ask>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
                       const Weights& weights, const Ask& ask, Sums<F> (*sums)[Vectors]) {

@@ -6,7 +6,8 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 inline constexpr std::int64_t kScaleInputs = 128;  // inputs per scale, in formats with a scale per group
 
-// Dequantization: a stored word of kInputs inputs gives kSteps words for the dot product, kAtOnce at a time.
+// Dequantization: a stored word (weights of kInputs inputs) gives kSteps words for the dot product. A call of
+// `dequantize` returns kAtOnce of these words, from word `step` on.
 
 struct Fp8Values {
   static constexpr int kInputs = 4, kSteps = 2, kAtOnce = 2;
@@ -84,7 +85,7 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// Returns a segment's weight scale, times the segment's input scale if the format has an input scale per chunk.
+/// Returns a segment's weight scale, multiplied by its input scale if the format has an input scale per chunk.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)

@@ -216,7 +216,7 @@ inline VecF exp(VecF x) {
   x = min(splat(89.0F), max(splat(-105.0F), x));
   const VecF shifted = fma(x, splat(1.44269504F), splat(kRoundingShift));
   const VecF n = shifted - kRoundingShift;
-  // ln 2 in two parts: n times the first is exact.
+  // ln 2 in two parts; the first part's product with n is exact.
   const VecF r = fma(n, splat(-1.42860677e-6F), fma(n, splat(-0.693145752F), x));
   VecF p = splat(1.0F / 5040);
   p = fma(p, r, splat(1.0F / 720));

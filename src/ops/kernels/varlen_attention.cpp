@@ -268,7 +268,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_values_ET = arena.take<float>(h.wide_head * wide_keys);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
-  // A block's operands: as rows, and interleaved for products whose depth runs over the rows.
+  // A block's operands, row by row; interleaved and turned_head are operands of matmuls that sum over the rows.
   auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
   auto* d_scores = arena.take<Element>(kMaxBlock * wide_keys);
   auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);

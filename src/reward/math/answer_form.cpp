@@ -52,7 +52,7 @@ class AnswerForm {
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });
     bool open[2] = {}, done[2] = {};
     for (const Node& side : at.parts) {
-      // Accepts 10 (mod 7) as computed.
+      // Counts 10 (mod 7) as fully computed.
       const bool left = modulus_of(side) ? any_left(side) : has_operation_left(side);
       const bool formula = has_symbols(side);
       if (!equality && left) return true;
@@ -69,7 +69,7 @@ class AnswerForm {
     const bool has_constants = any_node(at, [](const Node& part) { return part.is(Kind::constant); });
     if (value.image && !has_constants) return true;
     // Finds rational values for which the algebra has no exact form, such as √2·√2 and log₂8.
-    constexpr int kMaxDenominator = 100;  // chosen
+    constexpr int kMaxDenominator = 100;  // chosen by this project
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));
       if (equal(value, algebra_.divide(algebra_.integer(p), algebra_.integer(q)))) return true;

@@ -43,7 +43,7 @@ bool alternates(const Node& x) noexcept {
   });
 }
 
-/// Returns whether exactly one side is a decimal, namely the other side rounded or truncated to six or more places.
+/// Returns whether exactly one side is a decimal, of six or more places, and the other side rounds or truncates to it.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;

@@ -51,7 +51,7 @@ class Equality {
   const Vocabulary& vocabulary_;
   Budget budget_;
   Variables variables_;
-  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< by node, sign and lane
+  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< results by node, sign and lane
   int depth_ = 0;
 };
 

@@ -163,8 +163,8 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-/// Sums the entries, each times a symbol for its position and the matrix's shape. Sums and multiples of matrices thus
-/// compare as numbers.
+/// Sums the entries, each multiplied by a symbol for its position and the matrix's shape. Sums and multiples of
+/// matrices thus compare as numbers.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);

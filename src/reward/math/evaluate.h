@@ -51,7 +51,7 @@ inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u
 
 struct Value {
   std::optional<Rational> exact = {};
-  std::optional<std::uint64_t> image = {};  ///< present if only + − · / and integer powers compute it
+  std::optional<std::uint64_t> image = {};  ///< element of a field of kFields; none after operations such as roots
   Complex z = {};
   std::int8_t infinite = 0;  ///< ±1: ±∞; ignore the other members
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
@@ -81,7 +81,7 @@ class Algebra {
 
   Value rational(Rational q) const noexcept;
   Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
-  /// Returns the value of ASCII digits in `base` (2 to 10), with at most one '.', times 10^exponent, |exponent| < 10⁵.
+  /// Returns d · 10^exponent, where d are ASCII digits in `base` (2 to 10) with at most one '.'. |exponent| < 10⁵.
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;
@@ -125,7 +125,7 @@ class Budget {
   bool spent() const noexcept { return left_ < 0; }
 
  private:
-  std::int64_t left_ = 4000;  ///< steps left (nodes evaluated or compared, up to 1 µs each); chosen
+  std::int64_t left_ = 4000;  ///< steps left, up to 1 µs each (nodes evaluated or compared); chosen by this project
 };
 
 /// Evaluates trees. A node that is no number (a set in a function, a relation in a sum) becomes an opaque value of its

@@ -160,7 +160,7 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// The measure is unknown if any word is unknown or has no factor ("units").
+/// The dimensions are unknown if any word is no unit, or a unit without conversion factor, such as "eV".
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

@@ -19,7 +19,7 @@ using base::trimmed;
 // ---- choices
 
 std::string_view without_layout(std::string_view text, const Vocabulary& vocabulary) noexcept {
-  constexpr int kMost = 50;  // most layout commands before a label
+  constexpr int kMost = 50;  // maximum number of layout commands before a label
   for (int k = 0; k < kMost && vocabulary.take(WordClass::silent, text);) ++k;
   return text;
 }

@@ -111,7 +111,7 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   // Allows a decimal whose last place is rounded, or truncated if the other side has infinitely many places. Allows two
   // units of the last place beside a root or π, because its factors may be rounded.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
-    constexpr std::size_t kMostPlaces = 18;  // most places of a terminating decimal
+    constexpr std::size_t kMostPlaces = 18;  // maximum number of places of a terminating decimal
     const std::size_t places = places_of(decimal.at());
     if (places == 0) return;
     const bool rounded = of_other.exact && (!cut || ends_within(of_other.exact->denominator, kMostPlaces));

@@ -93,44 +93,44 @@ enum class WordClass : unsigned char {
   plain,        ///< a word in a formula
   name,         ///< both a command and plain
   sign,         ///< characters in a formula
-  unit,         ///< code: its dimension; value: its factor
-  number,       ///< code: n 0 to 90, h 100, p power of 1000, / "third", s "thirds", a article, & "and", o "of"
+  unit,         ///< units; code: dimension; value: factor
+  number,       ///< words; code: n 0 to 90, h 100, p power of 1000, / "third", s "thirds", a article, & "and", o "of"
   thousands,    ///< thousands separators in digits
-  dots,         ///< after a decimal: more digits follow
-  period,       ///< before repeating digits
+  dots,         ///< signs after a decimal: more digits follow
+  period,       ///< signs before repeating digits
   shown,        ///< short words that are no product of letters
-  leading,      ///< before a value, ignored
-  temperature,  ///< after a degree sign; text: the unit
+  leading,      ///< words before a value, ignored
+  temperature,  ///< words after a degree sign; text: the unit
   verb,         ///< a verb before a value
-  closing,      ///< ends the clause of a value
-  refusal,      ///< before a value that is rejected, or is an operand, a bound or a name
-  changing,     ///< after a value: it changes or negates the value
-  turning,      ///< in the words before a value: the value is another quantity
-  saying,       ///< after a value: part of the statement, compared on both sides
+  closing,      ///< words that end the clause of a value
+  refusal,      ///< words before a number that is no answer, such as a bound or a name
+  changing,     ///< words after a value that change or negate it
+  turning,      ///< words before a value that is then another quantity: "reciprocal"
+  saying,       ///< words after a value, compared on both sides: "loss"
   hedge,        ///< words for "approximately"
   reals,        ///< phrases for all real numbers
   nothing,      ///< phrases for "no solution"
-  condition,    ///< before a condition
+  condition,    ///< words before a condition
   shortened,    ///< an abbreviation: its full stop ends no sentence
-  concluding,   ///< capitalized: begins a conclusion
-  denial,       ///< before "that the answer is"
-  claim,        ///< between a denial and "the answer is"
-  counting,     ///< in a line: a "!" after a number may be a factorial
+  concluding,   ///< words that begin a conclusion if capitalized
+  denial,       ///< words that deny the next clause: "doubt"
+  claim,        ///< words between a denial and "the answer is"
+  counting,     ///< words in a line in which a "!" after a number may be a factorial
   verdict,      ///< an answer that a reason may follow
   calling,      ///< functions whose bracket holds an argument
   may_call,     ///< function names, if their bracket holds one name or number
-  noun,         ///< before a verb or colon: the answer follows, up to the end of the clause
-  denied,       ///< before a box: the box is no answer
-  joining,      ///< between boxes: they form a list
-  silent,       ///< between boxes: ignored
-  about,        ///< after "answer": what it answers
-  says,         ///< after "answer": the answer follows
-  dash,         ///< like `says`, without a verb
+  noun,         ///< nouns before a verb or colon, which the answer follows
+  denied,       ///< text before a box that is no answer
+  joining,      ///< text between boxes that form a list
+  silent,       ///< layout before a label, ignored
+  about,        ///< words between "answer" and the question
+  says,         ///< words between "answer" and its value
+  dash,         ///< dashes instead of `says`
   tag,          ///< a tag before an answer, ignored
-  operand,      ///< before a formula: the formula is an operand
-  choice,       ///< before the letter of a choice
-  article,      ///< before a noun that is an answer: "an ellipse"
-  label,        ///< before the answer in a box: "answer:"
+  operand,      ///< signs and words before a formula that is an operand
+  choice,       ///< words before the letter of a choice: "option"
+  article,      ///< articles before a noun that is an answer
+  label,        ///< text before the answer in a box: "answer:"
   turn,         ///< chat tokens that end the response or begin another turn
   count
 };

@@ -35,8 +35,8 @@ ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t
 /// Returns "Ann has 7 pens. She buys 5 more. How many pens does she have?\n".
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
-/// Returns a text such as "7+5=12 \boxed{12}" for a train-split task. Each step is wrong with probability 1/3
-/// (measured); later steps continue from the wrong value.
+/// Returns a text such as "7+5=12 \boxed{12}" for a train-split task. With probability 0.45, a step draws its operator
+/// at random; later steps continue from its value.
 std::string demonstrate_arithmetic(const ArithmeticTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

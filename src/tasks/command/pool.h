@@ -18,7 +18,7 @@ struct PoolSettings {
   Program program;
   std::string hello;  ///< first line for each worker, with newline
   std::int64_t num_workers = 1;
-  std::int64_t in_flight = 1;  ///< most unanswered rows per worker
+  std::int64_t in_flight = 1;  ///< maximum number of unanswered rows per worker
   double timeout_s = 10, start_timeout_s = 60;
   std::vector<std::string> withheld;  ///< names of withheld variables, for the error of a failed start
 };

@@ -16,7 +16,7 @@ namespace qrl::tasks {
 namespace {
 
 constexpr std::size_t kMaxGolds = 64;          ///< solutions compared for partial credit
-constexpr std::int64_t kVerdictTrials = 4000;  ///< most digits that the solver tries in a verdict: below 2 ms
+constexpr std::int64_t kVerdictTrials = 4000;  ///< maximum number of digits tried per verdict; takes below 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
 struct SudokuGold final : types::Gold {
@@ -97,8 +97,8 @@ int number_of_label(std::string_view label) {
   return rest.empty() || !is_cell(rest[0]) || two ? 0 : rest[0] - '0';
 }
 
-/// Returns the text after a label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |"). Returns none without a
-/// row's or grid's label.
+/// Returns the text after a line's label ("Row 3:", "Solution:", "grid =", "2.", "2 |", "| R2 |"). Returns none if the
+/// line has no label, or another label ("Column 2:").
 std::optional<std::string_view> behind_label(std::string_view line) {
   constexpr std::size_t kLongest = 32;
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
@@ -146,7 +146,7 @@ std::optional<Line> line_of(std::string_view text, std::size_t size) {
   return fits(digits) && !digits->empty() ? std::optional(Line{std::move(*digits), true, number}) : std::nullopt;
 }
 
-/// Collects consecutive rows from the last row up, in groups separated by borders and empty lines.
+/// Collects rows from a text's last row upward. Borders and empty lines end a group of rows.
 class Rows {
  public:
   explicit Rows(std::size_t size) : size_(size) {}

@@ -54,7 +54,7 @@ class RunFolder {
   void set_aside_earlier_rows() const;
   /// Writes rollouts/step_N.jsonl, replacing an interrupted run's file.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
-  /// Writes validation/step_N.jsonl likewise.
+  /// Writes validation/step_N.jsonl, replacing an interrupted run's file.
   void write_validation(std::int64_t step, const std::string& jsonl) const;
 
  private:

@@ -155,8 +155,8 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
          mlp.router_inputs * unquantized;
 }
 
-/// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized weight and input. With fp8_e4m3, adds
-/// fp32 gradients or inputs of kFp8GradientTokens tokens.
+/// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized weight and input. With fp8_e4m3, the
+/// input is fp32, and quantization needs six fp32 arrays of kFp8GradientTokens tokens, as wide as input or output.
 double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
@@ -389,7 +389,7 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   // A bitwise learner on a GPU keeps the residual stream before each layer. Others keep two fp32 arrays: on a GPU the
-  // stream and a branch, on the CPU the stream before each norm.
+  // stream and the branch to add, on the CPU the stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   double all = 0, largest = 0;

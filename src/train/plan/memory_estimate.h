@@ -37,9 +37,10 @@ std::string memory_amount(double bytes);
 std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_turns, int num_here,
                          const base::MemoryLimit& limit);
 
-/// Returns the most tokens in a rank's update: whole groups of full-length samples.
+/// Returns the maximum number of tokens in a rank's update: whole groups of full-length samples.
 std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks);
-/// Returns the most tokens in a trained micro-batch: actor.max_tokens_per_micro_batch, or fewer if updates are smaller.
+/// Returns the maximum number of tokens in a trained micro-batch: actor.max_tokens_per_micro_batch, or fewer if updates
+/// are smaller.
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks);
 
 /// Estimates the bytes that a micro-batch keeps per token for its backward pass.

@@ -20,7 +20,7 @@ struct PolicyAdapter {
 
 struct Policy {
   model::ModelConfig config;
-  model::WeightSource weights;  ///< in fp32, with any adapters merged
+  model::WeightSource weights;  ///< fp32 weights, with any adapters merged
   data::Tokenizer tokenizer;
   std::optional<PolicyAdapter> adapter = {};
 };

@@ -333,7 +333,7 @@ std::vector<std::size_t> PromptOrder::next(std::int64_t count) {
 
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken) {
-  constexpr int kPrompts = 16;  // chosen by this project; fp8 scales use the first few
+  constexpr int kPrompts = 16;  // number chosen by this project; fp8 scales need only the first few prompts
   base::RandomStream random(seed, base::RandomPurpose::calibration, num_taken);
   std::vector<std::vector<types::TokenId>> prompts;
   prompts.reserve(kPrompts);

@@ -83,7 +83,7 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     return name + (rows.front().first == 0 ? base::format("%.3f -> ", rows.front().second) : "") +
            base::format("%.3f", score);
   };
-  const auto print = [&](const char* what, const PromptSet& set) {  // a set without a row was not measured
+  const auto print = [&](const char* what, const PromptSet& set) {  // a set without metric rows was not evaluated
     const std::string text = line(set);
     if (!text.empty()) say(what + text);
   };
