@@ -13,8 +13,8 @@ namespace qrl::app {
 /// Holds the source of prompts: exactly one member is set.
 struct PromptArguments {
   std::vector<std::string> texts;  ///< --prompt
-  std::string file;                ///< --file
-  std::string input;               ///< "-": standard input is one prompt
+  std::string file;
+  std::string input;  ///< "-": standard input is one prompt
 };
 
 struct GivenPrompt {

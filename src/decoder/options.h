@@ -1,3 +1,4 @@
+// Owns options and counters.
 #pragma once
 
 #include <cstdint>

@@ -132,7 +132,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   }
   if (scaling.type == RopeType::plain) return scaling;
   scaling.factor = required_rope_number(value, "factor", 1, where);
-  // original_max_position_embeddings defaults to max_position_embeddings, as in transformers.
+  // Default as in transformers.
   const bool has_original = value.contains("original_max_position_embeddings");
   const Json original =
       has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");

@@ -1,3 +1,4 @@
+// Owns the live page's server.
 #pragma once
 
 #include <filesystem>

@@ -31,9 +31,9 @@ torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estim
 
 /// Holds the denominators of the whole mini-batch over all ranks.
 struct Denominators {
-  std::int64_t tokens = 0;               ///< response tokens in the loss
-  std::int64_t sequences = 0;            ///< sequences with a token in the loss
-  std::int64_t max_response_length = 0;  ///< data.max_response_length
+  std::int64_t tokens = 0;     ///< response tokens in the loss
+  std::int64_t sequences = 0;  ///< sequences with a token in the loss
+  std::int64_t max_response_length = 0;
 };
 
 /// Returns each token's share, float64 [M]. Σ_t share_t·x_t over all micro-batches and ranks is

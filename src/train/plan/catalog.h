@@ -4,6 +4,7 @@
 
 namespace qrl::train {
 
+/// Returns the options of every key.
 config::Catalog catalog();
 const config::Keys& keys();
 
