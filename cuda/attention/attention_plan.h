@@ -50,8 +50,8 @@ struct AttentionTile {
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// Holds a tick's tiles. One tile joins all chunks of an unsplit row, whose partials_N is −1. A split row's chunk
-/// writes partial result partials_N[row] + chunk, and a second kernel joins the row's partial results.
+/// Holds a tick's tiles. All chunks of an unsplit row are in one tile, and its partials_N is −1. Chunk c of a split
+/// row has index partials_N[row] + c in AttentionTask's partial results; a second kernel joins them.
 struct AttentionPlan {
   std::vector<AttentionTile> tiles;  ///< small tiles (kSmallQueries), then large ones; each kind longest first
   std::int64_t num_small = 0;
@@ -64,7 +64,7 @@ struct AttentionPlan {
 };
 
 struct AttentionCounts {
-  std::int32_t num_small = 0, num_large = 0;  ///< numbers of small and large tiles
+  std::int32_t num_small = 0, num_large = 0;
   std::int32_t num_split = 0;
 };
 inline AttentionCounts counts_of(const AttentionPlan& plan) {

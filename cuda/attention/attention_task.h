@@ -51,8 +51,9 @@ struct AttentionTask {
 /// Results do not depend on the plan, the page order or the tick's other rows. One exception: a NaN in bf16 or e4m3
 /// values makes all rows of a tile NaN (0 · NaN).
 ///
-/// Scores of int8 pages equal the CPU's bitwise. With bf16 pages, results up to 128 positions (the CPU's span) differ
-/// only by the order of sums. With e4m3 pages, the CPU rounds queries and weights to bf16, 3 bits less than fp16.
+/// Scores of int8 pages equal the CPU's bitwise. For bf16 pages and at most 128 positions (one span on the CPU),
+/// results differ from the CPU's only by the order of sums. For e4m3 pages, the CPU rounds queries and weights to bf16.
+/// This kernel rounds them to fp16, which has 3 more bits.
 void attention(const AttentionTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

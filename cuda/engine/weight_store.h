@@ -74,8 +74,8 @@ struct DequantizedMatrix {
   bool to_f32 = false;  ///< false: rounded to bf16
 };
 
-/// Points to the bf16 embedding or lm_head [V, D] on the device, with rows `stride` numbers apart. The address does not
-/// change.
+/// Points to the bf16 embedding or lm_head [V, D] on the device. Row v begins at values + v · stride. The address does
+/// not change.
 struct Table {
   const std::uint16_t* values = nullptr;
   std::int64_t stride = 0;

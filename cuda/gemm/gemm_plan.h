@@ -87,7 +87,8 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
 }
 
 /// Chooses the smallest tile that holds all rows, or else the largest that fits shared memory. Sets splits_apart if
-/// tiles are fewer than multiprocessors, or than half of these if rows fill several tiles (measured on an H100).
+/// may_part and the tiles are fewer than the multiprocessors. If the rows fill several tiles, the limit is half the
+/// multiprocessors (measured on an H100).
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};

@@ -124,8 +124,8 @@ QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::i
   }
 }
 
-/// Lays out shared memory: the Choice, the blocks' shares of the total and cumulative shares in fp64, and the chosen
-/// block's logits and weights.
+/// Lays out shared memory. `shares` holds each block's Σ exp(z), relative to the row's largest logit. `ends` holds
+/// their cumulative sums. `logits` and `weights` belong to the chosen block's tokens.
 struct SamplePlace {
   Choice& choice;
   double *shares, *ends;

@@ -37,7 +37,7 @@ struct SummarizedRows {
   const SampleSettings* settings;  ///< [rows]
   const float* logits;             ///< [rows, stride] of the whole vocabulary; null: recomputed
   std::int64_t stride;
-  // Operands of recomputed logits: bf16, or int8 with one scale per row and token.
+  // Operands of recomputed logits: bf16, or int8 with one scale per row of `hidden` and per row of `head`.
   QuantizedRows hidden;  ///< final hidden states
   DeviceMatrix head;     ///< lm_head, one row per token
 };

@@ -23,7 +23,6 @@ std::string own_library(const std::string& name);
 
 std::string loaded_library_path(const std::string& name);
 
-/// Returns the paths of all loaded libraries.
 std::vector<std::string> loaded_libraries();
 
 /// Describes a library or driver: the version required, and the version found.

@@ -46,7 +46,8 @@ using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< 
 
 /// Describes a key that options declare, as one of the derived types below.
 struct Param {
-  /// Is the full name "algorithm.WORD.KEY". For a task generator, it is the name within the section ("max_number").
+  /// Full key "algorithm.WORD.KEY", where WORD is the option's word. For a task generator: the key within the section
+  /// ("max_number").
   std::string name;
   struct Flag {};
   using Words = std::vector<std::string>;
@@ -178,7 +179,7 @@ class Choices : public AnyChoices {
   Selected<T> default_option() const { return select(default_word_); }
 
  private:
-  std::vector<const T*> typed_;  ///< the options of all_ as T
+  std::vector<const T*> typed_;
   std::string default_word_;
 };
 

@@ -274,7 +274,7 @@ struct Recipe {
   OptimRecipe optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
-  ParamValues own;  ///< values of options' params
+  ParamValues own;
 };
 
 /// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.

@@ -68,9 +68,8 @@ struct FileRow {
 /// and other binary files are refused by name.
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take);
 
-/// Reads a file of prompts. Throws the input errors of read_rows and RowReader::read, and an input error if the filter
-/// leaves no row. `num_read` receives the number of rows before the filter. `source`: data source of rows without one;
-/// "": the file's stem.
+/// Throws the input errors of read_rows and RowReader::read, and an input error if the filter leaves no row. `num_read`
+/// receives the number of rows before the filter. `source`: data source of rows without one; "": the file's stem.
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader = {},
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 

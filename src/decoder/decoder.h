@@ -26,9 +26,8 @@ class Decoder final : public types::TextSource {
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
   ~Decoder() override;
 
-  /// Sets the snapshot, which is read in place and must live until the next load. The first tick after an idle time
-  /// records its version. Throws an internal error for another model, an unpublished snapshot, or an unfinished
-  /// request.
+  /// Sets the snapshot, which is read in place and must live until the next load. Throws an internal error for another
+  /// model, an unpublished snapshot, or an unfinished request.
   void load(const model::Snapshot& snapshot);
 
   /// Calibrates fp8 keys and values for the snapshot's current version; call it after every publish, with equal
@@ -46,9 +45,9 @@ class Decoder final : public types::TextSource {
 
   /// Runs a tick; while a GPU computes it, plans the next one. Returns false if all requests have finished.
   ///
-  /// Throws an internal error if the snapshot's version changed since the first tick after an idle time. Does the same
-  /// for fp8 scales that are missing or of another version, and for logits that cannot be sampled. Any error abandons
-  /// all requests that take_finished has not returned.
+  /// Throws an internal error if the snapshot's version changed between two ticks while a request was unfinished. Does
+  /// the same for fp8 scales that are missing or of another version, and for logits that cannot be sampled. Any error
+  /// abandons all requests that take_finished has not returned.
   bool tick();
 
   /// Returns requests finished since the last call, in the order in which they finished.

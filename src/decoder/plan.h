@@ -34,8 +34,8 @@ class Plan {
   bool each_alone = false;  ///< if set, one thread computes each part
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
-  std::vector<const PageId*> page_tables_N;  ///< page table of the row's sequence
-  std::vector<PageCopy> copies;              ///< copies made before the forward pass, grouped by part
+  std::vector<const PageId*> page_tables_N;
+  std::vector<PageCopy> copies;              ///< copies before the forward pass, in order of `parts`
   std::vector<std::int32_t> sample_rows;     ///< rows that need logits, ascending
   std::vector<Sequence*> sampled_sequences;  ///< one per sample row
   std::vector<PlanPart> parts;

@@ -149,7 +149,7 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   return true;
 }
 
-// A preempted sequence whose last token is in flight finishes before the next tick.
+// If a tick in flight computes the sequence's last token, the sequence is retired before the next choose().
 void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   running_.pop_back();

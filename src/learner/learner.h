@@ -20,13 +20,13 @@
 
 namespace qrl::learner {
 
-class ForwardEngine;        // engine/forward_engine.h
-class GradientAccumulator;  // update/gradient_accumulator.h
-class MicroBatchPacker;     // forward/packed_rows.h
-class Optimizer;            // update/optimizer.h
-struct PolicyWeights;       // forward/policy_weights.h
-class Publisher;            // engine/publisher.h
-class TrainableWeights;     // weights/trainable_weights.h
+class ForwardEngine;
+class GradientAccumulator;
+class MicroBatchPacker;  // forward/packed_rows.h
+class Optimizer;
+struct PolicyWeights;
+class Publisher;
+class TrainableWeights;
 
 /// Accesses a learner's masters, moments and gradients by name. The learner must outlive it.
 class LearnerState {

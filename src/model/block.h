@@ -54,9 +54,7 @@ struct Block {
   Experts expert_gate_up{}, expert_down{};
 };
 
-/// Returns "model.layers.3.".
 inline std::string layer_prefix(std::int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
-/// Returns "layers.3.".
 inline std::string snapshot_layer_prefix(std::int64_t layer) { return "layers." + std::to_string(layer) + "."; }
 
 /// Returns the name of an expert's module: "model.layers.3.mlp.experts.7.up_proj".

@@ -29,9 +29,9 @@ std::string scale_name(const std::string& matrix);
 /// Returns specs of a profile's tensors: each block's two norms and its matrices.
 std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
-/// Computes smoothing_j = √max|x_j| / √max|W_:j| with maxima over the norm's matrices, or 1 if either maximum is 0.
-/// Computes scale_i = max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4) with α = 0.5, our
-/// choice: FlashRL states none. Holds one weight in memory at a time.
+/// Computes smoothing_j = √max|x_j| / √max|W_:j|, or 1 if either maximum is 0. max|W_:j| is over all matrices that read
+/// the norm's output x. Computes scale_i = max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4)
+/// with α = 0.5, our choice: FlashRL states none. Holds one weight in memory at a time.
 Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);

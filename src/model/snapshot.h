@@ -44,7 +44,6 @@ struct LayerSnapshot : Block<base::Buffer, ops::PackedLinear> {
   Block<std::monostate, MatrixAdapter> adapters;  ///< may be empty
 };
 
-/// Describes a tensor for reports.
 struct SnapshotTensor {
   std::string name;  ///< "layers.0.qkv"
   std::string what;  ///< format and shape: "int8 [80, 24], scales [1, 80] F32"; experts: "int8 [80, 24] × 5, …"
@@ -61,8 +60,9 @@ struct WeightError {
 /// Throws for non-finite values: an input error for loaded weights (version 0), otherwise a guard error.
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
-/// Throws an input error for an `ignore` pattern that matches no module, or only some modules of a matrix. Does the
-/// same if all linear layers are exempt, or an input width is no multiple of the rotation's block.
+/// Throws an input error if an `ignore` pattern matches no module, or the patterns match only some modules that are
+/// fused into one matrix (q, k and v). Does the same if all linear layers are exempt, or an input width is no multiple
+/// of the rotation's block.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;

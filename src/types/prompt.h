@@ -31,7 +31,7 @@ struct Prompt {
   std::int64_t unencodable_bytes = 0;  ///< bytes of the messages for which the vocabulary has no token
 };
 
-/// Says why a completion ended. eos: a stop token or a stop string; length: max_new_tokens.
+/// eos: a stop token or a stop string; length: max_new_tokens.
 enum class StopReason : std::uint8_t { eos, length };
 
 /// Tokens sampled for one prompt, the end token included.

@@ -162,7 +162,7 @@ void add_quant(List& list);
 void add_objective(List& list, const Catalog& catalog);
 void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
 
-inline constexpr const char* kCommandVerifier = "command";  ///< the verifier that is the user's program
+inline constexpr const char* kCommandVerifier = "command";
 
 /// Returns whether a GPU reads the sampler's matrices. Rotation is unsupported on GPUs.
 bool reads_matrices_on_gpu(const Recipe& recipe);

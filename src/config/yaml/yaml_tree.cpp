@@ -159,7 +159,7 @@ class TreeBuilder : public YAML::EventHandler {
     parent.members.push_back(std::move(member));
   }
 
-  /// Reads a map's next name. Returns line 0 for a refused name, whose value is dropped.
+  /// Returns line 0 for a refused name; its value is dropped.
   YamlMember read_name(Frame& frame, const YamlNode& node) {
     const std::string where = source_.at(node.line);
     if (node.kind != YamlNode::Kind::scalar) {

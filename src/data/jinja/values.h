@@ -114,9 +114,9 @@ struct Budget {
   }
 };
 
-/// Makes a list. Throws like Object::set.
+/// Throws like Object::set.
 Value make_list(Values items);
-/// Returns an object or a namespace. Throws like Object::set.
+/// Makes an object or a namespace. Throws like Object::set.
 template <class Held>
 Value make_object(const std::vector<std::pair<Text, Value>>& members) {
   auto object = std::make_shared<Held>();
@@ -133,7 +133,7 @@ std::int64_t integer_of(const Value& value, std::string_view what);
 /// Returns a list of the items that a loop visits: a list's elements, an object's names or a text's characters. An
 /// undefined value gives an empty list.
 Value elements_of(const Value& value, std::string_view what, Budget& budget);
-/// Appends the value to `out`, formatted like Python's str(), with `flag` set in each source.
+/// Appends the value to `out`, formatted like Python's str(). Sets `flag` in the source of each appended byte.
 void print(const Value& value, Text& out, Budget& budget, Source flag = 0);
 Text printed(const Value& value, Budget& budget);  ///< the same, as a new text
 /// Formats the value like json.dumps(value, ensure_ascii=False, indent=…); indent 0: on one line.

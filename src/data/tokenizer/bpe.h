@@ -67,8 +67,8 @@ class Bpe {
   Unknown unknown_;
   std::bitset<256> has_byte_;
   std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
-  std::vector<types::TokenId> merged_;          ///< merged tokens by rank
-  std::vector<PairSlot> pairs_;                 ///< open addressing; the size is a power of two
+  std::vector<types::TokenId> merged_;
+  std::vector<PairSlot> pairs_;  ///< open addressing; the size is a power of two
   std::vector<WordSlot> words_;  ///< open addressing: tokens that their own bytes merge into; with ignore_merges, all
 };
 

@@ -41,7 +41,7 @@ LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<con
 /// Holds fp32 keys and values of given sequences.
 struct ForcedKv {
   KvCache kv;
-  std::vector<std::vector<PageId>> pages;       ///< pages of each sequence, in order
+  std::vector<std::vector<PageId>> pages;
   std::int64_t num_parts = 0;                   ///< parts of the plan (decoder/plan.h)
   std::optional<ObservedQueries> queries = {};  ///< queries in any order of rows; none unless with_queries
 };
@@ -52,7 +52,7 @@ ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<
                    bool with_queries = false);
 
 /// Runs the sequences and returns the largest |input| per channel after each block's two norms. Throws like
-/// forced_logits, and for no sequences.
+/// forced_logits. Also throws an input error if `sequences` is empty.
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);
 

@@ -35,8 +35,8 @@ struct ObservedQueries {
   /// Stores rows of a block of `qkv`. `first`: the plan's index of the block's first row. Only one team member at a
   /// time may call it.
   void note(std::int64_t layer_idx, std::int64_t first, base::Range rows, const float* qkv);
-  base::Buffer q_LNQ;          ///< fp32 [num_hidden_layers, N, H·E]
-  std::int64_t row_width = 0;  ///< width of a qkv row
+  base::Buffer q_LNQ;  ///< fp32 [num_hidden_layers, N, H·E]
+  std::int64_t row_width = 0;
 };
 
 /// Holds a sequence's residual stream after the embedding and each layer, for Workspace::outputs.

@@ -69,7 +69,6 @@ struct ScoredRows {
  private:
   ScoredRows() = default;
 };
-/// Holds a chunk of logits and the rows' targets.
 struct LogitRows {
   Tensor logits_MV, targets_M;  ///< fp32 [M, V]; int64 [M]
   float temperature = 1;        ///< the kernels divide the logits by it

@@ -20,7 +20,7 @@ struct LinearAdapter {
   Weight a;  ///< the modules' A, concatenated: [parts · rank, in]
   std::vector<Part> parts;
   double scale = 1;
-  const model::MatrixAdapter* packed = nullptr;  ///< the snapshot's packed adapter
+  const model::MatrixAdapter* packed = nullptr;
 
   bool empty() const { return parts.empty(); }
   std::int64_t rank() const { return parts.front().b.value.size(1); }

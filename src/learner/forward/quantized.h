@@ -56,8 +56,8 @@ bool gathers_rotated(const Linear& linear);
 /// rotation.
 void rotate_gradient(const Linear& linear);
 
-/// Runs quantized_linear's forward pass without autograd, and writes X̂ of all rows to `input`. Unless needs_output,
-/// does not multiply.
+/// Runs quantized_linear's forward pass without autograd, and writes X̂ of all rows to `input`. If needs_output is
+/// false, does not multiply and returns an uninitialized y.
 Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool needs_output = true);
 
 /// Adds a term to `rows` of dX, on one thread. d_x points to the first row.

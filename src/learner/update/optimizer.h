@@ -37,7 +37,7 @@ class GradientSums {
 
   const Parameters& parameters_;
   RankTensors& ranks_;
-  std::size_t num_begun_ = 0;  // layers whose sums have begun, counted from the last layer
+  std::size_t num_begun_ = 0;  // layers, from the last, whose gradients' sums over ranks have begun
   bool is_rotated_ = false,
        was_rotated_back_ = false;  // state of gradients whose sums have not begun
 };

@@ -73,7 +73,7 @@ class ReferencePolicy {
   model::LoraConfig lora_;
   const Parameters& parameters_;
   PolicyWeights policy_;
-  std::vector<model::LayerSnapshot> packed_;  ///< packed adapters, by layer
+  std::vector<model::LayerSnapshot> packed_;
 };
 
 }  // namespace qrl::learner

@@ -14,7 +14,7 @@ constexpr int kVectorsAtOnce = 4;  // vectors per step: of positions for keys, o
 constexpr int kVectorsAtOnce = 2;
 #endif
 constexpr std::int64_t kSpan = kAttentionSpan;
-constexpr std::int64_t kBlock = 16;  // contiguous positions in a page, on every path
+constexpr std::int64_t kBlock = 16;  // positions per block, contiguous in a page or gathered
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWordBytes = 4;
 

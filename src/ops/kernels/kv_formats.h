@@ -44,7 +44,7 @@ struct Bf16Values : Bf16Dot {
   }
 };
 
-/// Handles e4m3 values as bf16, which is exact. A word gives values 0 and 2, then 1 and 3.
+/// Converts e4m3 values to bf16, exactly. Values 0 and 2 of a word form the first vector, 1 and 3 the second.
 struct Fp8Values : Bf16Dot {
   static constexpr int kSteps = 2;
   static void dequantize(VecI words, Weights (&to)[2]) {

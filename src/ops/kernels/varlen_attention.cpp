@@ -1,5 +1,5 @@
-// Computes one family's causal attention (ops/varlen_attention.h) for one key head and its query heads. Uses small
-// matmuls over blocks of query rows. Right operands are packed once per call.
+// Computes causal attention of a prefix and its continuations (a family: ops/varlen_attention.h) for one key head and
+// its query heads. Uses small matmuls over blocks of query rows. Right operands are packed once per call.
 #include "ops/kernels/varlen_attention.h"
 
 #include "ops/kernels/kernels.h"

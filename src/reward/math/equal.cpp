@@ -9,7 +9,9 @@ namespace qrl::reward::math {
 
 namespace {
 
-constexpr std::size_t kFewLanes = 3, kManyLanes = 12;  // kManyLanes: for variables that are integers or of both signs
+// Numbers of random variable assignments (lanes) on which values must agree. kManyLanes: for variables that are
+// integers or may be negative.
+constexpr std::size_t kFewLanes = 3, kManyLanes = 12;
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
 bool is_marked(const Answer& x) noexcept { return x.at().is(Kind::percent, Kind::degree); }

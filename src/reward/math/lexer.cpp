@@ -74,7 +74,7 @@ class Lexer {
     fail("a character that mathematics does not use: " + std::string(rest().substr(0, 1)));
   }
 
-  /// Records the currency, the unit of all numbers.
+  /// Records the unit of a currency sign; "several" if signs differ.
   void note_currency(std::string_view unit) noexcept {
     out_.currency = out_.currency.empty() || out_.currency == unit ? unit : "several";
   }

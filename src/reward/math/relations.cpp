@@ -68,7 +68,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
     const bool named = is_name(left) || (!gold && depth_ == 1 && names(left, other));
     return named && compare(parts[std::max<std::size_t>(last, 1)]);
   }
-  if (!has_symbols(parts[last].at()) && compare(parts[last])) return true;  // 0 = x² − 1 is not x² − 1
+  // "0 = x² − 1" does not give the answer "x² − 1".
+  if (!has_symbols(parts[last].at()) && compare(parts[last])) return true;
   const auto is_plain = [](const Node& side) {
     return !has_symbols(side) || side.is(Kind::symbol, Kind::subscript, Kind::call);
   };

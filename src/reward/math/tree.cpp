@@ -46,7 +46,7 @@ std::size_t places_of(const Node& at) noexcept {
 bool is_name(const Node& at) noexcept {
   if (at.is(Kind::symbol, Kind::words, Kind::call, Kind::prime, Kind::subscript)) return true;
   if (at.is(Kind::absolute) && at[0].is(Kind::symbol))
-    return kUnknowns.find(at[0].text) == std::string_view::npos;  // |x| = 4 must be solved
+    return kUnknowns.find(at[0].text) == std::string_view::npos;  // "|x| = 4" is an equation to solve
   const bool product = at.is(Kind::product);                      // 2x is no name
   return (product || at.is(Kind::absolute, Kind::ratio, Kind::tuple, Kind::list, Kind::set_operation)) &&
          std::ranges::all_of(at.parts, [&](const Node& part) { return has_symbols(part) ? is_name(part) : !product; });

@@ -120,7 +120,7 @@ enum class WordClass : unsigned char {
   calling,      ///< functions whose bracket holds an argument
   may_call,     ///< function names, if their bracket holds one name or number
   noun,         ///< nouns before a verb or colon, which the answer follows
-  denied,       ///< text before a box that is no answer
+  denied,       ///< words that deny the answer in the box after them: "cannot be"
   joining,      ///< text between boxes that form a list
   silent,       ///< layout before a label, ignored
   about,        ///< words between "answer" and the question

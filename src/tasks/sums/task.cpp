@@ -13,7 +13,7 @@ namespace qrl::tasks {
 
 namespace {
 
-/// A question; a difference is never negative.
+/// Holds a question about a sum or a difference. For a difference, first ≥ second.
 struct SumTask {
   std::string text;  ///< "What is 47 plus 38?"
   std::int64_t first = 0, second = 0;

@@ -9,7 +9,7 @@ namespace qrl::train {
 
 namespace {
 
-// Thresholds chosen by this project. Those that reports share are in report/rules.
+// This project's thresholds. Thresholds that run reports also use are in report/rules.cpp.
 constexpr double kNoAnswers = 0.95;
 constexpr double kByChance = 0.01;  // warns if bad luck is less probable than this
 constexpr double kMeanOver = 5;     // length of the moving average, in steps

@@ -20,7 +20,7 @@ namespace qrl::train {
 
 namespace {
 
-/// Metric names of the phases, in the order of Phase.
+/// In the order of Phase.
 constexpr const char* kPhaseNames[] = {"timing_s/gen",       "timing_s/reward",       "timing_s/old_log_prob",
                                        "timing_s/ref",       "timing_s/update_actor", "timing_s/publish",
                                        "timing_s/gap_probe", "timing_s/testing"};
