@@ -108,8 +108,8 @@ std::string add_samples(Json& json, const RunFiles& run, const PageLimits& limit
     if (size_of(json["validation"]) + size_of(json["samples"]) <= max_bytes || count <= 1) break;
   }
   if (all.empty()) return {};
-  return "Shows samples of " + std::to_string(std::min(count, all.size())) + " of " + std::to_string(all.size()) +
-         " steps, at most " + std::to_string(limits.max_prompts) + " prompts each.";
+  return "Samples of " + std::to_string(std::min(count, all.size())) + " of " + std::to_string(all.size()) +
+         " steps are shown, at most " + std::to_string(limits.max_prompts) + " prompts each.";
 }
 
 }  // namespace

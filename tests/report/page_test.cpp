@@ -152,7 +152,7 @@ TEST_CASE("samples are of at most so many files, evenly spread with the first an
   limits.max_sample_bytes = 1 << 20;
   const Json part = report::page_json({run}, false, limits);
   CHECK(part["runs"][0]["samples"].size() == 10);
-  CHECK(part["left_out"].get<std::string>().find("Shows samples of 10 of 100 steps") != std::string::npos);
+  CHECK(part["left_out"].get<std::string>().find("Samples of 10 of 100 steps are shown") != std::string::npos);
 }
 
 TEST_CASE("runs that differ in the seed alone are one group, and runs of one name have the folder above in theirs") {
