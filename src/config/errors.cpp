@@ -33,10 +33,9 @@ std::string Errors::text() const {
   for (const std::string& line : lines_) add_line(line);
   if (unknown_keys_.size() == 1) {
     const auto& [where, advice] = unknown_keys_.front();
-    add_line(base::Error(base::ErrorKind::input, where, "a key of the recipe", "an unknown one", advice).what());
+    add_line(base::Error(base::ErrorKind::input, where, "a recipe key", "an unknown key", advice).what());
   } else if (!unknown_keys_.empty()) {
-    add_line(std::to_string(unknown_keys_.size()) +
-             " keys that recipes do not have (qrl-train --help-all lists those there are):");
+    add_line(std::to_string(unknown_keys_.size()) + " unknown keys (qrl-train --help-all lists all keys):");
     for (const auto& [where, advice] : unknown_keys_) add_line("  " + where + (advice.empty() ? "" : ": " + advice));
   }
   if (num_more_ > 0) text += "\n… and " + std::to_string(num_more_) + " more";

@@ -10,7 +10,8 @@ const ParamValue& ParamValues::value(const Param& param) const {
 }
 
 void ParamValues::set(const Param& param, ParamValue value) {
-  QRL_INVARIANT(value.index() == param.default_value.index(), param.name, "a value of its type", "another type's");
+  QRL_INVARIANT(value.index() == param.default_value.index(), param.name, "a value of its type",
+                "a value of another type");
   if (const auto* words = std::get_if<Param::Words>(&param.type)) {
     const auto& word = std::get<std::string>(value);
     QRL_INVARIANT(std::find(words->begin(), words->end(), word) != words->end(), param.name, "one of its words", word);

@@ -85,14 +85,14 @@ class Loader {
     const bool may_be_text =
         node != nullptr && (node->kind == YamlNode::Kind::scalar || node->kind == YamlNode::Kind::null);
     if (!may_be_text && !trimmed.empty() && quoting_helps(name, value)) {
-      errors_.add(source.name, "a text", base::quoted(value) + ", which is none in YAML",
-                  "put a text with ': ', '{' or '#' in quotes: --set '" + name + "=\"…\"'");
+      errors_.add(source.name, "text", base::quoted(value) + ", which YAML does not read as text",
+                  "put text with ': ', '{' or '#' in quotes: --set '" + name + "=\"…\"'");
       return;
     }
     errors_.take(std::move(of_value));
     if (node == nullptr) return;
     if (node->kind == YamlNode::Kind::scalar && !node->quoted && node->text != trimmed) {
-      errors_.add(source.name, "one plain value", base::quoted(value), "put a text with # or --- in quotes");
+      errors_.add(source.name, "one plain value", base::quoted(value), "put text with # or --- in quotes");
       return;
     }
     if (keys_.find(name) != nullptr || keys_.is_section(name)) set(*node, name, source);
@@ -190,7 +190,7 @@ class Loader {
       if (base::is_shipped_recipe(word)) file = base::shipped_recipe(word);
     } catch (const base::Error& error) {
       is_whole_ = false;
-      errors_.add(where, "a recipe of the program", error.what(), "");
+      errors_.add(where, "a recipe that comes with qrl-train", error.what(), "");
       return;
     }
     const std::string name = shown_name(file.string());
@@ -201,13 +201,13 @@ class Loader {
       return;
     }
     if (chain_.size() >= kMaxIncludes) {
-      errors_.add(where, "at most " + std::to_string(kMaxIncludes) + " files one inside the other", "more", "");
+      errors_.add(where, "at most " + std::to_string(kMaxIncludes) + " nested includes", "a deeper include", "");
       return;
     }
     std::string bytes;
     if (error || !read_bytes(file, bytes)) {
       is_whole_ = false;
-      errors_.add(where, "a readable file", name, "a path is taken from the including file's folder");
+      errors_.add(where, "a readable file", name, "use a path relative to the including file's folder");
       return;
     }
     add_file(bytes, file, file.parent_path());
@@ -217,7 +217,7 @@ class Loader {
     const std::string name = section.empty() ? member.name : section + "." + member.name;
     if (member.name.find('.') != std::string::npos || member.name.empty()) {
       const std::string last = member.name.substr(member.name.rfind('.') + 1);
-      errors_.add(source.at(member.line) + ": " + shown_name(name), "a name without a point", shown_name(member.name),
+      errors_.add(source.at(member.line) + ": " + shown_name(name), "a name without a dot", shown_name(member.name),
                   keys_.find(name) != nullptr ? "nest it: the value goes to " + last + " inside its section"
                                               : advice_for_unknown_key(keys_, name));
       return;
@@ -316,8 +316,9 @@ LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, st
   std::string bytes;
   std::error_code error;
   QRL_REQUIRE(!std::filesystem::is_directory(file, error), name, "a recipe file", "a folder",
-              "a model's folder goes to model.path, or to qrl-train generate");
-  QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "none", "check the path");
+              "set model.path to a model folder, or pass it to qrl-train generate");
+  QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "a missing or unreadable file",
+              "check the path");
   return parse_recipe(keys, bytes, file.string(), file.parent_path(), overrides, complete, use);
 }
 

@@ -28,7 +28,7 @@ std::string expectation(const Key& key, const std::string& values, const Recipe&
 /// Returns " with KEY VALUE", the case in which a requirement applies.
 std::string circumstance(const Key& key, const std::string& when, const Recipe& recipe) {
   if (when.empty()) return "";
-  if (when == "changed") return " beside " + key.name;
+  if (when == "changed") return " with " + key.name;
   if (when == "set" || when == "true") return " with " + key.name;
   return " with " + key.name + " " + (when.starts_with("above ") ? when : shown(key, recipe));
 }
@@ -73,7 +73,7 @@ class RuleBook {
       const bool may_be_idle = has_value(key, recipe_, "default") || (is_record && !is_override);
       const Condition& needed = key.condition;
       const Key& other = *recipe_.keys->find(needed.key);
-      require(may_be_idle, {key.name, needed.key}, expectation(other, needed.values, recipe_) + " beside " + key.name,
+      require(may_be_idle, {key.name, needed.key}, expectation(other, needed.values, recipe_) + " with " + key.name,
               needed.advice, shown(other, recipe_));
     }
   }
@@ -98,10 +98,11 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 void check_complete(const Recipe& recipe, RuleBook& rules) {
   rules.require(!recipe.model.path.empty() || !recipe.model.init_config.empty(), {"model.path", "model.init.config"},
-                "a model", "set model.path to a Hugging Face folder, or model.init.config to a config.json", "none");
+                "a model", "set model.path to a Hugging Face folder, or model.init.config to a config.json",
+                "no model");
   rules.require(!recipe.data.train_files.empty() || !recipe.data.train_generator.task.empty(),
                 {"data.train_files", "data.train_generator.task"}, "training data",
-                "set data.train_files or data.train_generator", "none");
+                "set data.train_files or data.train_generator", "no training data");
 }
 
 void check_data(const Recipe& recipe, RuleBook& rules) {
@@ -123,7 +124,7 @@ void check_data(const Recipe& recipe, RuleBook& rules) {
   const auto num_files = static_cast<std::int64_t>(data.train_files.size());
   rules.require(num_weights == 0 || num_weights == num_files, {"data.train_weights", "data.train_files"},
                 "data.train_weights with one weight for each of data.train_files", "write one for each, or delete it",
-                number(num_weights) + " for " + number(num_files));
+                number(num_weights) + " weights for " + number(num_files) + " files");
 }
 
 /// Returns whether a run chooses its micro-batch size, which then fits the longest sequence and row.
@@ -138,13 +139,13 @@ void check_lengths(const Recipe& recipe, RuleBook& rules) {
                 {"actor.max_tokens_per_micro_batch", "data.max_response_length", "data.max_prompt_length"},
                 "actor.max_tokens_per_micro_batch of at least " + number(longest) +
                     " tokens (max_prompt_length + max_response_length)",
-                "a sample must fit a micro-batch", number(room) + " tokens");
+                "a sample must fit in a micro-batch", number(room) + " tokens");
   const std::int64_t page = recipe.rollout.page_size, pages = (longest + page - 1) / page;
   rules.require(recipe.rollout.kv_pages.value_or(pages) >= pages,
                 {"rollout.kv_pages", "rollout.page_size", "data.max_response_length", "data.max_prompt_length"},
                 "rollout.kv_pages of at least " + number(pages) + " pages (" + number(longest) +
                     " tokens in pages of " + number(page) + ")",
-                "the longest sequence must fit, or leave the key out",
+                "make room for the longest sequence, or leave the key out",
                 number(recipe.rollout.kv_pages.value_or(0)) + " pages");
 }
 
@@ -152,26 +153,27 @@ void check_formats(const Recipe& recipe, RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   const bool ignored = std::find(quant.ignore.begin(), quant.ignore.end(), "lm_head") != quant.ignore.end();
   rules.require(quant.lm_head != HeadFormat::int8 || !ignored, {"quant.rollout.lm_head", "quant.rollout.ignore"},
-                "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8", "say one of the two", "lm_head");
+                "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8", "set only one of the two",
+                "lm_head");
   const bool samples = samples_on_gpu(recipe), learns = learns_on_gpu(recipe);
   rules.require(!learns || samples || quant.learner_forward != LearnerForward::low_bit,
                 {"rollout.device", "trainer.device", "quant.learner.forward"},
                 "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit",
-                "its matmuls are the decoder's, on the decoder's tensors; fake_quant has the same values and gradients "
-                "without them",
+                "low_bit runs the decoder's matmuls on the decoder's tensors; fake_quant gives the same values and "
+                "gradients without them",
                 "cpu");
   rules.require(!recipe.rollout.bitwise || samples == learns, {"rollout.bitwise", "rollout.device", "trainer.device"},
                 "trainer.device and rollout.device the same with rollout.bitwise",
-                "no two devices add up in one order: the decoder's own forward pass gives the learner its bits");
+                "devices sum in different orders, and the learner's bits come from the decoder's own forward pass");
   const bool cuts = recipe.rollout.top_k != -1 || recipe.rollout.top_p < 1;
   rules.require(!recipe.rollout.bitwise || !samples || !cuts,
                 {"rollout.bitwise", "rollout.device", "rollout.top_p", "rollout.top_k"},
                 "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda",
-                "such tokens are sampled on the CPU there, from whole rows of logits");
+                "with top_p or top_k, tokens are sampled on the CPU from whole rows of logits");
   rules.require(quant.rotation != RotationKind::hadamard || samples || !reads_matrices_on_gpu(recipe),
                 {"quant.rollout.rotation", "trainer.device", "quant.learner.forward"},
                 "quant.learner.forward bf16, or trainer.device cpu, with quant.rollout.rotation hadamard",
-                "a learner on a GPU reads no rotated matrices: set quant.rollout.rotation: none");
+                "a learner on a GPU cannot read rotated matrices: set quant.rollout.rotation: none");
 }
 
 void check_options(const Recipe& recipe, RuleBook& rules) {
@@ -194,27 +196,28 @@ void check_objective(const Recipe& recipe, RecipeUse use, RuleBook& rules) {
   const AlgorithmRecipe& algorithm = recipe.algorithm;
   rules.require(algorithm.kl_loss_type != "k1" || algorithm.kl_loss_coef == 0 || use != RecipeUse::training,
                 {"algorithm.kl_loss_type"}, "algorithm.kl_loss_type k2, k3, k3+ or unbiased",
-                "as a loss its gradient is 0 in expectation and adds noise alone; set k2, which has the gradient of "
-                "the KL. A run that was made with k1 then continues with --allow-change",
+                "its gradient as a loss is 0 in expectation and only adds noise; set k2, which has the gradient of the "
+                "KL. A run made with k1 then resumes with --allow-change",
                 "k1");
   rules.require(!algorithm.positive_only || !algorithm.teacher.path.empty() || !algorithm.off_policy_mask_threshold,
                 {"algorithm.positive_only", "algorithm.off_policy_mask_threshold"},
-                "no algorithm.off_policy_mask_threshold beside positive_only",
-                "it leaves out responses with a negative advantage, and there are none: delete it", "both");
+                "no algorithm.off_policy_mask_threshold with positive_only",
+                "it masks responses with a negative advantage, which positive_only already excludes: delete it",
+                "both");
 }
 
 void check_sft(const Recipe& recipe, RuleBook& rules) {
   const SftRecipe& sft = recipe.sft;
   rules.require(sft.steps == 0 || !sft.demonstrations.task.empty() || !sft.train_files.empty(),
                 {"sft.steps", "sft.demonstrations.task", "sft.train_files"},
-                "sft.demonstrations.task or sft.train_files beside sft.steps above 0",
+                "sft.demonstrations.task or sft.train_files with sft.steps above 0",
                 "set sft.demonstrations: {task: …} (" + recipe.keys->find("sft.demonstrations.task")->type +
                     "), or sft.train_files: [FILE]",
-                "none");
+                "neither");
   const std::int64_t room = recipe.actor.max_tokens_per_micro_batch, longest = sft.max_length.value_or(room);
   rules.require(is_chosen_on_gpu(recipe) || longest <= room, {"sft.max_length", "actor.max_tokens_per_micro_batch"},
                 "sft.max_length of at most actor.max_tokens_per_micro_batch = " + number(room),
-                "a row must fit a micro-batch", number(longest));
+                "a row must fit in a micro-batch", number(longest));
 }
 
 /// Checks that adapters have a base, and that lora.path belongs to this base.
@@ -223,16 +226,16 @@ void check_lora(const Recipe& recipe, RuleBook& rules) {
   const bool is_new = !recipe.model.init_config.empty(), starts_cold = has_cold_start(recipe.sft);
   const bool by_adapters = cold_start_trains_adapters(recipe);
   rules.require(recipe.lora.sft == LoraSft::automatic || starts_cold, {"lora.sft", "sft.steps"},
-                "sft.steps above 0 beside lora.sft", "there is no cold start: delete lora.sft", "0");
+                "sft.steps above 0 with lora.sft", "there is no cold start: delete lora.sft", "0");
   rules.require(!is_new || !by_adapters, {"lora.sft", "lora.rank", "model.init.config"},
-                "model.path beside lora.sft adapters", "its random weights are no base: set lora.sft: full",
+                "model.path with lora.sft adapters", "random weights are not a base for adapters: set lora.sft: full",
                 "a new model");
   rules.require(!is_new || starts_cold, {"lora.rank", "sft.steps", "model.init.config"},
                 "model.path, or a cold start (sft.steps above 0), with lora.rank above 0",
-                "random weights are no base for adapters", "a new model without one");
+                "random weights are not a base for adapters", "a new model without a cold start");
   rules.require(recipe.lora.path.empty() || (!is_new && (!starts_cold || by_adapters)),
                 {"lora.path", "lora.sft", "model.init.config"},
-                "lora.path beside model.path, and no cold start that trains all weights",
+                "lora.path with model.path, and no cold start that trains all weights",
                 "an adapter belongs to the weights that it was trained on");
 }
 
@@ -244,19 +247,19 @@ void check_reward(const Recipe& recipe, RuleBook& rules) {
                 "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
                 "raise reward.correct or lower the others");
   rules.require(!has_value(*recipe.keys->find("reward.verifier"), recipe, kCommandVerifier) || !reward.command.empty(),
-                {"reward.command", "reward.verifier", "reward.by_source"}, "reward.command beside the verifier command",
-                "name a program and its arguments: [python3, my_reward.py]", "none");
+                {"reward.command", "reward.verifier", "reward.by_source"}, "reward.command with the verifier command",
+                "name a program and its arguments: [python3, my_reward.py]", "no program");
   const bool some_count =
       std::any_of(reward.weights.begin(), reward.weights.end(), [](const auto& one) { return one.second != 0; });
   rules.require(reward.weights.empty() || some_count, {"reward.weights"}, "a weight other than 0 in reward.weights",
-                "every response would score 0", "none");
+                "every response would score 0", "only weights of 0");
   if (reward.aggregation == RewardAggregation::sum_then_normalize) return;
   Recipe filled = recipe;
   recipe.keys->find("algorithm.norm_adv_by_std")->fill(filled);
   rules.require(recipe.algorithm.adv_estimator != "grpo" || filled.algorithm.norm_adv_by_std.value_or(true),
                 {"reward.aggregation", "algorithm.norm_adv_by_std", "algorithm.name"},
                 "algorithm.norm_adv_by_std true with reward.aggregation normalize_then_sum",
-                "each score is divided by its group's deviation: set it to true, or take sum_then_normalize", "false");
+                "each score is divided by its group's deviation: set it to true, or use sum_then_normalize", "false");
 }
 
 }  // namespace

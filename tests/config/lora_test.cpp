@@ -25,7 +25,7 @@ TEST_CASE("a key of adapters without a rank, and ranks, scales and modules out o
   for (const char* key : {"alpha: 16", "rslora: true", "target_modules: [q_proj]", "train_norms: true", "path: x",
                           "sft: adapters", "publish: merge"}) {
     CAPTURE(key);
-    CHECK(holds(fault("lora: {" + std::string(key) + "}"), "lora.rank above 0 beside lora."));
+    CHECK(holds(fault("lora: {" + std::string(key) + "}"), "lora.rank above 0 with lora."));
   }
   CHECK(holds(fault("lora: {rank: -1}"), "lora.rank: expected integer from 0 to 1024, got -1"));
   CHECK(holds(fault("lora: {rank: 5000}"), "lora.rank: expected integer from 0 to 1024, got 5000"));
@@ -44,7 +44,7 @@ TEST_CASE("what adapters do not go with is refused by name, with what to set") {
   refused("optim: {name: muon}", "set optim.name: adamw");
   refused("quant: {uaq_scale: 1.5}", "set quant.uaq_scale: 1");
   refused("quant: {rollout: {profile: auto}}", "set quant.rollout.profile: null");
-  refused("model: {init: {config: x.json}}", "a new model without one");
+  refused("model: {init: {config: x.json}}", "a new model without a cold start");
   CHECK(holds(fault("lora: {rank: 8, publish: merge}\nquant: {learner: {forward: low_bit}}"),
               "quant.learner.forward bf16 with lora.publish merge"));
   CHECK(holds(fault("lora: {rank: 8, sft: full}"), "there is no cold start: delete lora.sft"));

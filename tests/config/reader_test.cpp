@@ -24,17 +24,17 @@ TEST_CASE("numbers are decimal, finite and in range, or refused with the reason"
       {"trainer: {seed: 010}",
        "r.yaml:1: trainer.seed: expected integer from 0 to 2^64-1, got \"010\"; a leading zero"},
       {"trainer: {seed: -1}", "below 0"},
-      {"trainer: {seed: 18446744073709551616}", "does not fit 64 bits"},
+      {"trainer: {seed: 18446744073709551616}", "does not fit in 64 bits"},
       {"trainer: {seed: 0x10}", "write it in decimal"},
       {"trainer: {seed: 0o17}", "write it in decimal"},
       {"trainer: {seed: 0b11}", "write it in decimal"},
       {"trainer: {seed: \"7\"}", "the text \"7\"; remove the quotes"},
       {"trainer: {total_training_steps: 12:30:45}", "base 60"},
       {"trainer: {total_training_steps: 1_000}", "without underscores"},
-      {"trainer: {total_training_steps: 1e3}", "whole number without point or exponent"},
-      {"trainer: {total_training_steps: 100.0}", "whole number without point or exponent"},
-      {"trainer: {total_training_steps: 99999999999999999999}", "does not fit 64 bits"},
-      {"trainer: {total_training_steps: -99999999999999999999}", "does not fit 64 bits"},
+      {"trainer: {total_training_steps: 1e3}", "integer without a decimal point or exponent"},
+      {"trainer: {total_training_steps: 100.0}", "integer without a decimal point or exponent"},
+      {"trainer: {total_training_steps: 99999999999999999999}", "does not fit in 64 bits"},
+      {"trainer: {total_training_steps: -99999999999999999999}", "does not fit in 64 bits"},
       {"trainer: {total_training_steps: 1000000001}", "at most 1000000000"},
       {"trainer: {total_training_steps: -1}", "integer ≥ 0, got -1"},
       {"trainer: {total_training_steps: [1]}", "got a list"},
@@ -141,7 +141,7 @@ TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
 
 TEST_CASE("formats that cannot meet are refused") {
   CHECK(holds(fault("quant: {rollout: {weights: int8, granularity: tensor}}"),
-              "quant.rollout.weights fp8_e4m3 beside quant.rollout.granularity, got int8"));
+              "quant.rollout.weights fp8_e4m3 with quant.rollout.granularity, got int8"));
   CHECK(holds(fault("quant: {rollout: {weights: int8, activations: fp8_e4m3}}"), "int4 takes bf16, int8 or fp8_e4m3"));
   CHECK(holds(fault("quant: {rollout: {weights: fp8_e4m3, activations: bf16}}"), "every other format its own"));
   CHECK(read("quant: {rollout: {weights: int4, activations: int8}}").quant.activations ==
@@ -153,11 +153,10 @@ TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
     std::string yaml, expected;
   };
   const Case cases[] = {
-      {"optim: {lrr: 1}",
-       "r.yaml:1: optim.lrr: expected a key of the recipe, got an unknown one; did you mean optim.lr?"},
+      {"optim: {lrr: 1}", "r.yaml:1: optim.lrr: expected a recipe key, got an unknown key; did you mean optim.lr?"},
       {"optm: {weight_decay: 1}", "did you mean optim.weight_decay?"},
       {"rolout: {temperature: 1}", "did you mean rollout.temperature?"},
-      {"\nlr: 1", "r.yaml:2: lr: expected a key of the recipe, got an unknown one; did you mean sft.lr or optim.lr?"},
+      {"\nlr: 1", "r.yaml:2: lr: expected a recipe key, got an unknown key; did you mean sft.lr or optim.lr?"},
       {"actor: {kl_loss_coef: 1}", "did you mean algorithm.kl_loss_coef?"},
       {"sft: {demonstrations: {size: 3}}", "no counterpart here: sft.steps"},
       {"quant: {learner: {forwards: low_bit}}", "did you mean quant.learner.forward?"},
@@ -166,7 +165,7 @@ TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
       {"foo: {}", "foo: expected a key"},
       {R"("a\nb": 1)", R"("a\nb": expected a key)"},
       {"actor_rollout_ref: {rollout: {n: 8}}",
-       "actor_rollout_ref.rollout.n: expected a key of the recipe, got an unknown one; here it is rollout.n"},
+       "actor_rollout_ref.rollout.n: expected a recipe key, got an unknown key; here it is rollout.n"},
       {"actor_rollout_ref: {actor: {ppo_mini_batch_size: 8}}", "here it is actor.mini_batch_size"},
       {"actor_rollout_ref: {actor: {ppo_micro_batch_size_per_gpu: 8}}", "actor.max_tokens_per_micro_batch"},
       {"actor_rollout_ref: {actor: {optim: {lr: 1}}}", "here it is optim.lr"},
@@ -218,7 +217,7 @@ TEST_CASE("all faults come at once, each with its place") {
   CHECK(holds(lines[1], "r.yaml:4: rollout.top_k: "));
   CHECK(holds(lines[2], "--set trainer.seed: expected"));
   CHECK(holds(lines[3], "--set oops: expected KEY=VALUE"));
-  CHECK(holds(lines[4], "2 keys that recipes do not have"));
+  CHECK(holds(lines[4], "2 unknown keys"));
   CHECK(holds(lines[5], "  r.yaml:5: learning_rate: here it is optim.lr"));
   CHECK(holds(lines[6], "  --set n: did you mean rollout.n or eval.n?"));
 }
@@ -283,7 +282,7 @@ TEST_CASE("an include is read first, from the including file's folder") {
   for (int i = 0; i < 20; ++i) {
     write(dir / ("c" + std::to_string(i) + ".yaml"), "include: c" + std::to_string(i + 1) + ".yaml\n");
   }
-  CHECK(holds(error_of(dir / "c0.yaml"), "at most 16 files one inside the other"));
+  CHECK(holds(error_of(dir / "c0.yaml"), "at most 16 nested includes"));
   CHECK(holds(error_of(dir / "nothing.yaml"), "nothing.yaml: expected a readable recipe file"));
   CHECK(holds(error_of(dir.path()), "expected a recipe file, got a folder"));
   write(dir / "large.yaml", "a: " + std::string(2'000'000, 'x'));
@@ -307,7 +306,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
   };
   const Case cases[] = {
       {"model: {path: a, init: {config: b}}",
-       "r.yaml:1: model.path: expected no model.init.config beside model.path, got \"/d/b\""},
+       "r.yaml:1: model.path: expected no model.init.config with model.path, got \"/d/b\""},
       {"model: {init: {seed: 1}}", "r.yaml:1: model.init.seed: expected model.init.config"},
       {"data: {train_batch_size: 48}", "r.yaml:1: data.train_batch_size: expected actor.mini_batch_size to divide"},
       {"data: {train_batch_size: 96}", "got 64 and 96"},
@@ -315,45 +314,45 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"data: {max_response_length: 16384}", "at least 16448 tokens"},
       {"actor: {max_tokens_per_micro_batch: 127}",
        "at least 128 tokens (max_prompt_length + max_response_length), got 127 tokens"},
-      {"data: {prompt_key: q}", "data.train_files or data.val_files set beside data.prompt_key, got none"},
-      {"data: {filter: [level > 3]}", "data.train_files beside data.filter, got none"},
-      {"data: {filter: [level > 3], val_files: [a.jsonl]}", "data.train_files beside data.filter, got none"},
-      {"data: {val_filter: [level > 3], train_files: [a.jsonl]}", "data.val_files beside data.val_filter, got none"},
-      {"rollout: {gpu_memory_utilization: 0.5}", "rollout.device cuda beside rollout.gpu_memory_utilization"},
-      {"rollout: {device: cuda, gpu_memory_utilization: 0.5, kv_pages: 900}", "keep one"},
-      {"rollout: {enforce_eager: true}", "rollout.device cuda beside rollout.enforce_eager"},
+      {"data: {prompt_key: q}", "data.train_files or data.val_files set with data.prompt_key, got none"},
+      {"data: {filter: [level > 3]}", "data.train_files with data.filter, got none"},
+      {"data: {filter: [level > 3], val_files: [a.jsonl]}", "data.train_files with data.filter, got none"},
+      {"data: {val_filter: [level > 3], train_files: [a.jsonl]}", "data.val_files with data.val_filter, got none"},
+      {"rollout: {gpu_memory_utilization: 0.5}", "rollout.device cuda with rollout.gpu_memory_utilization"},
+      {"rollout: {device: cuda, gpu_memory_utilization: 0.5, kv_pages: 900}", "set only one"},
+      {"rollout: {enforce_eager: true}", "rollout.device cuda with rollout.enforce_eager"},
       {"rollout: {kv_pages: 7}", "rollout.kv_pages of at least 8 pages (128 tokens in pages of 16), got 7 pages"},
       {"rollout: {n: 1}", "rollout.n: expected integer from 2 to 65536, got 1"},
       {"rollout_correction: {method: none, threshold: 2}",
        "no rollout_correction.threshold with rollout_correction.method none, got 2.0"},
       {"sft: {steps: 3}",
-       "r.yaml:1: sft.steps: expected sft.demonstrations.task or sft.train_files beside sft.steps above 0"},
+       "r.yaml:1: sft.steps: expected sft.demonstrations.task or sft.train_files with sft.steps above 0"},
       {"data: {train_generator: {task: countdown}}",
        "data.train_generator.size above 0 with data.train_generator.task, got 0"},
-      {"data: {val_generator: {size: 3}}", "expected data.val_generator.task beside data.val_generator.size, got none"},
+      {"data: {val_generator: {size: 3}}", "expected data.val_generator.task with data.val_generator.size, got none"},
       {"data: {val_generator: {task: countdown, size: 3, min_numbers: 5, max_numbers: 4}}",
        "max_numbers at least data.val_generator.min_numbers, got data.val_generator.min_numbers 5, "},
       {"data: {val_generator: {task: countdown, size: 3, max_numbers: 7}}", "integer from 2 to 6"},
       {"data: {val_generator: {task: countdown, size: 3, min_numbers: 1}}", "integer from 2 to 6"},
       {"data: {val_generator: {task: chess, size: 3}}", "got \"chess\""},
       {"data: {val_generator: {task: sudoku, size: 3, max_number: 5}}",
-       "data.val_generator.task countdown or arithmetic or sums beside data.val_generator.max_number, got sudoku"},
+       "data.val_generator.task countdown or arithmetic or sums with data.val_generator.max_number, got sudoku"},
       {"data: {val_generator: {task: arithmetic, size: 3, grid_size: 9}}",
-       "data.val_generator.task sudoku beside data.val_generator.grid_size, got arithmetic"},
+       "data.val_generator.task sudoku with data.val_generator.grid_size, got arithmetic"},
       {"data: {val_generator: {task: sudoku, size: 3, min_empty: 9}}", "data.val_generator.max_empty 8; set both"},
-      {"reward: {verifier: math, numbers: subset}", "reward.verifier countdown beside reward.numbers, got math"},
-      {"reward: {profile: boxed}", "reward.verifier math beside reward.profile, got countdown"},
-      {"reward: {answer_form: value}", "reward.verifier math beside reward.answer_form, got countdown"},
+      {"reward: {verifier: math, numbers: subset}", "reward.verifier countdown with reward.numbers, got math"},
+      {"reward: {profile: boxed}", "reward.verifier math with reward.profile, got countdown"},
+      {"reward: {answer_form: value}", "reward.verifier math with reward.answer_form, got countdown"},
       {"data: {train_files: [a], train_generator: {task: countdown, size: 3}}",
-       "no data.train_generator.task beside data.train_files, got countdown"},
-      {"reward: {partial: 0.1}", "reward.verifier sudoku beside reward.partial, got countdown; it has no effect"},
+       "no data.train_generator.task with data.train_files, got countdown"},
+      {"reward: {partial: 0.1}", "reward.verifier sudoku with reward.partial, got countdown; it has no effect"},
       {"reward: {overlong_buffer: {enable: true}}",
        "reward.overlong_buffer.len above 0 with reward.overlong_buffer.enable, got 0"},
       {"reward: {overlong_buffer: {enable: true, len: 65}}",
        "data.max_response_length at least reward.overlong_buffer.len, got reward.overlong_buffer.len 65, "
        "data.max_response_length 64"},
-      {"sft: {from: a}", "sft.steps or sft.epochs above 0 beside sft.from, got 0"},
-      {"data: {val_generator: {seed: 3}}", "data.val_generator.task beside data.val_generator.seed, got none"},
+      {"sft: {from: a}", "sft.steps or sft.epochs above 0 with sft.from, got 0"},
+      {"data: {val_generator: {seed: 3}}", "data.val_generator.task with data.val_generator.seed, got none"},
       {"reward: {wrong: 1}", "reward.correct above reward.wrong"},
       {"reward: {format: 1}", "reward.correct above reward.wrong"},
   };
@@ -377,8 +376,8 @@ TEST_CASE("rules are mute about a key whose value was refused") {
 TEST_CASE("a run's recipe needs a model and training data") {
   const auto lines = faults("optim: {lr: 1}", {}, true);
   REQUIRE(lines.size() == 2);
-  CHECK(holds(lines[0], "r.yaml: model.path: expected a model, got none"));
-  CHECK(holds(lines[1], "r.yaml: data.train_files: expected training data, got none"));
+  CHECK(holds(lines[0], "r.yaml: model.path: expected a model, got no model"));
+  CHECK(holds(lines[1], "r.yaml: data.train_files: expected training data, got no training data"));
   CHECK(read("{model: {path: a}, data: {train_files: [b]}}", {}, true).model.path == "/d/a");
   CHECK(read("{model: {init: {config: a}}, data: {train_generator: {task: countdown, size: 1}}}", {}, true)
             .data.train_generator.size == 1);

@@ -41,8 +41,8 @@ TEST_CASE("a map is one value: read whole, replaced whole, printed in one line")
       read("reward: {verifier: math, by_source: {openai/gsm8k: math, 'own tasks/x': countdown}}");
   CHECK(sources.reward.by_source.at("own tasks/x") == "countdown");
   CHECK(printed(sources, "reward.by_source") == R"({"openai/gsm8k": math, "own tasks/x": countdown})");
-  CHECK(says("reward: {by_source: {\"a\\x7f\": math}}", "names are texts without control characters"));
-  CHECK(says("reward: {by_source: {\"\": math}}", "names are texts without control characters"));
+  CHECK(says("reward: {by_source: {\"a\\x7f\": math}}", "names must not contain control characters"));
+  CHECK(says("reward: {by_source: {\"\": math}}", "names must not contain control characters"));
   CHECK(says(kCommand + "weights: {" + std::string(65, 'a') + ": 1}}", "names have 1 to 64 letters"));
   CHECK(says(kCommand + "weights: {a: 0, b: 0}}", "a weight other than 0 in reward.weights"));
 }
@@ -61,13 +61,13 @@ TEST_CASE("a command runs in the folder of the recipe that names it, unless rewa
 
 TEST_CASE("keys of a command have no meaning beside a built-in verifier, nor its weights beside a command") {
   CHECK(says("reward: {weights: {correct: 1}}",
-             "the weights of a built-in verifier are reward.correct, reward.wrong, reward.format and reward.partial"));
-  CHECK(says("reward: {timeout_s: 3}", "reward.verifier command beside reward.timeout_s, got countdown"));
-  CHECK(says("reward: {command: [a]}", "reward.verifier command beside reward.command, got countdown"));
-  CHECK(says(kCommand + "correct: 2}", "beside reward.correct, got command; reward.weights has"));
-  CHECK(says(kCommand + "partial: 0.5}", "beside reward.partial, got command"));
-  CHECK(says("reward: {verifier: command}", "reward.command beside the verifier command, got none"));
-  CHECK(says("reward: {verifier: command, command: []}", "reward.command beside the verifier command, got none"));
+             "use reward.correct, reward.wrong, reward.format and reward.partial for a built-in verifier"));
+  CHECK(says("reward: {timeout_s: 3}", "reward.verifier command with reward.timeout_s, got countdown"));
+  CHECK(says("reward: {command: [a]}", "reward.verifier command with reward.command, got countdown"));
+  CHECK(says(kCommand + "correct: 2}", "with reward.correct, got command; reward.weights has"));
+  CHECK(says(kCommand + "partial: 0.5}", "with reward.partial, got command"));
+  CHECK(says("reward: {verifier: command}", "reward.command with the verifier command, got no program"));
+  CHECK(says("reward: {verifier: command, command: []}", "reward.command with the verifier command, got no program"));
   CHECK(says("reward: {verifier: command, command: python3 x.py}", "reward.command: expected list of text"));
   CHECK(says(kCommand + "after: command}", "math | countdown | sudoku, got \"command\""));
   CHECK(says(kCommand + "after: chess}", "got \"chess\""));
@@ -82,7 +82,7 @@ TEST_CASE("keys of a command have no meaning beside a built-in verifier, nor its
 TEST_CASE("keys of a verifier have a meaning where reward.by_source names it") {
   CHECK(faults("reward: {by_source: {gsm8k: math}, profile: boxed}").empty());
   CHECK(faults("reward: {by_source: {mine: command}, command: [a], weights: {s: 2}, correct: 3}").empty());
-  CHECK(says("reward: {by_source: {mine: command}}", "reward.command beside the verifier command, got none"));
+  CHECK(says("reward: {by_source: {mine: command}}", "reward.command with the verifier command, got no program"));
   CHECK(says("reward: {by_source: {gsm8k: chess}}", "got \"chess\" for \"gsm8k\""));
   CHECK(printed(read("reward: {by_source: {gsm8k: math}}"), "reward.by_source") == R"({"gsm8k": math})");
 }

@@ -50,9 +50,9 @@ TEST_CASE("a rotation that nothing could have is refused by name, with what to s
           "quant.learner.forward bf16");
   refused(wanted + ", rotation_block: 48}}", "rotation_block: expected 32 | 64 | 128, got \"48\"");
   refused("quant: {rollout: {rotation: none, rotation_block: 32}}",
-          "quant.rollout.rotation auto or hadamard beside quant.rollout.rotation_block, got none");
+          "quant.rollout.rotation auto or hadamard with quant.rollout.rotation_block, got none");
   refused("quant: {rollout: {weights: bf16, rotation_block: 32}}",
-          "int8, fp8_e4m3 or int4 beside quant.rollout.rotation_block, got bf16");
+          "int8, fp8_e4m3 or int4 with quant.rollout.rotation_block, got bf16");
   refused("quant: {rollout: {rotation: yes}}", "expected auto | none | hadamard");
 }
 

@@ -34,7 +34,7 @@ TEST_CASE("refused YAML is named with its line") {
       {"optim:\n\tlr: 1\n", "r.yaml:2: expected spaces for indentation, got a tab"},
       {"optim:\n  \tlr: 1\n", "r.yaml:2: expected spaces for indentation, got a tab"},
       {"optim:\n  lr: 1\n  lr: 2\n",
-       "r.yaml:3: optim.lr: expected each key once in its section, got it again (first on line 2)"},
+       "r.yaml:3: optim.lr: expected each key once in its section, got a repeated key (first on line 2)"},
       {"optim: {lr: 1}\nrollout: {n: 4}\noptim: {lr: 2}\n", "r.yaml:3: optim: expected each key once"},
       {"optim: {lr: 1, \"lr\": 2}", "each key once"},
       {"? [optim]\n: 1\n", "expected a name before the colon, got a list or map"},
@@ -93,7 +93,7 @@ TEST_CASE("what aliases stand for stays small") {
     const std::string before = "*a" + std::to_string(i - 1);
     laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + "," + before + "]\n";
   }
-  CHECK(holds(fault(laughs), "aliases that stand for at most 10000 values"));
+  CHECK(holds(fault(laughs), "aliases for at most 10000 values"));
 
   std::string tower = "a0: &a0 [x]\n";
   for (int i = 1; i < 100; ++i) {

@@ -33,7 +33,7 @@ Type<std::string> variable_name() {
     const auto is_part = [](char c) { return c == '_' || base::is_alphanumeric(c); };
     if (base::is_digit(name.front()) || !std::all_of(name.begin(), name.end(), is_part)) {
       throw ParseError{base::quoted(name.substr(0, name.find('='))),
-                       "write the name alone: values are never in a recipe"};
+                       "write only the name: a recipe never contains the value"};
     }
     return name;
   };
@@ -80,7 +80,7 @@ Type<double> duration() {
         if (!numbers[i + 1].matched) continue;
         const std::int64_t number = std::stoll(numbers[i + 1]);
         if (seconds > 0 && number >= kUnits[i - 1].second / kUnits[i].second)
-          throw ParseError{shown_value(node), "behind a larger unit write 23h, 59m and 59s at most"};
+          throw ParseError{shown_value(node), "after a larger unit write at most 23h, 59m and 59s"};
         seconds += number * kUnits[i].second;
       }
     }
@@ -99,13 +99,23 @@ Type<double> duration() {
   return {"time above 0: 3h50m", read, print};
 }
 
+Type<std::size_t> one_of(const std::vector<std::string>& words) {
+  const auto read = [words](const YamlNode& node) {
+    if (node.kind != YamlNode::Kind::scalar) throw ParseError{shown_value(node)};
+    const auto found = std::find(words.begin(), words.end(), node.text);
+    if (found == words.end()) throw ParseError{shown_value(node), nearest_advice(node.text, words)};
+    return static_cast<std::size_t>(found - words.begin());
+  };
+  return {base::joined(words, " | "), read, [words](std::size_t index) { return words.at(index); }};
+}
+
 Type<std::string> text_with_one(const std::string& part) {
   const auto read = [part](const YamlNode& node) {
     std::string value = read_text(node);
     const std::size_t first = value.find(part);
     if (first == std::string::npos) throw ParseError{base::quoted(value), "put " + part + " where it belongs"};
     if (value.find(part, first + 1) == std::string::npos) return value;
-    throw ParseError{base::quoted(value) + ", which holds " + part + " twice", "keep the one that is to be filled in"};
+    throw ParseError{base::quoted(value) + ", which contains " + part + " twice", "keep only the one to fill in"};
   };
   return {"text with one " + part, read, write_text};
 }

@@ -60,35 +60,19 @@ void anchor_path(std::string& path, const std::filesystem::path& directory);
 /// Returns advice: our name for `word`, or the nearest of `names`; "" if none is near.
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names);
 
-/// Accepts one of several words, each stored as its value.
-template <class T>
-Type<T> one_of(std::vector<std::pair<std::string, T>> values) {
-  std::vector<std::string> names;
-  names.reserve(values.size());
-  for (const auto& [name, value] : values) names.push_back(name);
-  return {base::joined(names, " | "),
-          [values, names](const YamlNode& node) -> T {
-            if (node.kind != YamlNode::Kind::scalar) throw ParseError{shown_value(node)};
-            for (const auto& [name, value] : values) {
-              if (name == node.text) return value;
-            }
-            throw ParseError{shown_value(node), nearest_advice(node.text, names)};
-          },
-          [values](const T& printed) -> std::string {
-            for (const auto& [name, value] : values) {
-              if (value == printed) return name;
-            }
-            return "null";
-          }};
-}
+/// Accepts one of `words`, stored as its index.
+Type<std::size_t> one_of(const std::vector<std::string>& words);
 
 /// Accepts the words of `choices` other than `except`.
 template <class T>
 Type<Selected<T>> option_of(const Choices<T>& choices, std::string_view except = {}) {
-  std::vector<std::pair<std::string, Selected<T>>> values;
+  std::vector<std::string> words;
   for (const Option* one : choices.all())
-    if (one->word != except) values.emplace_back(one->word, choices.select(one->word));
-  return one_of(std::move(values));
+    if (one->word != except) words.push_back(one->word);
+  const Type<std::size_t> index = one_of(words);
+  return {index.text,
+          [choices, words, read = index.read](const YamlNode& node) { return choices.select(words[read(node)]); },
+          [](const Selected<T>& option) { return option.empty() ? "null" : option.word(); }};
 }
 
 /// Accepts a list of `size` entries; 0 allows any number.
@@ -127,10 +111,10 @@ auto type_of() {
   if constexpr (requires(T value) { value.has_value(); }) {
     return type_of<typename T::value_type>();
   } else if constexpr (std::is_enum_v<T>) {
-    std::vector<std::pair<std::string, T>> values;
-    for (const std::string_view word : split(words_of(T{}), " | "))
-      values.emplace_back(word, static_cast<T>(values.size()));
-    return one_of(std::move(values));
+    const std::vector<std::string_view> words = split(words_of(T{}), " | ");
+    const Type<std::size_t> index = one_of({words.begin(), words.end()});
+    return Type<T>{index.text, [read = index.read](const YamlNode& node) { return static_cast<T>(read(node)); },
+                   [print = index.print](const T& value) { return print(static_cast<std::size_t>(value)); }};
   } else if constexpr (std::is_same_v<T, bool>) {
     return Type<T>{"true | false", read_boolean, [](bool value) { return std::string(value ? "true" : "false"); }};
   } else if constexpr (std::is_same_v<T, std::uint64_t>) {

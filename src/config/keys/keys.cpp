@@ -27,23 +27,21 @@ Type<ResumeFrom> resume_from() {
   return word_or("auto", ResumeFrom{}, word_or("never", ResumeFrom{ResumeMode::never}, path));
 }
 
-template <class AnySection>
-void add_update_rule(OnResume on_resume, AnySection section) {
+void add_update_rule(OnResume on_resume, Section<OptimRecipe> section) {
   using O = OptimRecipe;
   section.add(on_resume, "lr", &O::lr, real(kPositive), "peak learning rate");
   section.add(on_resume, "betas", &O::betas, list_of(real(kFrom0ToBelow1), 2),
               "AdamW's decay rates of the two moments");
   section.add(on_resume, "weight_decay", &O::weight_decay, real(kAtLeast0),
-              "decoupled weight decay, of matrices and embeddings; norms and biases have none");
-  section.add(on_resume, "lr_warmup_steps", &O::lr_warmup_steps, integer(0),
-              "optimizer updates over which lr rises from 0");
-  section.add(on_resume, "lr_scheduler", &O::lr_scheduler, "course of lr after the warm-up");
-  section.add(on_resume, "grad_clip", &O::grad_clip, real(kAtLeast0), "largest gradient norm; 0: no clipping");
+              "decoupled weight decay; norms and biases have none");
+  section.add(on_resume, "lr_warmup_steps", &O::lr_warmup_steps, integer(0), "optimizer updates of linear warm-up");
+  section.add(on_resume, "lr_scheduler", &O::lr_scheduler, "learning rate schedule after the warm-up");
+  section.add(on_resume, "grad_clip", &O::grad_clip, real(kAtLeast0), "maximum gradient norm; 0: no clipping");
 }
 
 void add_mode(List& list, const Catalog& catalog) {
-  list.push_back(key("mode", std::mem_fn(&Recipe::mode), option_of(catalog.modes),
-                     "a paper's system: defaults of other keys", "every key's own default"));
+  list.push_back(key("mode", Access(&Recipe::mode), option_of(catalog.modes),
+                     "a paper's system: sets the defaults of other keys", "each key's own default"));
 }
 
 void add_model(List& list) {
@@ -51,9 +49,9 @@ void add_model(List& list) {
   Section model(list, "model", &Recipe::model);
   model
       .add(fixed, "path", &M::path, model_path(),
-           "Hugging Face folder to start from, or OWNER/NAME[@REVISION] in the Hub's local cache", "a new model")
-      .excludes("model.init.config", "keep the one to start from");
-  model.add(fixed, "dtype", &M::dtype, "precision of the learner's forward and backward; master weights are float32");
+           "model to start from: Hugging Face folder, or OWNER/NAME[@REVISION] in the local Hub cache", "a new model")
+      .excludes("model.init.config", "set only one of the two");
+  model.add(fixed, "dtype", &M::dtype, "dtype of the learner's forward and backward pass; master weights are float32");
   model.add(fixed, "init.config", &M::init_config, input_path(), "config.json of a new model",
             "the model of model.path");
   model.add(fixed, "init.seed", &M::init_seed, "seed of a new model's weights")
@@ -68,33 +66,31 @@ void add_data(List& list) {
     return !recipe.data.train_files.empty() || !recipe.data.val_files.empty();
   };
   data.add(allow_change, "train_files", &D::train_files, list_of(input_path()),
-           "files of training prompts: JSONL, CSV, parquet, or DIR:SPLIT of a data set's folder")
+           "training prompts: JSONL, CSV or parquet files, or DIR:SPLIT of a dataset folder")
       .excludes("data.train_generator.task",
-                "keep one; --set data.train_generator.task=null takes away the generator, --set "
-                "data.train_files=[] the files");
+                "set only one: remove the generator with --set data.train_generator.task=null, or the files with --set "
+                "data.train_files=[]");
   data.add(allow_change, "train_weights", &D::train_weights, list_of(real(kPositive)),
-           "shares of train_files in what is drawn, one a file; []: every row once an epoch");
-  data.add(free, "val_files", &D::val_files, list_of(input_path()), "files of held-out prompts, as train_files");
+           "sampling weight of each file in train_files; []: each row once per epoch");
+  data.add(free, "val_files", &D::val_files, list_of(input_path()), "held-out prompts, in the formats of train_files");
   data.only_with({"data.train_files", "or data.val_files set", reads_files});
   data.add(allow_change, "prompt_key", &D::prompt_key,
-           "field of a row that holds its prompt; a.b: field b of a; \"a, b\": the one of these that a row has",
-           "prompt or question");
+           "field that holds the prompt; a.b: field b of a; \"a, b\": the one that the row has", "prompt or question");
   data.add(allow_change, "ground_truth_key", &D::ground_truth_key,
-           "field of a row that holds its gold, as data.prompt_key",
+           "field that holds the ground truth; paths and lists as for data.prompt_key",
            "ground_truth, answer or reward_model.ground_truth");
-  data.add(allow_change, "data_source_key", &D::data_source_key, "field of a row that names its source",
-           "data_source where there is one, else the file's name");
+  data.add(allow_change, "data_source_key", &D::data_source_key, "field that names the row's data source",
+           "data_source if present, else the file's name");
   data.only_with({});
   data.add(allow_change, "filter", &D::filter,
-           "conditions that a row of train_files must meet, as \"level >= 3\" or \"subject == 'Number Theory'\"; "
-           "others are left out")
+           "conditions on rows of train_files: \"level >= 3\", \"subject == 'Number Theory'\"; others are skipped")
       .only_with("data.train_files", "set");
   data.add(allow_change, "train_max_samples", &D::train_max_samples, integer(1),
-           "first prompts of training data that are kept", "all")
-      .excludes("data.train_weights", "keep one: weights say what each file gives");
+           "number of training prompts to keep, from the start", "all")
+      .excludes("data.train_weights", "set only one: weights already say how often each file is drawn");
   data.add(free, "val_max_samples", &D::val_max_samples, integer(1),
-           "first held-out prompts of each data source that are kept", "all");
-  data.add(free, "val_filter", &D::val_filter, "conditions that a row of val_files must meet, as data.filter")
+           "number of held-out prompts to keep per data source, from the start", "all");
+  data.add(free, "val_filter", &D::val_filter, "conditions on rows of val_files, as for data.filter")
       .only_with("data.val_files", "set");
 }
 
@@ -103,76 +99,72 @@ void add_prompts(List& list, const Choices<tasks::Generator>& generators) {
   Section data(list, "data", &Recipe::data);
   add_generator(allow_change, data.inner("train_generator", &D::train_generator), generators, "trainer.seed");
   add_generator(free, data.inner("val_generator", &D::val_generator), generators, std::to_string(kHeldOutSeed));
-  data.add(allow_change, "train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts a step");
+  data.add(allow_change, "train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts per step");
   data.add(allow_change, "gen_batch_size", &D::gen_batch_size, integer(1, kMaxBatch),
-           "prompts of one draw of algorithm.filter_groups")
+           "prompts per draw of algorithm.filter_groups")
       .unset_is("data.train_batch_size")
       .only_with("algorithm.filter_groups.enable", "true");
-  data.add(allow_change, "max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens), "tokens of a prompt");
+  data.add(allow_change, "max_prompt_length", &D::max_prompt_length, integer(1, kMaxTokens),
+           "maximum tokens per prompt");
   data.add(allow_change, "max_response_length", &D::max_response_length, integer(1, kMaxTokens),
-           "tokens of a response");
-  data.add(allow_change, "overlong_prompt", &D::overlong_prompt, "what happens to a prompt above max_prompt_length");
-  data.add(fixed, "shuffle", &D::shuffle, "a new order of the prompts in each epoch");
-  data.add(fixed, "seed", &D::seed, "seed of that order").unset_is("trainer.seed");
+           "maximum tokens per response");
+  data.add(allow_change, "overlong_prompt", &D::overlong_prompt, "what to do with a prompt above max_prompt_length");
+  data.add(fixed, "shuffle", &D::shuffle, "shuffle the prompts anew in each epoch");
+  data.add(fixed, "seed", &D::seed, "seed of the shuffle").unset_is("trainer.seed");
   data.add(fixed, "prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
   data.add(fixed, "chat_template", &D::chat_template,
            word_or_path({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
-           "the Jinja template that makes a text of a conversation; auto: the model's own, plain where it has none");
-  data.add(fixed, "system_prompt", &D::system_prompt, "system message before each prompt",
-           "the template's own, if any");
+           "Jinja chat template; auto: the model's own, or plain if it has none");
+  data.add(fixed, "system_prompt", &D::system_prompt, "system message of each prompt", "the template's own, if any");
   data.add(fixed, "enable_thinking", &D::enable_thinking,
-           "the template's switch for thoughts: false opens Qwen3's answers with an empty one",
-           "as the template has it");
+           "the template's enable_thinking; with false, Qwen3's responses begin with an empty thought",
+           "the template's own choice");
   data.add(fixed, "parse_special_tokens", &D::parse_special_tokens,
-           "control tokens that prompts of the data spell are tokens; false: they are text");
+           "read control tokens spelled in the data's prompts as tokens; false: as text");
 }
 
 void add_rollout(List& list) {
   using O = RolloutRecipe;
   Section rollout(list, "rollout", &Recipe::rollout);
-  rollout
-      .add(fixed, "device", &O::device, "where samples are generated: auto, where the learner is; cuda, an NVIDIA GPU")
+  rollout.add(fixed, "device", &O::device, "device of the sampler; auto: the learner's device")
       .needs("cuda", "quant.rollout.weights", "other than fp32", "use bf16")
-      .needs("cuda", "quant.rollout.lm_head", "auto or int8", "the GPU's lm_head is bf16 or int8")
-      .needs("cuda", "quant.rollout.queries", "auto", "scales of queries are the CPU's alone")
+      .needs("cuda", "quant.rollout.lm_head", "auto or int8", "a GPU's lm_head is bf16 or int8")
+      .needs("cuda", "quant.rollout.queries", "auto", "only the CPU has scales for queries")
       .needs("cuda", "quant.rollout.kv_cache", "other than fp32", "use bf16, int8 or fp8_e4m3")
       .effective = [](const Recipe& recipe) {
     return std::vector<std::string>{samples_on_gpu(recipe) ? "cuda" : "cpu"};
   };
   rollout.add(allow_change, "n", &O::n, integer(2, kMaxSamples),
-              "samples a prompt; advantages are relative to the group");
-  rollout.add(allow_change, "temperature", &O::temperature, real(kPositive), "temperature of training samples");
+              "samples per prompt; advantages are relative to their group");
+  rollout.add(allow_change, "temperature", &O::temperature, real(kPositive), "sampling temperature in training");
   rollout.add(allow_change, "top_p", &O::top_p, real(kAbove0To1),
-              "nucleus of training samples, at most " + std::to_string(kMaxKeptTokens) + " tokens; 1: off");
+              "nucleus (top-p) sampling in training, at most " + std::to_string(kMaxKeptTokens) + " tokens; 1: off");
   rollout.add(allow_change, "top_k", &O::top_k, word_or("-1", std::int64_t{-1}, integer(1, kMaxKeptTokens)),
-              "likeliest tokens kept; -1: all");
-  rollout.add(free, "max_num_seqs", &O::max_num_seqs, word_or("auto", O{}.max_num_seqs, integer(1, kMaxSamples)),
-              "sequences decoded at once; auto: 256, beside a learner on a GPU more where the KV cache has room for "
-              "that many longest ones");
+              "top-k sampling in training; -1: off");
+  rollout.add(
+      free, "max_num_seqs", &O::max_num_seqs, word_or("auto", O{}.max_num_seqs, integer(1, kMaxSamples)),
+      "maximum sequences decoded at once; auto: 256, or more if the learner shares the GPU and the KV cache has room");
   rollout.add(free, "max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens),
-              "tokens of one decoder tick");
-  rollout.add(fixed, "page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens a KV page holds");
-  rollout.add(free, "kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV pages",
-              "what max_num_seqs longest sequences need; with device cuda as many of them as fit");
+              "maximum tokens per decoder tick");
+  rollout.add(fixed, "page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens per KV page");
+  rollout.add(free, "kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV cache size in pages",
+              "room for max_num_seqs sequences of maximum length; on a GPU, as many as fit");
   rollout
       .add(free, "gpu_memory_utilization", &O::gpu_memory_utilization, real(kAbove0To1),
-           "share of the GPU's memory that may be in use, weights and all else included, when KV pages take the rest",
-           "0.9 with device cuda and without kv_pages, 0.5 beside a learner there")
+           "share of GPU memory to use in total; KV pages get what weights and activations leave",
+           "on a GPU without kv_pages 0.9, or 0.5 if the learner shares it")
       .only_with("rollout.device", "cuda")
-      .excludes("rollout.kv_pages", "keep one");
-  rollout.add(allow_change, "stop", &O::stop, "texts that end a response, which they are then the end of");
-  rollout.add(fixed, "prefix_sharing", &O::prefix_sharing, "samples of a prompt share its KV pages");
+      .excludes("rollout.kv_pages", "set only one");
+  rollout.add(allow_change, "stop", &O::stop, "stop strings; kept at the end of the response");
+  rollout.add(fixed, "prefix_sharing", &O::prefix_sharing, "share the prompt's KV pages among its samples");
   rollout
       .add(fixed, "bitwise", &O::bitwise,
-           "the learner's log-probs are the sampler's bit for bit; needs quant.learner.forward low_bit, a KV cache "
-           "other than fp8_e4m3, both on one device, and on a GPU no top_k or top_p")
-      .needs("true", "quant.learner.forward", "low_bit", "only the sampler's own matmuls give its bits")
+           "make the learner's log-probs equal the sampler's bit for bit; needs quant.learner.forward low_bit, a KV "
+           "cache other than fp8_e4m3, one device for both, and on a GPU no top_k or top_p")
+      .needs("true", "quant.learner.forward", "low_bit", "only the sampler's own GEMM gives its bits")
       .needs("true", "quant.rollout.kv_cache", "other than fp8_e4m3", "use int8 or bf16");
-  rollout.add(free, "free_cache_engine", &O::free_cache_engine,
-              "give the KV cache's memory back while the learner works");
-  rollout
-      .add(free, "enforce_eager", &O::enforce_eager,
-           "with device cuda: launch each kernel by itself; otherwise ticks of decoding rows are CUDA graphs")
+  rollout.add(free, "free_cache_engine", &O::free_cache_engine, "free the KV cache's memory while the learner works");
+  rollout.add(free, "enforce_eager", &O::enforce_eager, "launch CUDA kernels one by one, without CUDA graphs")
       .only_with("rollout.device", "cuda");
 }
 
@@ -181,35 +173,33 @@ void add_sft(List& list, const Choices<tasks::Generator>& generators) {
   Section sft(list, "sft", &Recipe::sft);
   sft.add(fixed, "steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none, or by sft.epochs");
   sft.add(fixed, "from", &S::from, input_path(),
-          "finished cold start (RUN/checkpoints/sft_N) of a run with the same model, prompt and sft keys, in place of "
-          "making one",
-          "none: the run makes its own")
+          "finished cold start (RUN/checkpoints/sft_N) to reuse; model, prompt and sft keys must be equal",
+          "the run makes its own")
       .condition = {
       "sft.steps", "or sft.epochs above 0", [](const Recipe& recipe) { return has_cold_start(recipe.sft); },
-      "set sft.steps to those of the shared cold start; or model.path starts from any checkpoint's weights"};
-  sft.add(fixed, "batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, an update");
-  sft.add(free, "save_freq", &S::save_freq, integer(0), "updates between its checkpoints; 0: only at the end");
-  add_update_rule(fixed, Section(list, "sft", at(&Recipe::sft, &S::optim)));
+      "set sft.steps to the shared cold start's; or set model.path to start from any checkpoint's weights"};
+  sft.add(fixed, "batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, per update");
+  sft.add(free, "save_freq", &S::save_freq, integer(0), "updates between checkpoints; 0: only at the end");
+  add_update_rule(fixed, Section(list, "sft", sft.access().at(&S::optim)));
   add_generator(fixed, sft.inner("demonstrations", &S::demonstrations), generators, "trainer.seed", true);
   sft.add(fixed, "train_files", &S::train_files, list_of(input_path()),
-          "files of conversations to learn from, in place of sft.demonstrations: `messages`, or `prompt` with "
-          "`response`")
-      .excludes(
-          "sft.demonstrations.task",
-          "keep one; --set sft.demonstrations.task=null takes away the generator, --set sft.train_files=[] the files");
+          "conversations to train on instead of sft.demonstrations: `messages`, or `prompt` with `response`")
+      .excludes("sft.demonstrations.task",
+                "set only one: remove the generator with --set sft.demonstrations.task=null, or the files with --set "
+                "sft.train_files=[]");
   sft.only_with("sft.train_files", "set");
   sft.add(free, "val_files", &S::val_files, list_of(input_path()),
-          "files of conversations for val/loss: after each epoch, at each checkpoint and at the end");
-  sft.add(fixed, "epochs", &S::epochs, integer(0), "passes over train_files, in place of sft.steps; 0: by steps")
-      .excludes("sft.steps", "keep one: set the other to 0");
-  sft.add(fixed, "max_length", &S::max_length, integer(2), "tokens of a row", "actor.max_tokens_per_micro_batch").fill =
-      [](Recipe& recipe) {
-        if (!recipe.sft.train_files.empty() && !recipe.sft.max_length)
-          recipe.sft.max_length = recipe.actor.max_tokens_per_micro_batch;
-      };
-  sft.add(fixed, "overlong", &S::overlong, "what happens to a row above max_length; truncate: its end is cut");
-  sft.add(fixed, "shuffle", &S::shuffle, "a new order of the rows in each epoch");
-  sft.add(fixed, "loss_on", &S::loss_on, "what is learned: every turn of the assistant, its last one, or all tokens");
+          "held-out conversations for val/loss: after each epoch, at each checkpoint and at the end");
+  sft.add(fixed, "epochs", &S::epochs, integer(0), "passes over train_files, instead of sft.steps; 0: by steps")
+      .excludes("sft.steps", "set one of them to 0");
+  sft.add(fixed, "max_length", &S::max_length, integer(2), "maximum tokens per row", "actor.max_tokens_per_micro_batch")
+      .fill = [](Recipe& recipe) {
+    if (!recipe.sft.train_files.empty() && !recipe.sft.max_length)
+      recipe.sft.max_length = recipe.actor.max_tokens_per_micro_batch;
+  };
+  sft.add(fixed, "overlong", &S::overlong, "what to do with a row above max_length; truncate cuts its end");
+  sft.add(fixed, "shuffle", &S::shuffle, "shuffle the rows anew in each epoch");
+  sft.add(fixed, "loss_on", &S::loss_on, "tokens in the loss: all assistant turns, the last one, or all tokens");
 }
 
 /// Accepts all-linear, stored as an empty list, or a list of modules.
@@ -217,7 +207,8 @@ Type<std::vector<std::string>> modules() {
   Type<std::vector<std::string>> some = list_of(text());
   some.read = [read = some.read](const YamlNode& node) {
     std::vector<std::string> list = read(node);
-    if (list.empty()) throw ParseError{"[]", "name modules: [q_proj, v_proj]; lora.rank 0 is without adapters"};
+    if (list.empty())
+      throw ParseError{"[]", "name modules: [q_proj, v_proj]; to train without adapters set lora.rank: 0"};
     return list;
   };
   return word_or("all-linear", std::vector<std::string>(), some);
@@ -226,65 +217,62 @@ Type<std::vector<std::string>> modules() {
 void add_lora(List& list) {
   using L = LoraRecipe;
   Section lora(list, "lora", &Recipe::lora);
-  lora.add(fixed, "rank", &L::rank, integer(0, kMaxRank),
-           "rank of the adapters that are trained while the model's own weights stay as they are; 0: all weights are "
-           "trained")
-      .needs("above 0", "trainer.zero_stage", "0", "adapters are small: every rank keeps all of them")
-      .needs("above 0", "optim.name", "adamw", "Muon's updates are for whole matrices: set optim.name: adamw")
-      .needs("above 0", "quant.uaq_scale", "default", "the quantized values never change: set quant.uaq_scale: 1")
+  lora.add(fixed, "rank", &L::rank, integer(0, kMaxRank), "rank of the LoRA adapters; 0: train all weights")
+      .needs("above 0", "trainer.zero_stage", "0", "adapters are small, so every rank keeps them all")
+      .needs("above 0", "optim.name", "adamw", "Muon updates whole matrices only: set optim.name: adamw")
+      .needs("above 0", "quant.uaq_scale", "default",
+             "the base's quantized values never change: set quant.uaq_scale: 1")
       .needs("above 0", "quant.rollout.profile", "unset",
-             "the base is quantized once as it is: set quant.rollout.profile: null");
+             "the base is quantized once, without a profile: set quant.rollout.profile: null");
   lora.only_with("lora.rank", "above 0");
   lora.add(fixed, "alpha", &L::alpha, real(kPositive), "adapters are scaled by alpha / rank");
   lora.add(fixed, "rslora", &L::rslora, "scale by alpha / sqrt(rank) instead");
   lora.add(fixed, "target_modules", &L::target_modules, modules(),
-           "linear layers with an adapter: names or ends of names, as q_proj; all-linear: all but lm_head");
-  lora.add(fixed, "train_norms", &L::train_norms, "train the gains of all norms as well");
-  lora.add(fixed, "path", &L::path, input_path(), "PEFT folder to begin with, of the same rank, alpha and modules",
+           "layers with adapters, by name or its end (q_proj); all-linear: all except lm_head");
+  lora.add(fixed, "train_norms", &L::train_norms, "also train the gains of all norms");
+  lora.add(fixed, "path", &L::path, input_path(), "PEFT folder to start from, with the same rank, alpha and modules",
            "new adapters");
-  lora.add(
-      fixed, "sft", &L::sft,
-      "what the cold start trains: all weights, which are the base then, or the adapters; auto: full for a new model");
+  lora.add(fixed, "sft", &L::sft,
+           "what the cold start trains: all weights, which become the base, or adapters; auto: full for a new model");
   lora.add(fixed, "publish", &L::publish,
-           "what the sampler gets: A and B beside the base; or for comparison, merged weights, quantized again")
+           "what the sampler uses: adapters on the base, or merged weights quantized anew (for comparison)")
       .needs("merge", "quant.learner.forward", "bf16",
-             "merged weights are the sampler's alone: the learner multiplies base and adapters");
+             "only the sampler would use merged weights: the learner multiplies base and adapters");
 }
 
 void add_actor(List& list) {
   using A = ActorRecipe;
   Section actor(list, "actor", &Recipe::actor);
-  actor.add(allow_change, "mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts an optimizer update");
+  actor.add(allow_change, "mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch),
+            "prompts per optimizer update");
   actor.add(allow_change, "max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch,
             word_or("auto", A{}.max_tokens_per_micro_batch, integer(2, kMaxTokens)),
-            "tokens of one forward and backward; auto: 4096, on a GPU what its memory has room for");
-  actor.add(allow_change, "ppo_epochs", &A::ppo_epochs, integer(1), "passes over a step's samples");
+            "tokens per forward and backward pass; auto: 4096, or what fits in GPU memory");
+  actor.add(allow_change, "ppo_epochs", &A::ppo_epochs, integer(1), "passes over the samples of a step");
   actor.add(fixed, "logprob_chunk_tokens", &A::logprob_chunk_tokens,
             word_or("auto", A{}.logprob_chunk_tokens, integer(1, kMaxTokens)),
-            "tokens whose logits exist at once; auto: 1024, on a GPU up to 4096");
+            "tokens whose logits are in memory at once; auto: 1024, or on a GPU up to 4096");
   actor.add(fixed, "activation_checkpointing", &A::activation_checkpointing,
             word_or("auto", A{}.activation_checkpointing, type_of<bool>()),
-            "recompute activations in the backward pass to save memory; auto: false, on a GPU true where its memory "
-            "has no room without");
+            "recompute activations in the backward pass to save memory; auto: only on a GPU without room for them");
 
   Section optim(list, "optim", &Recipe::optim);
   optim.add(fixed, "name", &OptimRecipe::name,
-            "the optimizer; muon is for the matrices of the layers, embeddings, norms, lm_head and biases have adamw "
-            "with the same lr");
+            "optimizer; muon updates the layers' matrices, and AdamW the rest with the same lr");
   add_update_rule(allow_change, optim);
   optim
       .add(allow_change, "lr_warmup_ratio", &OptimRecipe::lr_warmup_ratio, real(kFrom0To1),
-           "share of the run's updates over which lr rises from 0, in place of lr_warmup_steps", "lr_warmup_steps")
-      .excludes("optim.lr_warmup_steps", "keep one: set optim.lr_warmup_ratio: null, or the steps to their default");
+           "share of the run's updates for warm-up, instead of lr_warmup_steps", "lr_warmup_steps")
+      .excludes("optim.lr_warmup_steps", "set only one: optim.lr_warmup_ratio: null, or the steps to their default");
   optim.add(allow_change, "eps", &OptimRecipe::eps, real(kPositive), "AdamW's epsilon");
   using M = decltype(OptimRecipe::muon);
   auto muon = optim.inner("muon", &OptimRecipe::muon);
   muon.only_with("optim.name", "muon");
   muon.add(fixed, "momentum", &M::momentum, real(kFrom0ToBelow1), "decay rate of Muon's momentum");
-  muon.add(fixed, "nesterov", &M::nesterov, "look ahead by one more gradient");
-  muon.add(fixed, "ns_steps", &M::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz steps of an update");
+  muon.add(fixed, "nesterov", &M::nesterov, "use Nesterov momentum");
+  muon.add(fixed, "ns_steps", &M::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz iterations per update");
   muon.add(fixed, "match_adamw_rms", &M::match_adamw_rms,
-           "scale updates by 0.2 sqrt(max(rows, columns)), the size of AdamW's, so that lr means the same");
+           "scale updates by 0.2 sqrt(max(rows, columns)), so that lr has AdamW's meaning");
 }
 
 void add_eval(List& list) {
@@ -292,59 +280,56 @@ void add_eval(List& list) {
   Section eval(list, "eval", &Recipe::eval);
   eval.add(free, "freq", &E::freq, integer(0), "steps between evaluations; 0: never");
   eval.add(free, "before_train", &E::before_train, "evaluate before the first step");
-  eval.add(free, "n", &E::n, integer(1, kMaxSamples), "samples a held-out prompt");
-  eval.add(free, "temperature", &E::temperature, real(kAtLeast0), "temperature of evaluation; 0: greedy");
-  eval.add(free, "top_p", &E::top_p, real(kAbove0To1), "nucleus of evaluation; 1: off");
+  eval.add(free, "n", &E::n, integer(1, kMaxSamples), "samples per held-out prompt");
+  eval.add(free, "temperature", &E::temperature, real(kAtLeast0), "sampling temperature in evaluation; 0: greedy");
+  eval.add(free, "top_p", &E::top_p, real(kAbove0To1), "nucleus (top-p) sampling in evaluation; 1: off");
   eval.add(free, "top_k", &E::top_k, word_or("-1", std::int64_t{-1}, integer(1)),
-           "likeliest tokens kept in evaluation; -1: all");
-  eval.add(free, "stop", &E::stop, "texts that end a response of evaluation", "rollout.stop");
+           "top-k sampling in evaluation; -1: off");
+  eval.add(free, "stop", &E::stop, "stop strings in evaluation", "rollout.stop");
   eval.add(free, "dump", &E::dump, integer(0),
-           "first prompts of a held-out set whose responses go to validation/step_N.jsonl; 0: none");
+           "prompts per held-out set whose responses are written to validation/step_N.jsonl; 0: none");
 }
 
 void add_trainer(List& list) {
   using T = TrainerRecipe;
   Section trainer(list, "trainer", &Recipe::trainer);
-  trainer.add(fixed, "device", &T::device, "where the learner computes: cuda, an NVIDIA GPU; auto: cpu")
+  trainer.add(fixed, "device", &T::device, "device of the learner; auto: cpu")
       .needs("cuda", "quant.learner.backward", "model_dtype or fp8_e4m3",
-             "on a GPU the forward pass's matmuls alone are in int8")
+             "on a GPU only the forward pass multiplies in int8")
       .effective = [](const Recipe& recipe) {
     return std::vector<std::string>{learns_on_gpu(recipe) ? "cuda" : "cpu"};
   };
   trainer.add(free, "threads", &T::threads, word_or("auto", std::int64_t{0}, integer(1, kMaxThreads)),
-              "threads a process; auto: processors / processes on this machine");
+              "threads per process; auto: processors / processes on this machine");
   trainer.add(free, "zero_stage", &T::zero_stage, integer(0, 1),
-              "with several processes: 0, each keeps all master weights and moments; 1 (ZeRO), each keeps those of "
-              "some tensors, with the same bits, and writes a shard of a checkpoint");
-  trainer.add(free, "total_training_steps", &T::total_training_steps, integer(0), "steps of the run");
+              "ZeRO stage with several processes; 1: each keeps the master weights and moments of some tensors, with "
+              "the same bits, and writes a shard of each checkpoint");
+  trainer.add(free, "total_training_steps", &T::total_training_steps, integer(0), "number of steps");
   trainer
       .add(free, "total_epochs", &T::total_epochs, integer(0),
-           "passes over the training prompts, in place of total_training_steps; 0: by steps")
-      .excludes("trainer.total_training_steps", "keep one: set total_epochs to 0, or the steps to their default")
+           "passes over the training prompts, instead of total_training_steps; 0: by steps")
+      .excludes("trainer.total_training_steps", "set only one: total_epochs: 0, or the steps to their default")
       .needs("above 0", "data.train_weights", "unset",
-             "files with weights have epochs of their own: set trainer.total_training_steps")
+             "weighted files have no common epoch: set trainer.total_training_steps")
       .needs("above 0", "algorithm.filter_groups.enable", "false",
-             "how many prompts a step draws is known when it has drawn them: set trainer.total_training_steps");
+             "the prompts of a step are not known in advance: set trainer.total_training_steps");
   trainer.add(free, "max_time", &T::max_time, duration(),
-              "time from its start after which a run stops as a signal would have it: a checkpoint, exit code 75",
-              "no limit");
+              "time from its start after which the run writes a checkpoint and stops with exit code 75", "no limit");
   trainer
       .add(free, "keep_best", &T::keep_best,
-           "held-out score, as val/gsm8k/mean@8: the checkpoint of its best evaluation is written at once and kept as "
-           "checkpoints/best",
-           "none")
+           "held-out score, such as val/gsm8k/mean@8; its best checkpoint is kept as checkpoints/best", "none")
       .only_with("eval.freq", "above 0");
   trainer.add(free, "save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
-  trainer.add(free, "max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "newest checkpoints that are kept");
-  trainer.add(free, "resume_mode", &T::resume_from, resume_from(), "which checkpoint a run resumes from");
+  trainer.add(free, "max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "number of checkpoints to keep, the newest");
+  trainer.add(free, "resume_mode", &T::resume_from, resume_from(), "checkpoint to resume from");
   trainer.add(free, "default_local_dir", &T::default_local_dir, "run folder", "runs/<recipe>-seed<trainer.seed>");
   trainer.add(free, "rollout_dump", &T::rollout_dump, "write rollouts/step_N.jsonl");
-  trainer.add(free, "tensorboard", &T::tensorboard, "also write the metrics as TensorBoard's events files");
-  trainer.add(fixed, "seed", &T::seed, "root of all random numbers");
+  trainer.add(free, "tensorboard", &T::tensorboard, "also write TensorBoard event files");
+  trainer.add(fixed, "seed", &T::seed, "seed of all random numbers");
   trainer.add(free, "collective_timeout_s", &T::collective_timeout_s, integer(1),
-              "seconds that a process waits for the others before it takes them for hung and ends the job");
+              "seconds to wait for the slowest process before the job ends");
   trainer.add(free, "max_non_finite_steps", &T::max_non_finite_steps, integer(1),
-              "skipped updates in a row before the run stops");
+              "consecutive skipped updates after which the run stops");
 }
 
 }  // namespace

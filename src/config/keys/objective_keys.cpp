@@ -22,63 +22,61 @@ void add_estimator(List& list, const Catalog& catalog) {
   Section algorithm(list, "algorithm", &Recipe::algorithm);
   const Choices<rollout::AdvantageEstimator>& estimators = catalog.estimators;
   if (!estimators.all().empty())
-    algorithm.add(fixed, "adv_estimator", &A::adv_estimator, option_of(estimators), "how rewards become advantages");
-  algorithm.add(fixed, "norm_adv_by_std", &A::norm_adv_by_std, "divide advantages by their group's deviation")
+    algorithm.add(fixed, "adv_estimator", &A::adv_estimator, option_of(estimators),
+                  "how advantages are computed from rewards");
+  algorithm.add(fixed, "norm_adv_by_std", &A::norm_adv_by_std, "divide advantages by their group's standard deviation")
       .unset_by(catalog.losses);
 }
 
 void add_selection(List& list) {
   using A = AlgorithmRecipe;
   Section algorithm(list, "algorithm", &Recipe::algorithm);
-  algorithm.add(fixed, "positive_only", &A::positive_only,
-                "samples with a negative advantage teach nothing; they stay in the denominators");
+  algorithm.add(fixed, "positive_only", &A::positive_only, "set negative advantages to 0");
   algorithm
       .add(fixed, "reward_coef", &A::reward_coef, real(kAtLeast0),
-           "beside a teacher: weight of the reward's advantage; 0: distillation alone")
+           "with a teacher: weight of the reward's advantage; 0: distillation only")
       .only_with("algorithm.teacher.path", "set");
   using T = decltype(A::teacher);
   auto teacher = algorithm.inner("teacher", &A::teacher);
   teacher.add(fixed, "path", &T::path, input_path(),
-              "model folder or checkpoint of a teacher with the policy's tokenizer: a token's advantage falls by what "
-              "the policy likes it more than the teacher does",
+              "teacher for distillation, a model folder or checkpoint with the policy's tokenizer; lowers a token's "
+              "advantage by log pi_old - log pi_teacher",
               "no teacher");
   teacher.only_with("algorithm.teacher.path", "set");
   teacher.add(fixed, "weights", &T::weights,
               "format of the teacher's linear layers; bf16 and fp32 compute in model.dtype");
   teacher.add(fixed, "coef", &T::coef, real(kPositive), "weight of log pi_old - log pi_teacher");
   algorithm.add(fixed, "off_policy_mask_threshold", &A::off_policy_mask_threshold, real(kPositive),
-                "a response with a negative advantage teaches nothing when the mean of log mu/pi over its tokens is "
-                "above this (DeepSeek-V3.2)",
+                "mask a response with a negative advantage if its mean log mu/pi exceeds this (DeepSeek-V3.2)",
                 "no mask");
   algorithm.add(fixed, "top_entropy_quantile", &A::top_entropy_quantile, real(kAbove0To1),
-                "share of a mini-batch's tokens that teach: those of the highest entropy; 1: all");
+                "share of a mini-batch's tokens in the loss, those of highest entropy; 1: all");
   using V = decltype(A::clip_cov);
   auto clip_cov = algorithm.inner("clip_cov", &A::clip_cov);
   clip_cov.add(fixed, "ratio", &V::ratio, real(kFrom0To1),
-               "share of a mini-batch's tokens that Clip-Cov leaves out, of those whose covariance of advantage and "
-               "log-prob is within the bounds; 0: none");
+               "Clip-Cov: share of tokens to exclude, among those whose covariance of advantage and log-prob is within "
+               "the bounds; 0: off");
   clip_cov.only_with("algorithm.clip_cov.ratio", "above 0");
-  clip_cov.add(fixed, "low", &V::low, "lower bound of that covariance")
-      .needs("", "algorithm.clip_cov.high", "above algorithm.clip_cov.low", "no token would be left out");
-  clip_cov.add(fixed, "high", &V::high, "and its upper bound");
+  clip_cov.add(fixed, "low", &V::low, "lower bound of the covariance")
+      .needs("", "algorithm.clip_cov.high", "above algorithm.clip_cov.low", "no token would be excluded");
+  clip_cov.add(fixed, "high", &V::high, "upper bound of the covariance");
 }
 
 void add_algorithm(List& list, const Catalog& catalog) {
   using A = AlgorithmRecipe;
   Section algorithm(list, "algorithm", &Recipe::algorithm);
-  algorithm.add(fixed, "name", &A::name, option_of(catalog.losses), "the loss");
+  algorithm.add(fixed, "name", &A::name, option_of(catalog.losses), "policy loss");
   algorithm.add(fixed, "clip_ratio_low", &A::clip_ratio_low, real(kInside0To1), "ratios are clipped at 1 - this")
       .unset_by(catalog.losses);
   algorithm.add(fixed, "clip_ratio_high", &A::clip_ratio_high, real(kPositive), "ratios are clipped at 1 + this")
       .unset_by(catalog.losses);
   algorithm
       .add(fixed, "clip_ratio_c", &A::clip_ratio_c, real(kAbove1OrOff),
-           "dual clip: with a negative advantage a token's ratio counts as this at most")
+           "dual clip: maximum ratio of tokens with a negative advantage")
       .unset_by(catalog.losses);
   algorithm
       .add(fixed, "loss_agg_mode", &A::loss_agg_mode,
-           "how tokens make one loss, over the whole mini-batch and all ranks; norm: sums are divided by "
-           "data.max_response_length")
+           "reduction of token losses over the mini-batch and all ranks; norm divides sums by data.max_response_length")
       .unset_by(catalog.losses);
   add_estimator(list, catalog);
   add_selection(list);
@@ -90,24 +88,24 @@ void add_algorithm(List& list, const Catalog& catalog) {
       .only_with("algorithm.kl_loss_coef", "above 0");
   algorithm.add(allow_change, "entropy_coef", &A::entropy_coef, real(kAtLeast0), "weight of the entropy bonus");
   algorithm.add(fixed, "mask_truncated", &A::mask_truncated,
-                "responses cut at data.max_response_length teach nothing and leave the denominators; their reward "
-                "stays in the group's mean");
+                "exclude responses cut at data.max_response_length from loss and denominators; the group's mean counts "
+                "their reward");
   algorithm.add(fixed, "router_replay", &A::router_replay,
-                "experts that the learner's forward pass uses in a mixture: its own choice; those that the sampler "
-                "chose; or those of the pass that makes old log-probs");
+                "experts in the learner's forward pass: its own choice (none), the sampler's (rollout), or those of "
+                "the old log-probs' pass (old)");
 
   using G = decltype(A::filter_groups);
   auto filter = algorithm.inner("filter_groups", &A::filter_groups);
-  filter.add(allow_change, "enable", &G::enable,
-             "dynamic sampling: train on groups whose scores differ, draw more prompts until there are "
-             "data.train_batch_size of them");
+  filter.add(
+      allow_change, "enable", &G::enable,
+      "dynamic sampling: drop groups with equal scores, and draw prompts until data.train_batch_size groups remain");
   filter.only_with("algorithm.filter_groups.enable", "true");
   filter.add(allow_change, "metric", &G::metric,
-             "what must differ in a group: score, the sum; acc, whether responses are correct; or one of the "
-             "verifier's scores by its name");
-  filter.add(allow_change, "max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxDraws), "draws of a step");
+             "what must differ within a group: score, acc, or one of the verifier's scores by name");
+  filter.add(allow_change, "max_num_gen_batches", &G::max_num_gen_batches, integer(1, kMaxDraws),
+             "maximum draws per step");
   filter.add(allow_change, "on_exhausted", &G::on_exhausted,
-             "after the last draw: end the run with exit code 3, or train on the groups there are");
+             "after the last draw: stop with exit code 3, or train on the groups found");
 
   add_params_of_objective(list, "algorithm", false, catalog);
   add_params_of_objective(list, "algorithm", true, catalog);
@@ -118,21 +116,22 @@ void add_rejection(List& list) {
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
   correction
       .add(fixed, "rs", &C::rs,
-           "rejection beside the weights: of tokens, or of sequences by the sum, mean or largest of their tokens")
+           "rejection in addition to weights: per token, or per sequence by sum, mean or maximum over its tokens")
       .needs("other than none", "rollout_correction.rs_threshold", "set",
-             "say beyond which value a token or sequence is rejected")
-      .needs("seq_max", "rollout_correction.rs_stat", "k2 or k3", "the largest log ratio says nothing of the smallest");
+             "set the value beyond which a token or sequence is rejected")
+      .needs("seq_max", "rollout_correction.rs_stat", "k2 or k3", "the maximum log ratio does not bound the minimum");
   correction.only_with("rollout_correction.rs", "other than none");
   correction
       .add(fixed, "rs_stat", &C::rs_stat,
-           "of rho = pi_old/mu: k1, log rho, bounded as a ratio; k2, half its square; k3, rho - 1 - log rho")
+           "statistic of rho = pi_old/mu: k1 is log rho, bounded as a ratio; k2 is half its square; k3 is rho - 1 - "
+           "log rho")
       .needs("k1", "rollout_correction.rs_threshold", "above 1",
-             "where sampler and learner agree the ratio is 1, which must be kept");
-  correction.add(fixed, "rs_threshold", &C::rs_threshold, real(kPositive), "largest that is kept; needed with rs",
+             "the ratio is 1 where sampler and learner agree, and must be kept");
+  correction.add(fixed, "rs_threshold", &C::rs_threshold, real(kPositive), "maximum value to keep; required with rs",
                  "none");
   correction
-      .add(fixed, "rs_threshold_low", &C::rs_threshold_low, real(kAbove0To1), "of k1 the smallest ratio that is kept",
-           "with k1: 1 / rs_threshold")
+      .add(fixed, "rs_threshold_low", &C::rs_threshold_low, real(kAbove0To1), "minimum ratio to keep (k1 only)",
+           "1 / rs_threshold with k1")
       .needs("set", "rollout_correction.rs_stat", "k1", "k2 and k3 are never negative: delete it")
       .fill = [](Recipe& recipe) {
     C& own = recipe.rollout_correction;
@@ -141,11 +140,10 @@ void add_rejection(List& list) {
   };
   correction.only_with({});
   correction.add(fixed, "token_veto_threshold", &C::token_veto_threshold, real(kInside0To1),
-                 "a response with one token whose rho is below this is rejected", "no veto");
+                 "reject a response that has a token with rho below this", "no veto");
   correction
       .add(fixed, "batch_normalize", &C::batch_normalize,
-           "divide the weights by their mean over the mini-batch's tokens (responses, where the method weighs those), "
-           "before rejection")
+           "divide weights by their mean over the mini-batch's tokens (or responses) before rejection")
       .only_with("rollout_correction.method", "other than none");
 }
 
@@ -153,19 +151,17 @@ void add_correction(List& list, const Catalog& catalog) {
   using C = CorrectionRecipe;
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
   correction.add(fixed, "method", &C::method, option_of(catalog.corrections),
-                 "weight of a token for the gap between sampler and learner");
+                 "importance weight that corrects the gap between sampler and learner");
   correction
-      .add(fixed, "threshold", &C::threshold, real(kAtLeast1),
-           "largest weight of a token, or largest ratio that is not rejected")
+      .add(fixed, "threshold", &C::threshold, real(kAtLeast1), "maximum weight of a token, or maximum ratio to keep")
       .unset_by(catalog.corrections);
-  correction.add(fixed, "threshold_low", &C::threshold_low, real(kAbove0To1), "smallest ratio that is not rejected")
+  correction.add(fixed, "threshold_low", &C::threshold_low, real(kAbove0To1), "minimum ratio to keep")
       .unset_by(catalog.corrections)
       .needs("", "rollout_correction.threshold", "above rollout_correction.threshold_low", "every weight would be 0");
   add_params_of_objective(list, "rollout_correction", false, catalog);
   add_rejection(list);
-  correction.add(
-      fixed, "behaviour_in_ratio", &C::behaviour_in_ratio,
-      "without a correction, for experiments: clip the ratio to the sampler instead of the ratio to the old policy");
+  correction.add(fixed, "behaviour_in_ratio", &C::behaviour_in_ratio,
+                 "clip the ratio to the sampler, not to the old policy; only without a correction, for experiments");
   add_params_of_objective(list, "rollout_correction", true, catalog);
 }
 
@@ -173,10 +169,10 @@ void add_gap_limit(List& list) {
   using C = CorrectionRecipe;
   Section correction(list, "rollout_correction", &Recipe::rollout_correction);
   correction.add(fixed, "gap_limit.k3_kl", &C::gap_limit, real(kPositive),
-                 "largest k3 KL between sampler and learner on a few fixed prompts, measured after every publish",
+                 "maximum k3 KL between sampler and learner on a few fixed prompts, measured after each publish",
                  "none");
   correction
-      .add(fixed, "gap_limit.action", &C::gap_action, "beyond it: end the run with exit code 3, or say so and go on")
+      .add(fixed, "gap_limit.action", &C::gap_action, "beyond gap_limit: stop with exit code 3, or warn and continue")
       .only_with("rollout_correction.gap_limit.k3_kl", "set");
 }
 

@@ -16,6 +16,37 @@ List::const_iterator place_of(const std::string& name, const List& list) {
   return last == list.rend() ? list.end() : last.base();
 }
 
+/// Declares a param's key `name`. `values_of` reaches the ParamValues that store the param.
+Key param_key(const Param& param, std::string name, const Access<ParamValues>& values_of) {
+  Key key{std::move(name), {}, param.meaning, {}};
+  key.reset = [param, values_of](Recipe& recipe) { values_of(recipe).set(param, param.default_value); };
+  key.equal = [param, values_of](const Recipe& one, const Recipe& other) {
+    return values_of(one).value(param) == values_of(other).value(param);
+  };
+  const auto declare = [&]<class T>(const Type<T>& type) {
+    key.type = type.text;
+    key.read = [param, values_of, read = type.read](const YamlNode& node, Recipe& recipe) {
+      values_of(recipe).set(param, read(node));
+    };
+    key.print = [param, values_of, print = type.print](const Recipe& recipe) {
+      return print(std::get<T>(values_of(recipe).value(param)));
+    };
+  };
+  if (const auto* range = std::get_if<Range>(&param.type)) {
+    declare(real(*range));
+  } else if (const auto* integers = std::get_if<Param::Integers>(&param.type)) {
+    declare(integer(integers->low, integers->high));
+  } else if (const auto* words = std::get_if<Param::Words>(&param.type)) {
+    const auto read = [words = *words, index = one_of(*words).read](const YamlNode& node) {
+      return words[index(node)];
+    };
+    declare(Type<std::string>{one_of(*words).text, read, [](const std::string& word) { return word; }});
+  } else {
+    declare(type_of<bool>());
+  }
+  return key;
+}
+
 }  // namespace
 
 void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name) {
@@ -37,9 +68,31 @@ void add_params(List& list, OnResume on_resume, const std::string& section, bool
       const bool inside = param.name.starts_with(section + ".");
       if (!inside || (param.name.find('.', section.size() + 1) != std::string::npos) != nested) continue;
       if (!added.insert(param.name).second) continue;
-      Key& key = *list.insert(place_of(param.name, list), param_key(param, param.name, std::mem_fn(&Recipe::own)));
+      Key& key = *list.insert(place_of(param.name, list), param_key(param, param.name, Access(&Recipe::own)));
       key.on_resume = on_resume;
       only_with_options(key, selector, choices, param.name);
+    }
+  }
+}
+
+void add_generator(OnResume on_resume, Section<GeneratorRecipe> section, const Choices<tasks::Generator>& generators,
+                   const std::string& unset_seed, bool is_endless) {
+  constexpr std::int64_t kMaxTasks = 10'000'000;  // tasks are held in memory
+  using G = GeneratorRecipe;
+  const std::string prefix = section.name() + ".", task = prefix + "task";
+  if (!is_endless)
+    section.add(on_resume, "size", &G::size, integer(0, kMaxTasks), "number of prompts").only_with(task, "set");
+  Key& kind = section.add(on_resume, "task", &G::task, option_of(generators), "kind of task", "no generator");
+  if (!is_endless) kind.needs("set", prefix + "size", "above 0", "set the number of tasks to make");
+  section.add(on_resume, "seed", &G::seed, "seed of the tasks").unset_is(unset_seed).only_with(task, "set");
+  std::set<std::string> added;
+  for (const Option* one : generators.all()) {
+    for (const Param& param : one->params) {
+      if (!added.insert(param.name).second) continue;
+      Key& key = section.list().emplace_back(param_key(param, prefix + param.name, section.access().at(&G::own)));
+      key.on_resume = on_resume;
+      only_with_options(key, task, generators, param.name);
+      if (!param.at_most.empty()) key.needs("", prefix + param.at_most, "at least " + key.name, "set both");
     }
   }
 }

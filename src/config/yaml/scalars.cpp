@@ -25,7 +25,7 @@ const std::regex kIntegerForm("[-+]?[0-9]+");
 const std::regex kRealForm("[-+]?(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)([eE][-+]?[0-9]+)?");
 const std::pair<std::regex, const char*> kTraps[] = {
     {std::regex("[-+]?0[0-9_]+(\\.[0-9_]*)?([eE][-+]?[0-9]+)?"),
-     "a leading zero means octal in YAML 1.1 and nothing in 1.2: write it without"},
+     "a leading zero means octal in YAML 1.1 and nothing in 1.2: remove it"},
     {std::regex("[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9_]*)?"),
      "colons mean base 60 in YAML 1.1: write one decimal number"},
     {std::regex("[-+]?0[xob][0-9a-fA-F_]+"), "write it in decimal"},
@@ -58,7 +58,7 @@ std::string_view number_text(const YamlNode& node, const std::regex& form, const
 
 template <class T>
 T read_whole(const YamlNode& node, const char* too_far) {
-  const std::string_view text = number_text(node, kIntegerForm, "write a whole number without point or exponent");
+  const std::string_view text = number_text(node, kIntegerForm, "write an integer without a decimal point or exponent");
   T value = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
     throw ParseError{base::quoted(node.text), too_far};
@@ -84,10 +84,10 @@ std::string shown_value(const YamlNode& node) {
   return node.kind == YamlNode::Kind::sequence ? "a list" : "a section";
 }
 
-std::int64_t read_integer(const YamlNode& node) { return read_whole<std::int64_t>(node, "it does not fit 64 bits"); }
+std::int64_t read_integer(const YamlNode& node) { return read_whole<std::int64_t>(node, "it does not fit in 64 bits"); }
 
 std::uint64_t read_unsigned(const YamlNode& node) {
-  return read_whole<std::uint64_t>(node, "it is below 0 or does not fit 64 bits");
+  return read_whole<std::uint64_t>(node, "it is below 0 or does not fit in 64 bits");
 }
 
 double read_real(const YamlNode& node) {

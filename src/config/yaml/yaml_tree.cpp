@@ -36,7 +36,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++num_documents_ == 1) return;
-    errors_.add(source_.at(mark.line + 1), "one document", "a second one", "delete it or make it a file of its own");
+    errors_.add(source_.at(mark.line + 1), "one document", "a second document", "delete it or move it to its own file");
     throw Stop{};
   }
   void OnDocumentEnd() override {}
@@ -58,11 +58,12 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const int line = mark.line + 1;
     const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) stop(line, "an alias of a value that ends before it", "one inside its own anchor");
+    if (found == anchors_.end())
+      stop(line, "an alias of a value that ends before it", "an alias inside its own anchor");
     const YamlNode& target = *found->second;
     num_alias_nodes_ += target.num_nodes;
     if (num_alias_nodes_ > kMaxAliasNodes) {
-      stop(line, "aliases that stand for at most " + std::to_string(kMaxAliasNodes) + " values", "more");
+      stop(line, "aliases for at most " + std::to_string(kMaxAliasNodes) + " values", "aliases for more values");
     }
     if (stack_.size() + target.height > kMaxDepth) stop_deep(line);
     auto node = std::make_shared<YamlNode>(target);
@@ -101,7 +102,7 @@ class TreeBuilder : public YAML::EventHandler {
     throw Stop{};
   }
   [[noreturn]] void stop_deep(int line) {
-    stop(line, "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
+    stop(line, "at most " + std::to_string(kMaxDepth) + " levels of nesting", "deeper nesting");
   }
 
   /// Reads the source where the node begins, because the parser hides a bare "!" and the tags of nulls.
@@ -174,7 +175,7 @@ class TreeBuilder : public YAML::EventHandler {
     const auto [first, fresh] = frame.lines.emplace(node.text, node.line);
     if (!fresh) {
       errors_.add(where + ": " + shown_name(path() + node.text), "each key once in its section",
-                  "it again (first on line " + std::to_string(first->second) + ")", "delete one of the two");
+                  "a repeated key (first on line " + std::to_string(first->second) + ")", "delete one of the two");
       return {};
     }
     return {node.text, node.line, nullptr};
@@ -223,7 +224,7 @@ bool check_bytes(std::string_view text, const YamlSource& source, Errors& errors
     const std::size_t first = std::min(content.find_first_not_of(" \t"), content.size());
     if (content.substr(0, first).find('\t') != std::string_view::npos && first < content.size() &&
         content[first] != '#')
-      return refuse("spaces for indentation", "a tab", "replace it by spaces");
+      return refuse("spaces for indentation", "a tab", "replace it with spaces");
     ++line;
   }
   return true;
@@ -243,7 +244,7 @@ YamlPtr parse_yaml(std::string_view text, const YamlSource& source, Errors& erro
     return nullptr;
   } catch (const YAML::Exception& error) {
     errors.add(source.at(std::max(error.mark.line, 0) + 1), "well-formed YAML",
-               "what the parser refuses (" + base::quoted(error.msg) + ")", "look at this line and the one above it");
+               "a parser error (" + base::quoted(error.msg) + ")", "look at this line and the one above it");
     return nullptr;
   }
   return builder.num_documents() == 0 ? std::make_shared<const YamlNode>() : builder.root();
