@@ -10,7 +10,7 @@ std::string version() { return "off"; }
 namespace {
 [[noreturn]] void fail(const char* key = "rollout.device") {
   base::fail_input(key, "cpu, as this program was built without CUDA", "cuda",
-                   "build it where nvcc is (cmake -DQRL_CUDA=on says what is missing)");
+                   "build it on a machine with nvcc (cmake -DQRL_CUDA=on says what is missing)");
 }
 }  // namespace
 

@@ -63,7 +63,7 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
     }
     case CLI::ExitCodes::RequiresError: {
       const auto [one, other] = sides_of(text, " requires ");
-      return {one, other + " beside it", "none"};
+      return {one, other + " as well", "none"};
     }
     case CLI::ExitCodes::ExcludesError: {
       const auto [one, other] = sides_of(text, " excludes ");
@@ -74,7 +74,7 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
       return {name, type_of(command, name), base::quoted(value)};
     }
     case CLI::ExitCodes::ArgumentMismatch:  // text: "NAME: 1 required TYPE missing"
-      return {option, type_of(command, option), "nothing behind it"};
+      return {option, type_of(command, option), "no value"};
     default:  // text of our own checks: "NAME: expected …, got …"
       return {option, "", what};
   }
@@ -83,7 +83,7 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
 /// Returns advice for a recipe key given as an option ("--optim.lr=1e-6"), else "".
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
-  if (train::keys().find(name) != nullptr) return "a key of the recipe is set by --set " + name + "=" + value;
+  if (train::keys().find(name) != nullptr) return "set the recipe key with --set " + name + "=" + value;
   const std::string advice = config::advice_for_unknown_key(train::keys(), name);
   return name.find('.') == std::string::npos && !advice.starts_with("here it is ") ? "" : advice + " (--set KEY=VALUE)";
 }
@@ -98,13 +98,13 @@ std::string advice_for_extra(const CLI::App& command, const std::vector<std::str
     const std::string& word = words[i];
     if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
         is_known("--set"))
-      return "a key of the recipe is set by --set " + without_pluses(word);
+      return "set the recipe key with --set " + without_pluses(word);
     const std::size_t equals = word.find('=');
     const std::string option = word.substr(0, equals), behind = i + 1 < words.size() ? words[i + 1] : "VALUE";
     if (!word.starts_with("--") || is_known(option)) continue;
     const bool has_recipe = command.get_option_no_throw("RECIPE") != nullptr;
     if (has_recipe && option.starts_with("--config"))
-      return "name the recipe's file first: " + full_name(command) + " RECIPE.yaml";
+      return "give the recipe file as the first argument: " + full_name(command) + " RECIPE.yaml";
     const std::string key =
         is_known("--set") ? advice_for_key(option, equals == std::string::npos ? behind : word.substr(equals + 1)) : "";
     if (!key.empty()) return key;
@@ -212,7 +212,7 @@ CLI::Validator value_of(const std::string& key) {
 }
 
 CLI::Validator not_empty() {
-  return {[](std::string& text) { return text.empty() ? "expected a name, got an empty text" : std::string(); }, ""};
+  return {[](std::string& text) { return text.empty() ? "expected a name, got an empty string" : std::string(); }, ""};
 }
 
 CLI::Validator whole_number() {

@@ -55,7 +55,7 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
 }
 
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
-  command.add_option("--set", overrides, "override a key of the recipe; may be repeated")
+  command.add_option("--set", overrides, "override a recipe key; may be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()
@@ -65,7 +65,7 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
 void add_ranks(CLI::App& command) {
   command
       .add_option("--ranks", g_num_local_ranks,
-                  "run as N processes on this machine, without mpirun; the same bits as mpirun -np N")
+                  "run N processes on this machine, without mpirun; results are bit-identical to mpirun -np N")
       ->type_name("N")
       ->check(between(1, dist::kMaxLocalRanks).description(""));
 }
@@ -77,8 +77,8 @@ void require_new_file(const std::string& file, const std::string& option) {
   QRL_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(file, error)), file, "the name of a new file",
               "an existing file", "delete it, or choose another " + option);
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  QRL_REQUIRE(folder.empty() || std::filesystem::is_directory(folder, error), file, "a file in a folder that exists",
-              "no folder " + folder.string(), "make the folder first");
+  QRL_REQUIRE(folder.empty() || std::filesystem::is_directory(folder, error), file, "a file in an existing folder",
+              "no folder " + folder.string(), "create the folder first");
 }
 
 CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& type,

@@ -42,7 +42,8 @@ int fail_memory(const dist::Collectives* world) {
   const std::string& settings = memory_settings();
   const base::Error error(base::making_parts() ? base::ErrorKind::input : base::ErrorKind::internal, "memory",
                           settings.empty() ? "enough for the command" : "enough for the model and " + settings,
-                          "none left", settings.empty() ? "ask for less" : "lower the largest of these");
+                          "no memory left",
+                          settings.empty() ? "use a smaller input or model" : "lower the largest of these");
   return fail(error.what(), error.exit_code(), world);
 }
 
@@ -53,14 +54,15 @@ base::Error path_error(const std::filesystem::filesystem_error& error) {
   const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||
                         code == std::errc::filename_too_long;
   return base::Error(is_input ? base::ErrorKind::input : base::ErrorKind::internal,
-                     base::quoted(error.path1().string()), "a path that this user can look at", code.message(),
-                     is_input ? "name another file or folder, or change its permissions" : "");
+                     base::quoted(error.path1().string()), "a path that this user can access", code.message(),
+                     is_input ? "use another path, or change its permissions" : "");
 }
 
 int finish_output(const dist::Collectives* world) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   return fail(
-      "standard output: expected to write all of it, got an error; see whether the disk is full or the reader is gone",
+      "standard output: expected a complete write, got an error; check whether the disk is full or the reader has "
+      "exited",
       1, world);
 }
 
@@ -74,7 +76,7 @@ void open_standard_streams() {
 /// Ends the process after an unhandled exception, without allocating.
 [[noreturn]] void end_unhandled() {
   static constexpr char kMemory[] =
-      "error: memory: expected enough for the program and its libraries, got none left; raise ulimit -v\n";
+      "error: memory: expected enough for the program and its libraries, got no memory left; raise ulimit -v\n";
   bool no_memory = false;
   try {
     if (std::current_exception()) throw;

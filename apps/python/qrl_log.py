@@ -3,10 +3,10 @@
 
     python3 qrl_log.py wandb|mlflow RUN [--project NAME] [--name NAME] [--once]
 
-RUN is a run folder. Runs in a Python that has wandb or mlflow. Follows metrics.jsonl until the run ends: no process holds its
-lock, and no new row came for ten seconds. A row is sent once a start of this script; a row that a resume wrote again is left out.
+RUN is a run folder. Needs a Python with wandb or mlflow. Follows metrics.jsonl until the run ends: no process holds its lock, and
+no new row came for ten seconds. Each start of this script sends a row once; a row that a resume wrote again is skipped.
 
---once  send what is there, then end
+--once  send the rows that exist, and exit
 exit: 0; 2 bad arguments, no such run, or the module is missing
 """
 import argparse

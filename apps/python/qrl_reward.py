@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges responses for qrl-train with reward functions as other trainers have them.
+"""Judges responses for qrl-train with reward functions written for other trainers.
 
     reward: {verifier: command, command: [python3, -m, qrl_reward, "verl:my_reward.py:compute_score"]}
 
@@ -10,7 +10,7 @@ slime:FILE:NAME       async NAME(args, sample) -> number or dict with "score"
 http://…, https://…   posts {query, prompts, labels, prompt, response, label}; the answer is a number, or has rewards, reward or score
 
 Functions may be async, may print (it goes to standard error), may return tensors, and may start processes of any start method. A score
-that is NaN is one that does not apply, as None. An exception is an error of that response, and so is an infinite score.
+of NaN or None does not apply to the response. An exception or an infinite score is an error of that response.
 `serve` is for a program of your own (docs/reference/reward-protocol.md).
 """
 import asyncio
@@ -265,7 +265,7 @@ def talk(source, write, judge, weights, threads=1, **ready):
             return {**scores, "scores": {name: finite(score) for name, score in scores["scores"].items()}}
         for name in scores.keys() - weights.keys() - warned:
             warned.add(name)
-            print(f"qrl_reward: the score {name!r} was not there at the start and is dropped", file=sys.stderr)
+            print(f"qrl_reward: the score {name!r} was not declared at the start and is dropped", file=sys.stderr)
         return {"scores": {name: finite(scores.get(name)) for name in weights}}
 
     def answer(message):

@@ -72,14 +72,15 @@ void bench_attention(const BenchAttentionArguments& arguments) {
 void add_bench_attention(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchAttentionArguments>();
   CLI::App* command = program.add_subcommand(
-      "attention", "a layer's attention while the GPU decodes, beside its memory's speed (share_of_read)");
+      "attention",
+      "one layer's attention during decoding on the GPU, relative to its memory bandwidth (share_of_read)");
   add_word(*command, "--shape", arguments->shape, shape_names(), "NAME", "built-in shape");
-  add_word(*command, "--format", arguments->format, gpu_kv_format_names(), "NAME", "of the keys and values");
-  add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, with commas");
-  add_integer(*command, "--context", arguments->context, 1, 131'072, "positions that each sees");
+  add_word(*command, "--format", arguments->format, gpu_kv_format_names(), "NAME", "format of the keys and values");
+  add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, comma-separated");
+  add_integer(*command, "--context", arguments->context, 1, 131'072, "positions per sequence");
   add_integer(*command, "--shared", arguments->shared, 0, 131'072,
-              "of these, the first ones that lie in the same pages (of 16)");
-  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
+              "number of leading positions in shared pages (of 16)");
+  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; needs no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
   set_work(*command, action, arguments, bench_attention);
 }

@@ -83,11 +83,11 @@ void add_bench_decode(CLI::App& program, Action& action) {
   // Decoding needs a second new token: the prefill samples the first.
   CLI::App* command =
       add_model_bench(program, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
-  add_integer(*command, "--batch", arguments->batch, 1, kMaxBenchSequences, "sequences");
+  add_integer(*command, "--batch", arguments->batch, 1, kMaxBenchSequences, "number of sequences");
   add_integer(*command, "--vocab", arguments->vocab_size, 2, kMaxBenchTokens, "vocabulary of the built-in shape")
       ->excludes(command->get_option("--model"));
   add_integer(*command, "--logit-tile", arguments->logit_tile_tokens, 256, kMaxBenchTokens,
-              "tokens of the vocabulary whose logits exist at once, a multiple of 256; changes no sample")
+              "vocabulary tokens whose logits are in memory at once, a multiple of 256; does not change samples")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return std::stoll(text) % 256 == 0 ? std::string() : "expected a multiple of 256, got " + text;

@@ -85,8 +85,8 @@ const std::vector<std::string>& checked(const std::vector<std::string>& override
     if (is_accepted) continue;
     std::string known;
     for (const std::string& each : keys) known += (known.empty() ? "" : ", ") + each + (each.ends_with('.') ? "*" : "");
-    base::fail_input("qrl-bench " + name + ": --set", "a key that has an effect on it: " + known, base::quoted(key),
-                     "model, prompts and samples are arguments of their own; a step is one update without correction");
+    base::fail_input("qrl-bench " + name + ": --set", "a key that affects it: " + known, base::quoted(key),
+                     "set model, prompts and samples with their own options; a step is one update without correction");
   }
   return overrides;
 }
@@ -99,18 +99,19 @@ CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what,
   CLI::Option* model = add_text(*command, "--model", arguments.model_dir, "DIR",
                                 "Hugging Face folder; default: random weights of --shape");
   add_word(*command, "--shape", arguments.shape, shape_names(), "NAME", "built-in shape")->excludes(model);
-  add_integer(*command, "--prompt", arguments.prompt_tokens, 1, kMaxBenchTokens, "prompt tokens");
-  add_integer(*command, "--new", arguments.new_tokens, fewest_new, kMaxBenchTokens, "new tokens a sequence");
-  add_integer(*command, "--rounds", arguments.rounds, 1, 1'000'000, "rounds; the best counts");
+  add_integer(*command, "--prompt", arguments.prompt_tokens, 1, kMaxBenchTokens, "prompt tokens per sequence");
+  add_integer(*command, "--new", arguments.new_tokens, fewest_new, kMaxBenchTokens, "new tokens per sequence");
+  add_integer(*command, "--rounds", arguments.rounds, 1, 1'000'000, "number of rounds; the best one counts");
   add_overrides(*command, arguments.overrides);
-  command->add_flag("--dry-run", arguments.dry_run, "print what it would measure and take, measure nothing");
+  command->add_flag("--dry-run", arguments.dry_run,
+                    "print what it would measure and the memory that it needs, and exit");
   command->add_flag("--json", arguments.json, "print one JSON object, on the last line");
   return command;
 }
 
 void add_sample_options(CLI::App& command, BenchArguments& arguments) {
-  add_integer(command, "--prompts", arguments.prompts, 1, kMaxBenchSequences, "prompts");
-  add_integer(command, "--n", arguments.n, 1, kMaxBenchSequences, "samples a prompt");
+  add_integer(command, "--prompts", arguments.prompts, 1, kMaxBenchSequences, "number of prompts");
+  add_integer(command, "--n", arguments.n, 1, kMaxBenchSequences, "samples per prompt");
 }
 
 void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure) {
@@ -168,7 +169,7 @@ void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arg
   QRL_REQUIRE(recipe.rollout.max_num_batched_tokens >= arguments.batch, "qrl-bench decode",
               "rollout.max_num_batched_tokens of at least --batch = " + std::to_string(arguments.batch),
               std::to_string(recipe.rollout.max_num_batched_tokens),
-              "the limit is that of a tick of the whole batch: raise it with --set");
+              "raise it with --set: a tick decodes the whole batch");
 }
 
 ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments, const dist::Collectives& world)

@@ -69,11 +69,12 @@ void bench_products(const BenchProductsArguments& arguments) {
 
 void add_bench_products(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchProductsArguments>();
-  CLI::App* command = program.add_subcommand("products", "a layer's matmuls on the GPU, beside its memory's speed");
+  CLI::App* command =
+      program.add_subcommand("products", "one layer's matmuls on the GPU, relative to its memory bandwidth");
   add_word(*command, "--shape", arguments->shape, shape_names(false), "NAME", "built-in shape");
-  add_word(*command, "--format", arguments->format, gpu_format_names(), "NAME", "of the weights");
-  add_integer(*command, "--rows", arguments->num_rows, 1, 65'536, "numbers of rows, with commas");
-  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
+  add_word(*command, "--format", arguments->format, gpu_format_names(), "NAME", "format of the weights");
+  add_integer(*command, "--rows", arguments->num_rows, 1, 65'536, "numbers of rows, comma-separated");
+  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; needs no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
   set_work(*command, action, arguments, bench_products);
 }

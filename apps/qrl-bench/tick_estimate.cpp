@@ -187,10 +187,8 @@ double estimate_head(const cuda::TickSpeedTask& task, std::int64_t batch, const 
 }  // namespace
 
 const char* const kHowEstimated =
-    "each matmul takes the largest of bytes / reading, counted instructions / issue slots, L2 and tensor cores, each "
-    "by "
-    "the share of it that kernels reached in a trace of an H100 on 2026-11-26; others a time of their own and their "
-    "bytes";
+    "a matmul takes the largest of bytes / read rate, counted instructions / issue slots, L2 and tensor cores, each at "
+    "the share that kernels reached in an H100 trace on 2026-11-26; other kernels take a fixed time plus their bytes";
 
 TickEstimate estimate_tick(const cuda::TickSpeedTask& task, std::int64_t batch, std::int64_t context,
                            const GpuFigures& gpu) {

@@ -139,8 +139,8 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
   CLI::Option* estimate =
       command
           .add_flag("--estimate", arguments.estimate,
-                    "estimate an H100's ticks; wants no GPU. contextC_batchB_estimated_share stands beside\n"
-                    "the measured contextC_batchB_share_of_limit, _estimated_us beside _us")
+                    "estimate an H100's ticks; needs no GPU. Compare contextC_batchB_estimated_share with\nthe "
+                    "measured contextC_batchB_share_of_limit, _estimated_us with _us")
           ->excludes(dry_run);
   const auto figure = [&](const char* option, double& value, double unit, const char* what) {
     command
@@ -150,10 +150,10 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
         ->needs(estimate)
         ->type_name("NUMBER");
   };
-  figure("--read-gb-per-s", arguments.gpu.read_bytes_per_s, 1e9, "with --estimate: reading; default: 3090");
-  figure("--matmul-tflops", arguments.gpu.matmul_flops, 1e12, "with --estimate: bf16 matmuls; default: 745");
+  figure("--read-gb-per-s", arguments.gpu.read_bytes_per_s, 1e9, "with --estimate: memory read rate; default: 3090");
+  figure("--matmul-tflops", arguments.gpu.matmul_flops, 1e12, "with --estimate: bf16 matmul rate; default: 745");
   figure("--small-kernel-us", arguments.gpu.small_kernel_s, 1e-6,
-         "with --estimate: a norm, a rotation and their like of few rows; default: 3");
+         "with --estimate: time of a norm, rotation or similar kernel on few rows; default: 3");
 }
 
 }  // namespace
@@ -161,15 +161,15 @@ void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI
 void add_bench_ticks(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchTicksArguments>();
   CLI::App* command = program.add_subcommand(
-      "ticks", "whole decoding ticks on the GPU, of random weights, beside its memory's and tensor cores' speed");
+      "ticks", "whole decode ticks on the GPU with random weights, relative to its memory and tensor-core speed");
   add_word(*command, "--shape", arguments->shape, shape_names(false), "NAME", "built-in shape");
-  add_word(*command, "--format", arguments->format, gpu_format_names(), "NAME", "of the weights");
-  add_word(*command, "--lm-head", arguments->head_format, {"bf16", "int8"}, "NAME", "of lm_head");
-  add_word(*command, "--kv", arguments->kv_format, gpu_kv_format_names(), "NAME", "of the keys and values");
-  add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, with commas");
-  add_integer(*command, "--context", arguments->contexts, 1, 131'072, "positions that each sees, with commas");
+  add_word(*command, "--format", arguments->format, gpu_format_names(), "NAME", "format of the weights");
+  add_word(*command, "--lm-head", arguments->head_format, {"bf16", "int8"}, "NAME", "format of lm_head");
+  add_word(*command, "--kv", arguments->kv_format, gpu_kv_format_names(), "NAME", "format of the keys and values");
+  add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, comma-separated");
+  add_integer(*command, "--context", arguments->contexts, 1, 131'072, "positions per sequence, comma-separated");
   CLI::Option* dry_run =
-      command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; wants no GPU");
+      command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; needs no GPU");
   add_estimate_options(*command, *arguments, dry_run);
   command->add_flag("--json", arguments->json, "print one JSON object");
   set_work(*command, action, arguments, bench_ticks);

@@ -42,7 +42,7 @@ Inputs read_inputs() {
     }
   }
   QRL_REQUIRE(!inputs.texts.empty() || !inputs.conversations.empty(), "standard input",
-              "rows of JSON with strings or `messages` in them", "none");
+              "JSON rows with strings or `messages`", "none");
   return inputs;
 }
 
@@ -82,16 +82,15 @@ void bench_tokenizer(const BenchTokenizerArguments& arguments) {
 
 void add_bench_tokenizer(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BenchTokenizerArguments>();
-  CLI::App* command = program.add_subcommand(
-      "tokenizer",
-      "text to ids on one thread: every string, or the conversation of `messages`, of the JSON rows on standard input; "
-      "prints one JSON object");
+  CLI::App* command = program.add_subcommand("tokenizer",
+                                             "tokenization speed on one thread, on every string or conversation in "
+                                             "`messages` of the JSON rows on standard input; prints one JSON object");
   add_text(*command, "--model", arguments->model, "DIR", "Hugging Face folder with tokenizer.json")->required();
   command
       ->add_option("--chat-template", arguments->keys.chat_template,
-                   "of rows with `messages`: as data.chat_template of a recipe")
+                   "chat template for rows with `messages`, as data.chat_template in a recipe")
       ->capture_default_str();
-  add_integer(*command, "--rounds", arguments->rounds, 1, 1'000'000, "rounds; the best counts");
+  add_integer(*command, "--rounds", arguments->rounds, 1, 1'000'000, "number of rounds; the best one counts");
   set_work(*command, action, arguments, bench_tokenizer);
 }
 

@@ -69,7 +69,7 @@ std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& ro
   if (num_long > 0) {
     text += std::to_string(num_long) + " of " + std::to_string(num_rows) + " countdown rows have more than " +
             std::to_string(tasks::kMaxCountdownNumbers) +
-            " numbers, and a solution was not looked for: " + lines_of(rows, results, Search::too_many_numbers) + "\n";
+            " numbers; no solution was searched for: " + lines_of(rows, results, Search::too_many_numbers) + "\n";
   }
   return text;
 }
@@ -78,7 +78,8 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 std::string describe_recipe(const std::string& file) {
   const config::LoadedRecipe loaded = config::load_recipe(train::keys(), file, {}, false);
-  return file + ": a recipe; its keys, types, ranges and rules hold (qrl-train " + file + " --dry-run checks the rest)";
+  return file + ": a recipe with valid keys, types, ranges and rules (qrl-train " + file +
+         " --dry-run checks the rest)";
 }
 
 std::string in_folder(const std::string& path, const std::vector<std::string>& names) {
@@ -89,7 +90,7 @@ std::string in_folder(const std::string& path, const std::vector<std::string>& n
     if (std::filesystem::exists(file)) return file.string();
     all += (all.empty() ? "" : " or ") + name;
   }
-  base::fail_input(path, "a folder with " + all, "none there", "name the file itself");
+  base::fail_input(path, "a folder with " + all, "no such file", "give the path of the file");
 }
 
 struct Kind {
@@ -101,7 +102,7 @@ struct Kind {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"safetensors", "tensor file",
+      {"safetensors", "safetensors file",
        [](const std::string& path) {
          const std::string file = in_folder(path, {"model.safetensors", kIndex});
          return file.ends_with(kIndex) ? model::describe_index(file) : state::describe_safetensors(file);
@@ -129,10 +130,14 @@ struct RowArguments {
 void add_row_arguments(CLI::App& command, RowArguments& arguments) {
   command.add_option("FILE", arguments.file, "file to check")->required();
   data::RowOptions& keys = arguments.keys;
-  command.add_option("--prompt-key", keys.prompt_key, "as data.prompt_key of a recipe")->check(not_empty());
-  command.add_option("--ground-truth-key", keys.ground_truth_key, "as data.ground_truth_key")->check(not_empty());
-  command.add_option("--data-source-key", keys.data_source_key, "as data.data_source_key")->check(not_empty());
-  command.add_option("--filter", keys.filter, "a condition as data.filter has them; may be given several times")
+  command.add_option("--prompt-key", keys.prompt_key, "field with the prompt (data.prompt_key in a recipe)")
+      ->check(not_empty());
+  command
+      .add_option("--ground-truth-key", keys.ground_truth_key, "field with the ground truth (data.ground_truth_key)")
+      ->check(not_empty());
+  command.add_option("--data-source-key", keys.data_source_key, "field with the data source (data.data_source_key)")
+      ->check(not_empty());
+  command.add_option("--filter", keys.filter, "condition that rows must satisfy (data.filter); may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
@@ -169,10 +174,10 @@ void describe_gpu() {
     std::printf("%s\n", library.line().c_str());
     if (!library.fits) lacking += (lacking.empty() ? "" : ", ") + library.name;
   }
-  std::printf("%s (for ranks with a GPU each)\n", learner::find_nccl().line().c_str());
+  std::printf("%s (for several ranks with one GPU each)\n", learner::find_nccl().line().c_str());
   std::fflush(stdout);
   QRL_REQUIRE(lacking.empty(), "check gpu", "libraries in the versions listed above",
-              "none, or another version, of " + lacking);
+              "missing libraries or unsupported versions: " + lacking);
   const std::string fault = learner::gpu_fault(0);
   QRL_REQUIRE(fault.empty(), "check gpu: " + fault, "", "");
   (void)learner::load_cuda_library(0);
@@ -181,8 +186,9 @@ void describe_gpu() {
 }  // namespace
 
 void add_check(CLI::App& app, Action& action) {
-  CLI::App* check = app.add_subcommand(
-      "check", "read one file as a run would; or look for a GPU's libraries; a summary, or why it is refused (exit 2)");
+  CLI::App* check = app.add_subcommand("check",
+                                       "read one file as a run would; or check a GPU's libraries, a verifier or the "
+                                       "gap; prints a summary, or an error with exit code 2");
   check->require_subcommand(1);
   auto file = std::make_shared<std::string>();
   for (const Kind& kind : kinds()) {
@@ -191,7 +197,7 @@ void add_check(CLI::App& app, Action& action) {
     set_work(*command, action, file,
              [&kind](const std::string& path) { std::printf("%s\n", kind.describe(base::local_model(path)).c_str()); });
   }
-  CLI::App* gpu = check->add_subcommand("gpu", "check driver and libraries that a GPU is used with");
+  CLI::App* gpu = check->add_subcommand("gpu", "check the driver and libraries that a GPU needs");
   set_work(*gpu, action, [](dist::Collectives&) { describe_gpu(); });
   add_check_reward(*check, action);
   add_check_gap(*check, action);

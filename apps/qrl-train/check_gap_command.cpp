@@ -208,16 +208,15 @@ void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
     k3 = row.sums.k3();
   }
   if (best == nullptr) {
-    std::printf("no setting has a k3 below %g: take rollout.bitwise, with which it is 0 in every format\n", bound);
+    std::printf("no setting has a k3 below %g: use rollout.bitwise, which makes it 0 in every format\n", bound);
     return;
   }
   std::string keys;
   for (const std::string& key : best->keys)
     keys += " --set " + (key.find('.') < key.find('=') ? key : "quant.rollout." + key);
   std::printf(
-      "recommended, the fewest bytes with a k3 below %g: %s (%s)\nrollout.bitwise has a gap of 0 in every "
-      "format\n",
-      bound, best->name, keys.substr(1).c_str());
+      "recommended (fewest bytes with a k3 below %g): %s (%s)\nrollout.bitwise has a gap of 0 in every format\n", bound,
+      best->name, keys.substr(1).c_str());
 }
 
 void check_gap(const GapArguments& arguments, dist::Collectives& world) {
@@ -227,7 +226,7 @@ void check_gap(const GapArguments& arguments, dist::Collectives& world) {
   Drawn drawn = draw(policy, arguments.seed, world);
   std::int64_t num_tokens = 0;
   for (const types::Completion& sample : drawn.samples) num_tokens += std::ssize(sample.tokens);
-  std::printf("%s: %lld tokens of %zu samples, drawn by bf16 weights at temperature 1, seed %llu\n",
+  std::printf("%s: %lld tokens in %zu samples, drawn with bf16 weights at temperature 1, seed %llu\n",
               arguments.model.c_str(), static_cast<long long>(num_tokens), drawn.samples.size(),
               static_cast<unsigned long long>(arguments.seed));
   std::printf("%-27s %8s %9s %9s %7s %9s\n", "rollouts; learner", "MB", "k3", "mean|d|", "ESS", "beyond 2");
@@ -239,7 +238,7 @@ void check_gap(const GapArguments& arguments, dist::Collectives& world) {
     model::SnapshotFormats formats = train::sampler_formats(recipe);
     formats.rotates_if_it_fits = true;
     if (formats.rotation && !model::fitting_rotation(policy.config, formats)) {
-      std::printf("%-27s a block of %lld does not divide the inputs of every matrix\n", setting.name,
+      std::printf("%-27s a block of %lld does not divide the input size of every matrix\n", setting.name,
                   static_cast<long long>(formats.rotation.block));
       continue;
     }
@@ -254,11 +253,11 @@ void check_gap(const GapArguments& arguments, dist::Collectives& world) {
 void add_check_gap(CLI::App& check, Action& action) {
   auto arguments = std::make_shared<GapArguments>();
   CLI::App* command = check.add_subcommand(
-      "gap", "score a model's own samples by sampler and learner in number formats that a run could have");
+      "gap", "measure the gap between sampler and learner on a model's own samples, for each number format");
   command->add_option("MODEL", arguments->model, "Hugging Face folder, checkpoint, or OWNER/NAME in the Hub's cache")
       ->required();
-  command->add_option("--seed", arguments->seed, "of the samples; default 0")->type_name("INT");
-  command->add_flag("--all", arguments->all, "more settings: other formats, blocks and learners");
+  command->add_option("--seed", arguments->seed, "seed of the samples; default: 0")->type_name("INT");
+  command->add_flag("--all", arguments->all, "measure more settings: other formats, rotation blocks and learners");
   set_work(*command, action, arguments, check_gap);
 }
 

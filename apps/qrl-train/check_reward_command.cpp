@@ -65,7 +65,7 @@ Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier
 
 Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const tasks::Verifier& verifier) {
   std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(in.is_open() && !std::filesystem::is_directory(file), file, "a JSONL file", "none that can be read");
+  QRL_REQUIRE(in.is_open() && !std::filesystem::is_directory(file), file, "a JSONL file", "no readable file");
   const RowForm form{nullptr, recipe.data.ground_truth_key, true};
   const tasks::VerifierOptions options = train::verifier_options(recipe);
   Rows rows;
@@ -76,7 +76,7 @@ Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const t
     rows.push_back({row.response, "response", lines.where(), verifier.prepare(row.question()), lines.line()});
   }
   verifier.finish_checks();
-  QRL_REQUIRE(!rows.empty(), file, "one row or more", "none");
+  QRL_REQUIRE(!rows.empty(), file, "at least one row", "no rows");
   return rows;
 }
 
@@ -158,7 +158,7 @@ void print_speed(const tasks::JudgeReport& report) {
     const auto at = [&](double share) {
       return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))];
     };
-    std::printf(", %.3g ms a row (p50), %.3g ms (p99)", at(0.5), at(0.99));
+    std::printf(", %.3g ms per row (p50), %.3g ms (p99)", at(0.5), at(0.99));
   }
   std::printf("\n");
 }
@@ -173,8 +173,9 @@ void require_same(const Rows& rows, const Judged& first, const Judged& second, c
     if (!is_same(a, b) && ++num_different <= kShownRows) lines += row + shown(a, names) + "; then " + shown(b, names);
     if (a.verifier_error && ++num_errors <= kShownRows) errors += row + shown(a, names);
   }
-  QRL_REQUIRE(num_different == 0, "reward", "the same scores in another order and with another number of workers",
-              std::to_string(num_different) + " of " + std::to_string(rows.size()) + " rows with others:" + lines);
+  QRL_REQUIRE(
+      num_different == 0, "reward", "the same scores in a different order and with a different number of workers",
+      std::to_string(num_different) + " of " + std::to_string(rows.size()) + " rows with different scores:" + lines);
   const auto most = recipe.max_error_fraction * static_cast<double>(rows.size());
   QRL_REQUIRE(static_cast<double>(num_errors) <= most, "reward",
               "errors in at most reward.max_error_fraction of the rows",
@@ -205,7 +206,7 @@ void check_reward(const CheckRewardArguments& arguments) {
   options.command.workers = tasks::num_workers(options.command) == 1 ? 2 : 1;
   const auto other = tasks::make_verifier(options);
   require_same(rows, first, judge_all(rows_for(*other), *other, true), names, recipe.reward);
-  std::printf("  the same scores in another order and with another number of workers\n");
+  std::printf("  the same scores in a different order and with a different number of workers\n");
 }
 
 }  // namespace
@@ -213,10 +214,10 @@ void check_reward(const CheckRewardArguments& arguments) {
 void add_check_reward(CLI::App& check, Action& action) {
   auto arguments = std::make_shared<CheckRewardArguments>();
   CLI::App* command = check.add_subcommand(
-      "reward", "judge 64 training rows of a recipe, each answered by its ground truth, nothing and noise, twice");
+      "reward", "judge 64 training rows of a recipe twice, answered with the ground truth, nothing and noise");
   add_recipe_arguments(*command, arguments->recipe);
   add_text(*command, "--file", arguments->file, "FILE",
-           "JSONL with response and ground_truth to judge instead (as qrl-train judge)");
+           "judge this JSONL file instead; fields: response and ground_truth, as for qrl-train judge");
   set_work(*command, action, arguments, check_reward);
 }
 

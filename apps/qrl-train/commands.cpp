@@ -5,7 +5,7 @@
 namespace qrl::app {
 
 void add_commands(CLI::App& app, Action& action) {
-  app.set_version_flag("--version", version_text, "print the versions of the program and what it runs on, and stop")
+  app.set_version_flag("--version", version_text, "print the versions of the program and its libraries, and exit")
       ->group(kRareOptions);
   add_train(app, action);
   add_eval(app, action);

@@ -50,7 +50,7 @@ void require_ascending(const DataArguments& arguments) {
 /// Writes the first `size` demonstrations that sft.demonstrations generates with this seed and these keys.
 void write_demonstrations(const DataArguments& arguments) {
   QRL_REQUIRE(arguments.split == "train", "--demonstrations", "--split train", arguments.split,
-              "demonstrations are of training tasks");
+              "use --split train: only training tasks have demonstrations");
   const tasks::Generator& generator = *arguments.generator;
   const config::ParamValues own = values_of(arguments);
   std::vector<tasks::WorkedTask> made;
@@ -96,17 +96,17 @@ void add_generator(CLI::App* data, const tasks::Generator& generator, Action& ac
   auto arguments = std::make_shared<DataArguments>();
   arguments->generator = &generator;
   CLI::App* command = data->add_subcommand(std::string(generator.word), std::string(generator.what));
-  add_text(*command, "--out", arguments->out, "FILE", "file to write")->required();
-  add_integer(*command, "--size", arguments->size, 1, 10'000'000, "tasks")->capture_default_str();
+  add_text(*command, "--out", arguments->out, "FILE", "output file")->required();
+  add_integer(*command, "--size", arguments->size, 1, 10'000'000, "number of tasks")->capture_default_str();
   command->add_option("--seed", arguments->seed, "seed of the generator")
       ->check(whole_number())
       ->capture_default_str()
       ->type_name("INT");
   add_word(*command, "--split", arguments->split, {"train", "held_out"}, "train|held_out",
-           "side of the fixed split; held-out tasks are distinct")
+           "split to generate; held-out tasks have no duplicates")
       ->capture_default_str();
   command->add_flag("--demonstrations", arguments->demonstrations,
-                    "write worked tasks, with `response`, as sft.train_files reads them");
+                    "write tasks with a worked solution in `response`, for sft.train_files");
   for (const config::Param& param : generator.params) arguments->own.push_back({&param, param.default_value});
   for (GeneratorOption& option : arguments->own) add_own_option(*command, option);  // options reference the elements
   set_work(*command, action, arguments, write_tasks);

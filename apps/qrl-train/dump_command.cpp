@@ -68,14 +68,16 @@ void dump(const DumpArguments& arguments, dist::Collectives& world) {
 
 void add_dump(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<DumpArguments>();
-  CLI::App* command = app.add_subcommand("dump", "compute a prompt on the CPU and write every layer's output");
+  CLI::App* command = app.add_subcommand("dump", "run a prompt on the CPU and write every layer's output");
   add_recipe_arguments(*command, arguments->recipe);
-  command->add_option("--prompt", arguments->prompt, "the prompt, before prompt template and chat template")
+  command
+      ->add_option("--prompt", arguments->prompt,
+                   "prompt text, before the prompt template and chat template are applied")
       ->type_name("TEXT")
       ->required();
   add_text(*command, "--out", arguments->out, "FILE",
-           "a new file: tokens, embedding, layers.0 and on (the residual stream, fp32), logits; weights and "
-           "activations in the recipe's formats, keys and values in fp32")
+           "new file for tokens, embedding, layers.0, layers.1, … (residual stream, fp32) and logits; computed with "
+           "weights and activations in the recipe's formats, keys and values in fp32")
       ->required();
   add_checkpoint(*command, arguments->checkpoint);
   set_work(*command, action, arguments, dump);

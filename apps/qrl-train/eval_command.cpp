@@ -32,9 +32,9 @@ struct EvalArguments {
 void make_new_folder(const std::string& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  QRL_REQUIRE(!error, dir, "a folder that can be made", error.message(), "choose another --out");
-  QRL_REQUIRE(std::filesystem::is_empty(dir, error) && !error, dir, "a new or empty folder", "one with files in it",
-              "choose another --out");
+  QRL_REQUIRE(!error, dir, "a folder that can be created", error.message(), "choose another --out");
+  QRL_REQUIRE(std::filesystem::is_empty(dir, error) && !error, dir, "a new or empty folder",
+              "a folder with files in it", "choose another --out");
 }
 
 void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
@@ -90,7 +90,7 @@ void add_eval(CLI::App& app, Action& action) {
   add_recipe_arguments(*command, arguments->recipe);
   add_checkpoint(*command, arguments->checkpoint);
   add_text(*command, "--out", arguments->out, "DIR",
-           "folder for results.json and responses.jsonl, every response with its verdict");
+           "new or empty folder for results.json and responses.jsonl (every response with its verdict)");
   add_ranks(*command);
   set_work(*command, action, arguments, evaluate);
 }

@@ -63,10 +63,10 @@ void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status out = fs::status(arguments.out, error);
-  QRL_REQUIRE(!fs::exists(out) || fs::is_directory(out), arguments.out, "a folder that is new or empty",
-              "something that is no folder", "choose another --out");
-  QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a folder that is new or empty",
-              "one with files in it", "choose another --out");
+  QRL_REQUIRE(!fs::exists(out) || fs::is_directory(out), arguments.out, "a new or empty folder", "a file",
+              "choose another --out");
+  QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a new or empty folder",
+              "a folder with files in it", "choose another --out");
   if (arguments.logits.empty()) return;
   // If the file is in --out, its folder may not exist yet.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
@@ -77,14 +77,14 @@ void check_outputs(const ExportArguments& arguments) {
 /// Throws an input error for an option that does not apply to the checkpoint's kind: adapters or all weights.
 void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
   const bool has_adapters = policy.adapter.has_value();
-  QRL_REQUIRE(has_adapters || !arguments.merge, "--merge", "a checkpoint of adapters", "one of all weights",
-              "leave --merge out: it is a model already");
-  QRL_REQUIRE(arguments.merge || arguments.onto.empty(), "--onto", "--merge beside it", "none", "add --merge");
+  QRL_REQUIRE(has_adapters || !arguments.merge, "--merge", "a checkpoint of adapters", "a checkpoint of all weights",
+              "omit --merge: the checkpoint is already a whole model");
+  QRL_REQUIRE(arguments.merge || arguments.onto.empty(), "--onto", "--merge as well", "no --merge", "add --merge");
   const bool writes_adapters = has_adapters && !arguments.merge;
-  QRL_REQUIRE(!writes_adapters || arguments.dtype.empty(), "--dtype", "--merge beside it for a checkpoint of adapters",
-              "none", "adapters are written in float32");
-  QRL_REQUIRE(!writes_adapters || arguments.logits.empty(), "--logits",
-              "--merge beside it for a checkpoint of adapters", "none", "logits are a whole model's");
+  QRL_REQUIRE(!writes_adapters || arguments.dtype.empty(), "--dtype", "--merge as well for a checkpoint of adapters",
+              "no --merge", "omit --dtype, or add --merge: adapters are written in float32");
+  QRL_REQUIRE(!writes_adapters || arguments.logits.empty(), "--logits", "--merge as well for a checkpoint of adapters",
+              "no --merge", "add --merge: logits need a whole model");
 }
 
 config::Recipe recipe_of(const std::string& checkpoint) {
@@ -99,15 +99,15 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   };
   const bool is_checkpoint = train::is_checkpoint(arguments.checkpoint);
   QRL_REQUIRE(is_checkpoint || arguments.onto != "quantized", "--onto", "original for a PEFT folder", "quantized",
-              "no recipe says how its base was quantized");
+              "use --onto original: no recipe says how the base was quantized");
   if (!is_checkpoint || arguments.onto == "original") {
-    say("as it is");
+    say("not quantized");
     return std::nullopt;
   }
   const config::Recipe recipe = recipe_of(arguments.checkpoint);
   const bool reads_original = recipe.quant.learner_forward == config::LearnerForward::bf16;
   if (arguments.onto.empty() && reads_original) {
-    say("as it is, as the learner had it");
+    say("not quantized, as the learner used it");
     return std::nullopt;
   }
   say("quantized to " + std::string(quant::name(train::snapshot_formats(recipe.quant).linear)));
@@ -145,16 +145,16 @@ void report_rounding(const train::UpdateErrors& errors) {
   std::printf("the update from model.path, rounded to bfloat16: %s\n", text_of(errors).c_str());
   if (errors.mean() < kNearlyLost) return;
   base::log_warning(
-      "bfloat16 rounds most of what training changed back to the weights of before (1 is all of it), and the model may "
-      "lose what it learned: score the folder (qrl-train eval), or keep the update by --dtype float32");
+      "rounding to bfloat16 undoes most of the update (an error of 1 is all of it), and the model may lose what it "
+      "learned: score the folder (qrl-train eval), or export with --dtype float32");
 }
 
 void report(const train::UpdateErrors& errors) {
-  std::printf("merged updates as they are stored: %s\n", text_of(errors).c_str());
+  std::printf("merged updates as stored: %s\n", text_of(errors).c_str());
   if (errors.worst > kLargeError) {
     base::log_warning(
-        "rounding changes the merged weights by more than 0.1 of their update: score the folder (qrl-train eval), "
-        "or keep the update by --dtype float32, or by the PEFT folder that export writes without --merge");
+        "rounding changes the merged weights by more than 0.1 of their update: score the folder (qrl-train eval), or "
+        "export with --dtype float32, or export a PEFT folder without --merge");
   }
 }
 
@@ -168,17 +168,16 @@ void report_quantized(const ExportArguments& arguments, const train::Policy& pol
   const train::UpdateErrors errors = train::errors_if_quantized(policy, onto, formats);
   std::printf("merged updates if the folder is quantized to %s: %s\n", format.c_str(), text_of(errors).c_str());
   if (errors.worst <= kLargeError) return;
-  base::log_warning(
-      "quantized to " + format +
-      " again, as qrl-train eval RECIPE --checkpoint DIR and engines with W8A8 do, the model may lose what "
-      "its adapters learned: --set quant.rollout.weights=bf16 scores it as it is, and the run's own policy "
-      "is the adapters beside the base");
+  base::log_warning("quantized to " + format +
+                    " again, as by qrl-train eval RECIPE --checkpoint DIR or W8A8 engines, the model may lose what its "
+                    "adapters learned: score it with --set quant.rollout.weights=bf16; the run's own policy is the "
+                    "base with separate adapters");
 }
 
 void report_scores(const std::string& checkpoint) {
   if (!train::is_checkpoint(checkpoint)) return;
   const train::KnownScores known = train::known_scores(checkpoint);
-  std::printf("the run sampled %s\n", known.text().c_str());
+  std::printf("the run sampled from %s\n", known.text().c_str());
   if (!known.of_export.empty()) std::printf("the exported model scored %s\n", known.of_export.c_str());
 }
 
@@ -187,7 +186,7 @@ template <class Write>
 void write_folder(const std::string& dir, const Write& write) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  QRL_REQUIRE(!error, dir, "a folder that can be made", error.message(), "choose another --out");
+  QRL_REQUIRE(!error, dir, "a folder that can be created", error.message(), "choose another --out");
   try {
     write();
   } catch (...) {
@@ -210,13 +209,14 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
 
 config::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(train::is_checkpoint(arguments.checkpoint), "--quantized", "a checkpoint",
-              base::quoted(arguments.checkpoint), "only a run's recipe says how its sampler was quantized");
+              base::quoted(arguments.checkpoint),
+              "name RUN/checkpoints/step_N: only a run's recipe says how its sampler was quantized");
   for (const auto& [option, is_given] : {std::pair{"--dtype", !arguments.dtype.empty()},
                                          {"--logits", !arguments.logits.empty()},
                                          {"--merge", arguments.merge},
                                          {"--onto", !arguments.onto.empty()}}) {
-    QRL_REQUIRE(!is_given, option, "none beside --quantized", "both",
-                "the checkpoint's recipe says what its sampler multiplies by: leave one of them out");
+    QRL_REQUIRE(!is_given, option, "no --quantized with it", "both",
+                "omit one of them: with --quantized the checkpoint's recipe determines what is written");
   }
   const config::Recipe recipe = recipe_of(arguments.checkpoint);
   const quant::Format format = train::snapshot_formats(recipe.quant).linear;
@@ -225,11 +225,11 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
               "export without --quantized");
   QRL_REQUIRE(recipe.quant.lm_head != config::HeadFormat::int8, "--quantized",
               "a run with quant.rollout.lm_head auto or fp32", "int8",
-              "the folder would hold another lm_head than the sampler's: export without --quantized");
+              "export without --quantized: the folder's lm_head would differ from the sampler's");
   QRL_REQUIRE(recipe.quant.rotation == config::RotationKind::none, "--quantized",
               "a run with quant.rollout.rotation none", "hadamard",
-              "no program that reads compressed-tensors rotates a layer's inputs so: a run for such an export has "
-              "quant.rollout.rotation: none; export without --quantized writes the weights as they are");
+              "export without --quantized, or train with quant.rollout.rotation: none: no reader of compressed-tensors "
+              "rotates a layer's inputs this way");
   return recipe;
 }
 
@@ -238,10 +238,10 @@ void export_quantized(const ExportArguments& arguments, dist::Collectives& world
   train::Policy policy = train::load_policy(arguments.checkpoint);
   policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
   const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
-  QRL_REQUIRE(!policy.adapter || recipe.lora.publish == config::LoraPublish::merge, "--quantized",
-              "lora.publish: merge for a checkpoint of adapters", "adapter",
-              "this run's sampler had its adapters beside the quantized base, which one folder cannot hold: export the "
-              "PEFT folder without --quantized");
+  QRL_REQUIRE(
+      !policy.adapter || recipe.lora.publish == config::LoraPublish::merge, "--quantized",
+      "lora.publish: merge for a checkpoint of adapters", "adapter",
+      "export a PEFT folder without --quantized: one folder cannot hold a quantized base and separate adapters");
   model::Snapshot snapshot(policy.config, formats);
   snapshot.use_profile(train::load_quantizer(arguments.checkpoint, policy.config, world).profile);
   snapshot.publish(policy.weights, 0);
@@ -291,21 +291,21 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
 
 void add_export(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ExportArguments>();
-  CLI::App* command =
-      app.add_subcommand("export", "write a checkpoint as a Hugging Face folder; one of adapters as a PEFT folder");
+  CLI::App* command = app.add_subcommand(
+      "export", "write a checkpoint as a Hugging Face folder; a checkpoint of adapters becomes a PEFT folder");
   command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N")->required();
-  add_text(*command, "--out", arguments->out, "DIR", "folder to write")->required();
+  add_text(*command, "--out", arguments->out, "DIR", "output folder, new or empty")->required();
   add_word(*command, "--dtype", arguments->dtype, {"float32", "bfloat16"}, "float32|bfloat16",
            "dtype of the weights; default: the model's own");
   command->add_flag(
       "--merge", arguments->merge,
-      "of a checkpoint of adapters: write the model that they make of their base, instead of a PEFT folder");
+      "for a checkpoint of adapters: merge them into the base and write a whole model, not a PEFT folder");
   command->add_flag("--quantized", arguments->quantized,
-                    "write the low-bit weights that the run's sampler multiplied by, in compressed-tensors' format");
+                    "write the low-bit weights of the run's sampler, in compressed-tensors format");
   add_word(*command, "--onto", arguments->onto, {"quantized", "original"}, "quantized|original",
-           "with --merge: onto the base as it was quantized, or as it was; default: what the learner multiplied");
+           "with --merge: merge onto the quantized or the original base; default: the base that the learner used");
   add_text(*command, "--logits", arguments->logits, "FILE",
-           "also write the written model's fp32 logits on fixed random tokens, to compare with another program's");
+           "also write the exported model's fp32 logits on fixed random tokens, for comparison with other programs");
   set_work(*command, action, arguments, export_model,
            [arguments] { arguments->checkpoint = base::local_model(arguments->checkpoint); });
 }

@@ -43,11 +43,11 @@ struct KeyOption {
   const char* meaning;
 };
 constexpr std::array<KeyOption, 5> kKeyOptions = {
-    {{"--temperature", "eval.temperature", "FLOAT", "0 takes the likeliest token each time"},
-     {"--top-p", "eval.top_p", "FLOAT", "smallest set of tokens with this probability; 1 is off"},
-     {"--top-k", "eval.top_k", "INT", "likeliest tokens kept; -1 is off"},
-     {"--max-tokens", "data.max_response_length", "INT", "tokens of a response at most"},
-     {"--seed", "trainer.seed", "INT", "the same seed gives the same text"}}};
+    {{"--temperature", "eval.temperature", "FLOAT", "sampling temperature; 0 is greedy"},
+     {"--top-p", "eval.top_p", "FLOAT", "sample from the smallest set of tokens with this probability; 1 disables it"},
+     {"--top-k", "eval.top_k", "INT", "number of most likely tokens to sample from; -1 disables it"},
+     {"--max-tokens", "data.max_response_length", "INT", "maximum number of tokens per response"},
+     {"--seed", "trainer.seed", "INT", "random seed; the same seed gives the same text"}}};
 
 struct GenerateArguments {
   std::string model;       ///< a recipe file, a checkpoint or a Hugging Face folder
@@ -99,16 +99,16 @@ Source open_source(const GenerateArguments& arguments) {
   if (!fs::is_directory(from, error)) {
     QRL_REQUIRE(fs::exists(from, error), from,
                 "a recipe file, a checkpoint, a Hugging Face folder or a model in the Hub's cache",
-                "nothing of that name",
-                "nothing is downloaded: fetch a model first (hf download NAME --local-dir DIR)");
+                "no such file or folder",
+                "download a model first (hf download NAME --local-dir DIR): this command downloads nothing");
     config::Recipe recipe =
         config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling).recipe;
     train::take_recorded_rotation(recipe, base::local_model(arguments.checkpoint));
     train::Policy policy = policy_of(recipe, arguments.checkpoint);
     return {std::move(recipe), std::move(policy), arguments.checkpoint};
   }
-  QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file before it", "a folder, " + from,
-              "name one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
+  QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file as MODEL", "the folder " + from,
+              "give only one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
   train::Policy policy = train::load_policy(from);
   config::Recipe recipe =
       train::is_checkpoint(from)
@@ -128,10 +128,10 @@ void require_calibration_data(const LoadedSampler& loaded, const config::Recipe&
   });
   const bool any = !data.train_files.empty() || !data.train_generator.task.empty();
   if (any && missing == data.train_files.end()) return;
-  const std::string got = any ? "no file " + *missing : "no data in the recipe";
-  QRL_REQUIRE(!loaded.calibrates_kv(recipe), "quant.rollout.kv_cache fp8_e4m3", "training prompts to calibrate it on",
-              got, "add --set quant.rollout.kv_cache=bf16, or set data.train_files");
-  QRL_REQUIRE(!loaded.calibrates_profile(recipe), "quant.rollout.profile", "training prompts to make it on", got,
+  const std::string got = any ? "no file " + *missing : "no training data in the recipe";
+  QRL_REQUIRE(!loaded.calibrates_kv(recipe), "quant.rollout.kv_cache fp8_e4m3", "training prompts for calibration", got,
+              "add --set quant.rollout.kv_cache=bf16, or set data.train_files");
+  QRL_REQUIRE(!loaded.calibrates_profile(recipe), "quant.rollout.profile", "training prompts for calibration", got,
               "add --set quant.rollout.profile=null, or set data.train_files");
 }
 
@@ -171,7 +171,7 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
 }
 
 void generate(const GenerateArguments& arguments, dist::Collectives& world) {
-  set_memory_settings("what is sampled at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
+  set_memory_settings("the samples generated at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
   Source source = open_source(arguments);
   const config::Recipe& recipe = source.recipe;
   train::set_threads(recipe, world);
@@ -211,7 +211,7 @@ void add_key_options(CLI::App& command, const std::shared_ptr<GenerateArguments>
         .add_option_function<std::string>(
             one.option,
             [arguments, key](const std::string& value) { arguments->settings.push_back(key + "=" + value); },
-            std::string(one.meaning) + "; default: the recipe's " + key + ", without a recipe " + usual)
+            std::string(one.meaning) + "; default: the recipe's " + key + ", or without a recipe " + usual)
         ->check(value_of(key))
         ->type_name(one.type);
   }
@@ -225,32 +225,31 @@ void add_generate(CLI::App& app, Action& action) {
   command
       ->add_option(
           "MODEL", arguments->model,
-          "a checkpoint, with its own recipe's formats, templates and eval.* sampling; a Hugging Face folder, "
-          "with its chat template and in the dtype of its config.json (float16 in bf16), nothing quantized; or "
-          "a recipe file, with --checkpoint")
+          "checkpoint (with the formats, templates and eval.* sampling of its recipe), Hugging Face folder (with its "
+          "chat template and dtype, float16 as bf16, not quantized), or recipe file (see --checkpoint)")
       ->required()
       ->check(not_empty());
   command
       ->add_option("INPUT", arguments->prompts.input,
-                   "-: all of standard input is one prompt, its last line break included")
+                   "-: read one prompt from standard input, including its final newline")
       ->type_name("[-]");
   command
       ->add_option("--prompt", arguments->prompts.texts,
-                   "a prompt, before prompt template and chat template; may be repeated")
+                   "prompt text, before the prompt template and chat template are applied; may be repeated")
       ->type_name("TEXT")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);  // the next word is not a second text
   add_text(*command, "--file", arguments->prompts.file, "FILE",
-           "prompts of a data file, JSONL or CSV: field prompt or question, or --set data.prompt_key=NAME");
-  add_checkpoint(*command, arguments->checkpoint, "beside a recipe file: ");
-  command->add_option("--n", arguments->num_samples, "samples of each prompt, 1 to 1024")
+           "read prompts from a JSONL or CSV file: field prompt or question, or --set data.prompt_key=NAME");
+  add_checkpoint(*command, arguments->checkpoint, "with a recipe file: ");
+  command->add_option("--n", arguments->num_samples, "number of samples per prompt, 1 to 1024")
       ->check(between(1, 1024).description(""))
       ->type_name("INT")
       ->capture_default_str();
   add_key_options(*command, arguments);
   command->add_flag("--json", arguments->as_json,
-                    "one JSON object a line: prompt, response, sample, stop (eos or length), response_tokens");
+                    "print one JSON object per line: prompt, response, sample, stop (eos or length), response_tokens");
   add_overrides(*command, arguments->overrides);
   set_work(*command, action, arguments, generate, [arguments] { check_prompts(arguments->prompts, arguments->model); });
 }

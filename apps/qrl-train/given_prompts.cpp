@@ -18,14 +18,14 @@ namespace qrl::app {
 
 void check_prompts(const PromptArguments& arguments, const std::string& model) {
   QRL_REQUIRE(arguments.input.empty() || arguments.input == "-", "qrl-train generate",
-              "- (standard input) behind the model", base::quoted(arguments.input), "give a prompt by --prompt TEXT");
+              "- (standard input) after the model", base::quoted(arguments.input), "give a prompt with --prompt TEXT");
   const int num_ways =
       (arguments.texts.empty() ? 0 : 1) + (arguments.file.empty() ? 0 : 1) + (arguments.input.empty() ? 0 : 1);
   QRL_REQUIRE(num_ways == 1, "qrl-train generate", "one of --prompt TEXT, --file FILE and - (standard input)",
               num_ways == 0 ? "none" : std::to_string(num_ways));
   const auto hyphen = std::ranges::find(arguments.texts, "-");
-  QRL_REQUIRE(hyphen == arguments.texts.end(), "--prompt", "a text", "-",
-              "for standard input leave --prompt out: qrl-train generate " + base::shell_word(model) + " -");
+  QRL_REQUIRE(hyphen == arguments.texts.end(), "--prompt", "prompt text", "-",
+              "for standard input, omit --prompt: qrl-train generate " + base::shell_word(model) + " -");
 }
 
 std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe) {
@@ -47,8 +47,8 @@ std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const co
     }
   }
   for (const GivenPrompt& prompt : prompts) {
-    QRL_REQUIRE(!prompt.text.empty(), prompt.where, "some text", "none");
-    QRL_REQUIRE(base::is_utf8(prompt.text), prompt.where, "text in UTF-8", base::quoted(prompt.text),
+    QRL_REQUIRE(!prompt.text.empty(), prompt.where, "a non-empty prompt", "an empty string");
+    QRL_REQUIRE(base::is_utf8(prompt.text), prompt.where, "UTF-8 text", base::quoted(prompt.text),
                 "convert it first (iconv -t UTF-8)");
   }
   return prompts;
@@ -66,8 +66,8 @@ void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe,
     const auto length = static_cast<std::int64_t>(prompt.tokens.size());
     QRL_REQUIRE(length + max_new <= positions, prompt.where,
                 "prompt and response within the model's max_position_embeddings = " + std::to_string(positions),
-                std::to_string(length) + " tokens of prompt, template included, and up to " + std::to_string(max_new) +
-                    " of response",
+                std::to_string(length) + " prompt tokens (template included) and up to " + std::to_string(max_new) +
+                    " response tokens",
                 length < positions
                     ? "shorten the prompt, or lower --max-tokens to " + std::to_string(positions - length)
                     : "shorten the prompt");
@@ -89,7 +89,7 @@ void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::R
     const tasks::Generator& kind = *generator->task;
     if (!kind.generate(generator->own, 0, tasks::Split::train, 0).prompt.ends_with('\n')) return;
     const bool typed = without->where.starts_with("--prompt");
-    return base::log_info("hint: prompts of the recipe's task " + generator->task.word() + " end in a line break, " +
+    return base::log_info("hint: prompts of the recipe's task " + generator->task.word() + " end with a newline, but " +
                           without->where + " does not" + (typed ? " (bash: --prompt $'…\\n')" : ""));
   }
 }

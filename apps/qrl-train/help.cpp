@@ -36,15 +36,15 @@ std::string screen(const CLI::App& program) {
   }
   commands.emplace_back(others, "more commands");
   return program.get_description() + "\n\n" +
-         columns({{name + " RECIPE [OPTIONS]", "trains"}, {name + " COMMAND --help", "says more of a command"}}) +
+         columns({{name + " RECIPE [OPTIONS]", "trains"}, {name + " COMMAND --help", "shows a command's help"}}) +
          "\n" + columns(options) + "\n" + columns(commands);
 }
 
 }  // namespace
 
 void add_help(CLI::App& program) {
-  program.set_help_flag("-h,--help", "print this, and stop");
-  program.set_help_all_flag("--help-all", "print all options and all keys, and stop");
+  program.set_help_flag("-h,--help", "print this help, and exit");
+  program.set_help_all_flag("--help-all", "print all options and recipe keys, and exit");
   const auto whole = std::dynamic_pointer_cast<CLI::Formatter>(program.get_formatter());
   program.formatter_fn([whole](const CLI::App* app, std::string name, CLI::AppFormatMode mode) {
     return mode == CLI::AppFormatMode::Normal ? screen(*app) : whole->make_help(app, std::move(name), mode);

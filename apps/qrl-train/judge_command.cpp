@@ -189,32 +189,32 @@ std::vector<std::string> verifier_words() {
 
 void add_judge(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<JudgeArguments>();
-  CLI::App* command = app.add_subcommand(
-      "judge",
-      "print a verdict for each JSON line of standard input; blank lines have none; fields: response "
-      "and ground_truth (--ground-truth-key)" +
-          own_fields());
-  command->add_option("--verifier", arguments->verifier, "who judges")->check(one_of(verifier_words()));
+  CLI::App* command = app.add_subcommand("judge",
+                                         "print a verdict for each JSON line of standard input; blank lines are "
+                                         "skipped; fields: response and ground_truth (--ground-truth-key)" +
+                                             own_fields());
+  command->add_option("--verifier", arguments->verifier, "verifier to use")->check(one_of(verifier_words()));
   add_text(*command, "--recipe", arguments->recipe.file, "FILE",
-           "instead: judge as this recipe says, with its weights; prints all scores");
+           "use this recipe's verifier and weights instead of --verifier; prints all scores");
   add_overrides(*command, arguments->recipe.overrides);
   add_own_options(command, *arguments);
   command
       ->add_option("--ground-truth-key", arguments->ground_truth_key,
-                   "field that holds the ground truth, or a path to it (a.b); default: ground_truth")
+                   "field with the ground truth, or a path to it (a.b); default: ground_truth, or the recipe's "
+                   "data.ground_truth_key")
       ->check(not_empty());
-  command->add_flag("--time", arguments->time, "add the processor time of each verdict, in microseconds");
+  command->add_flag("--time", arguments->time, "add the CPU time of each verdict, in microseconds");
   set_work(*command, action, arguments, judge, [arguments] {
     const bool by_recipe = !arguments->recipe.file.empty();
     QRL_REQUIRE(arguments->verifier.empty() == by_recipe, "qrl-train judge", "--verifier or --recipe",
                 by_recipe ? "both" : "neither", "see qrl-train judge --help");
-    QRL_REQUIRE(by_recipe || arguments->recipe.overrides.empty(), "--set", "--recipe beside it", "none");
-    QRL_REQUIRE(!by_recipe || !arguments->time, "--time", "--verifier beside it", "--recipe",
-                "qrl-train check reward measures a recipe's verifier");
+    QRL_REQUIRE(by_recipe || arguments->recipe.overrides.empty(), "--set", "--recipe as well", "no --recipe");
+    QRL_REQUIRE(!by_recipe || !arguments->time, "--time", "--verifier", "--recipe",
+                "use qrl-train check reward to time a recipe's verifier");
     for (const VerifierOption& option : arguments->own) {
       QRL_REQUIRE(arguments->verifier == option.verifier->word || option.word == option.default_word(), option.name,
-                  by_recipe ? "none with --recipe" : "none with --verifier " + arguments->verifier, option.word,
-                  by_recipe ? "--set " + option.key->name + "=" + option.word : "");
+                  by_recipe ? "no value with --recipe" : "no value with --verifier " + arguments->verifier, option.word,
+                  by_recipe ? "use --set " + option.key->name + "=" + option.word : "");
     }
   });
 }

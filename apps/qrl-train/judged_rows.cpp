@@ -16,10 +16,10 @@ std::string names_of_fields(const nlohmann::json& row) {
   std::string names;
   std::size_t num_named = 0;
   for (const auto& [name, value] : row.items()) {
-    if (++num_named > kMaxNamed) return "none; among its fields are " + names;
+    if (++num_named > kMaxNamed) return "a row whose fields include " + names;
     names += (names.empty() ? "" : ", ") + base::quoted(name);
   }
-  return names.empty() ? "no field at all" : "none; its fields are " + names;
+  return names.empty() ? "a row with no fields" : "a row with the fields " + names;
 }
 
 /// Returns a field's text; "a.b" names a nested field. Null, and a number that lost digits, give "". Booleans, arrays
@@ -57,7 +57,7 @@ JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const 
   const bool has_own = form.verifier != nullptr && !form.verifier->ground_truth_fields.empty();
   if (!has_own || !form.gold_key.empty() || row.contains(kGroundTruth)) {
     const std::string key = form.gold_key.empty() ? kGroundTruth : form.gold_key;
-    out.ground_truth = field(row, key, where, "--ground-truth-key NAME says which field holds the ground truth");
+    out.ground_truth = field(row, key, where, "name the field with --ground-truth-key NAME");
     const nlohmann::json& gold = *data::find_field(row, key);
     if (form.whole || gold.is_array()) out.ground_truth_json = gold.dump();
     return out;

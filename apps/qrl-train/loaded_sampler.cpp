@@ -41,7 +41,7 @@ LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe,
     : policy(std::move(loaded)),
       checkpoint(base::local_model(from)),
       sampler(policy.config, with_adapters_of(policy, recipe), world, longest_prompt_tokens, {}, &policy.tokenizer) {
-  QRL_REQUIRE(!policy.adapter || recipe.quant.profile.empty(), "quant.rollout.profile", "none for a policy of adapters",
+  QRL_REQUIRE(!policy.adapter || recipe.quant.profile.empty(), "quant.rollout.profile", "null for a policy of adapters",
               recipe.quant.profile, "add --set quant.rollout.profile=null");
   if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
   // A checkpoint's profile applies to int8 only.
@@ -89,16 +89,16 @@ void LoadedSampler::say_what_it_samples(const config::Recipe& recipe) const {
   std::string more;
   if (train::is_checkpoint(checkpoint)) {
     const train::KnownScores known = train::known_scores(checkpoint);
-    if (known.weights != what) more = "; its run sampled " + known.text();
+    if (known.weights != what) more = "; its run sampled from " + known.text();
     else if (!known.scores.empty()) more = "; its run scored " + known.scores + " with them";
   } else if (!checkpoint.empty() && quant::spec(train::snapshot_formats(recipe.quant).linear).has_weight_scales()) {
     const std::string own = policy.config.dtype == base::DType::f32 ? "fp32" : "bf16";
     more =
-        "; they are quantized now from the folder's own, by which a merged or fine-tuned model may lose what it "
-        "learned: --set quant.rollout.weights=" +
-        own + " samples it as it is";
+        "; quantizing the folder's weights now may lose what a merged or fine-tuned model learned: --set "
+        "quant.rollout.weights=" +
+        own + " samples it unquantized";
   }
-  base::log_info("samples " + what + ", of " + whose + more);
+  base::log_info("sampled from " + what + ", of " + whose + more);
 }
 
 }  // namespace qrl::app

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   return qrl::app::run_program({.name = "qrl-train",
-                                .what = "Trains language models with RL, on samples of quantized weights.",
+                                .what = "Trains language models with RL on samples drawn with quantized weights.",
                                 .add_commands = qrl::app::add_commands},
                                argc, argv);
 }

@@ -35,8 +35,8 @@ std::string counted(std::int64_t count, const std::string& what) {
 
 void describe_model(const model::ModelConfig& config) {
   base::print(
-      "model       %.2fM parameters: %lld layers of %lld, %lld heads (%lld for keys and values) of %lld, vocabulary "
-      "%lld\n",
+      "model       %.2fM parameters: %lld layers of width %lld, %lld heads (%lld for keys and values) of width %lld, "
+      "vocabulary %lld\n",
       static_cast<double>(model::num_parameters(config)) * 1e-6, whole(config.num_hidden_layers),
       whole(config.hidden_size), whole(config.num_attention_heads), whole(config.num_key_value_heads),
       whole(config.head_dim), whole(config.vocab_size));
@@ -54,8 +54,8 @@ void describe_batch(const config::Recipe& recipe) {
   base::print("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
               whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));
   const std::int64_t tokens = train::kv_pages(recipe) * recipe.rollout.page_size;
-  base::print("KV cache    %lld tokens: %lld of the longest sequences, of up to %lld decoded at once\n", whole(tokens),
-              whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
+  base::print("KV cache    %lld tokens: room for %lld of the longest sequences; up to %lld are decoded at once\n",
+              whole(tokens), whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
   const std::int64_t steps = recipe.trainer.total_training_steps;
   if (steps == 0 && recipe.trainer.total_epochs > 0)
     base::print("run         %s\n", counted(recipe.trainer.total_epochs, "epoch").c_str());
@@ -78,16 +78,17 @@ void describe_memory(const train::RunOutline& outline, int num_ranks) {
   const bool shared = recipe.trainer.zero_stage > 0 && num_ranks > 1;
   base::print("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
               num_ranks == 1 ? "process" : "processes",
-              shared ? " except for its share of masters and moments: here the largest share" : "");
+              shared ? " but only a share of masters and moments, here the largest" : "");
   if (shared && config::has_cold_start(recipe.sft))
-    base::print("  the cold start is the first rank's alone, with all masters and moments: plan it with one process\n");
+    base::print("  only the first rank runs the cold start, with all masters and moments: plan it with one process\n");
   const std::vector<train::MemoryPart>& parts = outline.memory;
   for (const train::MemoryPart& part : parts)
     base::print("  %-28s %s%12s\n", part.name.c_str(), part.is_exact ? " " : "~",
                 train::memory_amount(part.bytes).c_str());
   const bool take_turns = recipe.rollout.free_cache_engine;
   if (take_turns)
-    base::print("  (the KV cache and what learning takes are not there at once: rollout.free_cache_engine)\n");
+    base::print(
+        "  (the KV cache and the learner's memory are not allocated at the same time: rollout.free_cache_engine)\n");
   const double gpu_total = train::peak_bytes(parts, true, take_turns);
   base::print("  %-28s ~%12s\n", "together", train::memory_amount(train::peak_bytes(parts, false, take_turns)).c_str());
   if (gpu_total > 0) base::print("  %-28s ~%12s\n", "together on the GPU", train::memory_amount(gpu_total).c_str());
@@ -103,11 +104,11 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
   const auto kept = [](const train::CheckpointRoom& room) {
     return counted(room.most_kept, "checkpoint") + " of ~" + train::memory_amount(room.bytes_each);
   };
-  std::string text = disk.rl.most_kept > 0 ? kept(disk.rl) : "no checkpoint";
-  if (disk.cold_start.most_kept > 0) text += ", of the cold start " + kept(disk.cold_start);
+  std::string text = disk.rl.most_kept > 0 ? kept(disk.rl) : "0 checkpoints";
+  if (disk.cold_start.most_kept > 0) text += ", and for the cold start " + kept(disk.cold_start);
   const bool replaces = disk.rl.replaces || (disk.rl.most_kept == 0 && disk.cold_start.replaces);
   base::print("disk        up to %s; ~%s in all%s\n", text.c_str(), train::memory_amount(disk.most_bytes()).c_str(),
-              replaces ? ", with one that is being written" : "");
+              replaces ? ", including one being written" : "");
   fs::path folder = fs::absolute(recipe.trainer.default_local_dir);
   std::error_code error;
   while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
@@ -117,7 +118,7 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
               train::memory_amount(static_cast<double>(space.available)).c_str());
   if (static_cast<double>(space.available) < disk.most_bytes())
     base::log_warning(
-        "the checkpoints need more disk than is free: lower trainer.max_ckpt_to_keep, or set another "
+        "the checkpoints need more disk space than is free: lower trainer.max_ckpt_to_keep, or set another "
         "trainer.default_local_dir");
 }
 
@@ -138,7 +139,7 @@ std::string sources_of(const std::vector<types::Prompt>& prompts) {
 
 std::string epoch_text(std::size_t num_prompts, double drawn) {
   const double steps = static_cast<double>(num_prompts) / drawn;
-  return steps < 1 ? base::format("a step takes each %.1f times", 1 / steps)
+  return steps < 1 ? base::format("a step uses each %.1f times", 1 / steps)
                    : base::format("an epoch is %.1f steps", steps);
 }
 
@@ -163,7 +164,7 @@ void describe_data(const train::RunPlan& plan) {
   describe_training_data(recipe, plan.prompts);
   std::string first;
   for (const types::TokenId token : plan.prompts.prompts.front().tokens) first += tokenizer.bytes_of(token, true);
-  base::print("prompts     chat template %s; the first one: %s\n",
+  base::print("prompts     chat template %s; first prompt: %s\n",
               data::choose_template(train::template_options(recipe.data), tokenizer).name.c_str(),
               base::readable(first, 1000).c_str());
   for (const train::PromptSet& set : plan.held_out)
@@ -176,11 +177,11 @@ void describe_data(const train::RunPlan& plan) {
     for (const train::SftRow& row : of) sum += std::ranges::count(row.learned, 1);
     return sum;
   };
-  base::print("cold start  %s in all, from %s of %s to learn; the longest row has %s\n",
+  base::print("cold start  %s in all, from %s with %s in the loss; the longest row has %s\n",
               counted(recipe.sft.steps, "update").c_str(), counted(std::ssize(rows.train), "row").c_str(),
               counted(num_learned(rows.train), "token").c_str(), counted(rows.longest, "token").c_str());
   if (!rows.val.empty()) {
-    base::print("            val/loss over %s of %s\n", counted(std::ssize(rows.val), "row").c_str(),
+    base::print("            val/loss over %s with %s in the loss\n", counted(std::ssize(rows.val), "row").c_str(),
                 counted(num_learned(rows.val), "token").c_str());
   }
 }
@@ -207,7 +208,7 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
   train::warn_of_idle_settings(outline.loaded, outline.model);
   if (!outline.gpu_plan.empty()) base::print("GPU plan    %s\n", outline.gpu_plan.c_str());
   if (!outline.chosen_keys.empty())
-    base::print("            chosen here, as they are auto: %s\n", outline.chosen_keys.c_str());
+    base::print("            chosen for keys set to auto: %s\n", outline.chosen_keys.c_str());
   describe_model(outline.model);
   describe_batch(recipe);
   describe_memory(outline, options.num_ranks);
@@ -215,14 +216,14 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
   if (plan) describe_data(*plan);
   base::print("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
   if (!resume.empty()) base::print("start       %s\n", resume.c_str());
-  for (const std::string& file : outline.absent) base::print("absent      %s: a run needs it\n", file.c_str());
+  for (const std::string& file : outline.absent) base::print("absent      %s: needed by a run\n", file.c_str());
   if (!outline.missing_gpu.empty()) base::print("absent      a GPU: %s\n", outline.missing_gpu.c_str());
   const std::size_t num_absent = outline.absent.size() + (outline.missing_gpu.empty() ? 0 : 1);
-  QRL_REQUIRE(fault.empty() || options.allow_absent, "--dry-run", "a plan that this machine's memory can hold",
+  QRL_REQUIRE(fault.empty() || options.allow_absent, "--dry-run", "a plan that fits this machine's memory",
               "a plan that needs more memory (above)", "plan a run on another machine with --dry-run --allow-absent");
-  QRL_REQUIRE(num_absent == 0 || options.allow_absent, "--dry-run", "all that a run needs on this machine",
+  QRL_REQUIRE(num_absent == 0 || options.allow_absent, "--dry-run", "every file and GPU that a run needs",
               std::to_string(num_absent) + " absent (above)",
-              "get it; or plan a run on another machine with --dry-run --allow-absent");
+              "add what is absent, or plan a run on another machine with --dry-run --allow-absent");
 }
 
 }  // namespace qrl::app

@@ -29,14 +29,14 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
   const config::Recipe& recipe = loaded.recipe;
   const std::string& key = recipe.quant.profile;
   const std::string out = !arguments.out.empty() ? arguments.out : key != "auto" ? key : std::string();
-  QRL_REQUIRE(!out.empty(), "qrl-train profile", "where to write", "neither --out nor a path in quant.rollout.profile");
+  QRL_REQUIRE(!out.empty(), "qrl-train profile", "an output file", "neither --out nor a path in quant.rollout.profile");
   QRL_REQUIRE(!config::has_cold_start(recipe.sft) || !arguments.checkpoint.empty(), "qrl-train profile",
-              "--checkpoint, since the recipe's training begins with a cold-started model", "none",
-              "make that with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" +
+              "--checkpoint for a recipe with a cold start", "no --checkpoint",
+              "run the cold start with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" +
                   (recipe.sft.steps > 0 ? std::to_string(recipe.sft.steps) : "N"));
   QRL_REQUIRE(recipe.quant.weights == config::WeightFormat::int8, "quant.rollout.weights",
-              "int8 with qrl-train profile, which makes the scales of int8 weights",
-              config::printed_value(recipe, "quant.rollout.weights"), "other formats need no profile: set it to int8");
+              "int8 with qrl-train profile", config::printed_value(recipe, "quant.rollout.weights"),
+              "set it to int8: other formats need no profile");
   const std::filesystem::path file = state::output_file(out);
   require_new_file(out, arguments.out.empty() ? "quant.rollout.profile" : "--out");
   train::set_threads(recipe, world);

@@ -35,8 +35,8 @@ bool is_page_or_new(const std::filesystem::path& file) {
 
 void write_page(const std::vector<report::RunFiles>& runs, const ReportArguments& arguments) {
   const std::filesystem::path file = state::output_file(arguments.out);
-  QRL_REQUIRE(is_page_or_new(file), arguments.out, "a new file, or an HTML page to replace", "a file that is no page",
-              "name a file such as report.html");
+  QRL_REQUIRE(is_page_or_new(file), arguments.out, "a new file, or an HTML page to replace",
+              "a file that is not an HTML page", "name a file such as report.html");
   report::PageLimits limits;
   std::string page;
   do {  // halves the samples until the page fits
@@ -44,7 +44,7 @@ void write_page(const std::vector<report::RunFiles>& runs, const ReportArguments
     limits.max_sample_bytes /= 2;
   } while (page.size() > kMaxPageBytes && limits.max_sample_bytes > (1 << 16));
   QRL_REQUIRE(page.size() <= kMaxPageBytes, arguments.out, "a page of at most 20 MB",
-              std::to_string(page.size()) + " bytes", "name fewer runs");
+              std::to_string(page.size()) + " bytes", "give fewer runs");
   state::replace_file(file, page);
   std::printf("%s: %zu %s, %.1f MB\n", file.c_str(), runs.size(), runs.size() == 1 ? "run" : "runs",
               static_cast<double>(page.size()) / 1e6);
@@ -62,7 +62,7 @@ void write_events(const std::vector<report::RunFiles>& runs, const std::string& 
 void report_runs(const ReportArguments& arguments) {
   QRL_REQUIRE(arguments.runs.size() <= kMaxRuns, "qrl-train report", "at most " + std::to_string(kMaxRuns) + " runs",
               std::to_string(arguments.runs.size()));
-  QRL_REQUIRE(arguments.group.empty() || !arguments.out.empty(), "--group", "--out beside it", "none");
+  QRL_REQUIRE(arguments.group.empty() || !arguments.out.empty(), "--group", "--out as well", "no --out");
   std::vector<report::RunFiles> runs;
   for (const std::string& dir : arguments.runs) runs.push_back(report::read_run(dir));
   if (!arguments.tensorboard.empty()) write_events(runs, arguments.tensorboard);
@@ -74,15 +74,14 @@ void report_runs(const ReportArguments& arguments) {
 
 void add_report(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ReportArguments>();
-  CLI::App* command =
-      app.add_subcommand("report", "say what runs have learned; verdicts and a table, or with --out a page");
+  CLI::App* command = app.add_subcommand(
+      "report", "summarize what runs have learned; prints verdicts and a table, or with --out writes an HTML page");
   command->add_option("RUN", arguments->runs, "run folders, at most 8")->required()->check(not_empty());
-  add_text(*command, "--out", arguments->out, "FILE",
-           "write one HTML file with charts and samples, which needs no network");
-  add_text(*command, "--tensorboard", arguments->tensorboard, "DIR", "write TensorBoard's events files there");
+  add_text(*command, "--out", arguments->out, "FILE", "write a self-contained HTML file with charts and samples");
+  add_text(*command, "--tensorboard", arguments->tensorboard, "DIR", "write TensorBoard event files to this folder");
   command
       ->add_option("--group", arguments->group,
-                   "seed: runs that differ in the seed alone are one curve, mean and range")
+                   "seed: draw runs that differ only in their seed as one curve with mean and range")
       ->check(one_of({"seed"}));
   set_work(*command, action, arguments, report_runs);
 }

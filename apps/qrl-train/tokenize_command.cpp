@@ -76,7 +76,8 @@ void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& ar
       continue;
     }
     QRL_REQUIRE(row->is_object() && row->contains("text") && (*row)["text"].is_string(), lines.where(),
-                "an object with a string `text`, or with `messages`", row->is_object() ? "none" : row->type_name());
+                "an object with a string `text` or with `messages`",
+                row->is_object() ? "an object without them" : row->type_name());
     std::fputs("{\"ids\": [", stdout);
     print_ids(encode(tokenizer, arguments, (*row)["text"].get_ref<const std::string&>(), lines.where()), ", ");
     std::fputs("]}\n", stdout);
@@ -103,7 +104,8 @@ void tokenize(const TokenizeArguments& arguments) {
   if (arguments.decode) return detokenize(tokenizer);
   if (arguments.jsonl) return tokenize_rows(tokenizer, arguments);
   const std::string text{std::istreambuf_iterator<char>(standard_input()), {}};
-  QRL_REQUIRE(base::is_utf8(text), "standard input", "text in UTF-8", "other bytes", "convert it first (iconv)");
+  QRL_REQUIRE(base::is_utf8(text), "standard input", "UTF-8 text", "invalid UTF-8",
+              "convert it first (iconv -t UTF-8)");
   print_ids(encode(tokenizer, arguments, text, "standard input"), " ");
   std::fputc('\n', stdout);
 }
@@ -112,35 +114,37 @@ void tokenize(const TokenizeArguments& arguments) {
 
 void add_tokenize(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TokenizeArguments>();
-  CLI::App* command = app.add_subcommand("tokenize", "text from standard input to token ids, or back");
+  CLI::App* command = app.add_subcommand("tokenize", "convert text on standard input to token ids, or back");
   command
-      ->add_option(
-          "MODEL", arguments->model,
-          "Hugging Face folder or OWNER/NAME in the Hub's cache, of which only the tokenizer's files are read; "
-          "or tokenizer.json alone")
+      ->add_option("MODEL", arguments->model,
+                   "Hugging Face folder or OWNER/NAME in the Hub's cache (only the tokenizer's files are read), or a "
+                   "tokenizer.json file")
       ->required()
       ->check(not_empty());
   CLI::Option* jsonl = command->add_flag(
       "--jsonl", arguments->jsonl,
-      "rows {\"text\": …} or {\"messages\": …} to rows {\"ids\": […]}, one by one; blank lines are none");
-  CLI::Option* plain = command->add_flag("--plain", arguments->plain,
-                                         "read the text as a user's: \"<|im_end|>\" is ten characters, no token");
+      "read rows {\"text\": …} or {\"messages\": …} and print {\"ids\": […]} for each; blank lines are skipped");
+  CLI::Option* plain = command->add_flag(
+      "--plain", arguments->plain,
+      "keep control tokens as text, as in a user's prompt: \"<|im_end|>\" is ten characters, not a token");
   CLI::Option* add = command->add_flag("--add-special-tokens", arguments->add_special_tokens,
-                                       "also the tokens that the tokenizer puts around a text (Llama 3: its first)");
+                                       "add the special tokens that the tokenizer puts around a text (Llama 3: BOS)");
   command
       ->add_option("--chat-template", arguments->chat.chat_template,
-                   "of rows with `messages` in place of `text`: as data.chat_template of a recipe")
+                   "chat template for rows with `messages`, as data.chat_template in a recipe")
       ->needs(jsonl)
       ->capture_default_str();
   command
       ->add_flag("--learned", arguments->learned,
-                 "rows with `messages` as a cold start learns from them, with `learned`: 1 for each token that is")
+                 "render rows with `messages` as for a cold start, and add `learned`: 1 for each token in the loss")
       ->needs(jsonl);
   command
       ->add_flag("--parse-special-tokens", arguments->parse_special_tokens,
-                 "of rows with `messages`: as data.parse_special_tokens")
+                 "for rows with `messages`: as data.parse_special_tokens in a recipe")
       ->needs(jsonl);
-  command->add_flag("--decode", arguments->decode, "ids, white space between them, to text; special tokens are spelled")
+  command
+      ->add_flag("--decode", arguments->decode,
+                 "convert ids separated by white space to text; special tokens are spelled out")
       ->excludes(jsonl)
       ->excludes(plain)
       ->excludes(add);

@@ -48,8 +48,8 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
       describe_run(loaded, {world.size(), world.local_size(), arguments.allow_absent, arguments.allow_change});
   } else {
     QRL_REQUIRE(part != train::RunPart::cold_start_only || config::has_cold_start(loaded.recipe.sft),
-                arguments.recipe.file, "sft.steps or sft.epochs of 1 or more for qrl-train sft", "0",
-                "set one, with sft.demonstrations or sft.train_files");
+                arguments.recipe.file, "sft.steps or sft.epochs of at least 1 for qrl-train sft", "0",
+                "set one of them, with sft.demonstrations or sft.train_files");
     train::run(loaded, world, {part, arguments.allow_change, command_line(), program_name()});
     // A closed standard output is no error: results are in the run folder.
     const bool gone = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
@@ -66,25 +66,26 @@ Action prepared(const std::shared_ptr<TrainArguments>& arguments, train::RunPart
 void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_required) {
   add_recipe_arguments(command, arguments.recipe, recipe_required);
   add_text(command, "--resume", arguments.resume, "auto|never|PATH",
-           "auto (default): the run's newest sound checkpoint; "
-           "never: refuse when there is one; PATH: resume from that checkpoint; without a word auto");
+           "auto (default): from the newest intact checkpoint; never: fail if the run has a checkpoint; PATH: from "
+           "that checkpoint; without a value, auto");
   add_ranks(command);
   CLI::Option* print =
-      command.add_flag("--print-config", arguments.print_config, "print all keys with each value's origin, and stop");
-  CLI::Option* dry_run = command
-                             .add_flag("--dry-run", arguments.dry_run,
-                                       "say what a run would do and need, and stop; checks recipe, data, the model's "
-                                       "shapes and what would be resumed; exit code 2 when a file or GPU is not here")
-                             ->excludes(print);
+      command.add_flag("--print-config", arguments.print_config, "print all keys with each value's origin, and exit");
+  CLI::Option* dry_run =
+      command
+          .add_flag("--dry-run", arguments.dry_run,
+                    "print what a run would do and need, and exit; checks the recipe, the data, the model's shapes and "
+                    "the checkpoint to resume; exit code 2 if a file or GPU is missing")
+          ->excludes(print);
   command
       .add_flag("--allow-absent", arguments.allow_absent,
-                "with --dry-run: plan a run on another machine; what is absent here is listed")
+                "with --dry-run: plan a run on another machine; lists what is missing on this one")
       ->needs(dry_run)
       ->group(kRareOptions);
   command
       .add_flag("--allow-change", arguments.allow_change,
                 "resume although optim.lr, rollout.n, data.train_files or other keys marked in "
-                "docs/reference/recipe-keys.md have changed; log and metrics.jsonl say so")
+                "docs/reference/recipe-keys.md have changed; the log and metrics.jsonl record it")
       ->group(kRareOptions);
 }
 
@@ -101,8 +102,9 @@ void add_train(CLI::App& app, Action& action) {
   app.callback([&app, &action, arguments] {
     if (!app.get_subcommands().empty()) {
       for (const CLI::Option* option : app.get_options()) {
-        QRL_REQUIRE(option->count() == 0, "qrl-train", "a command's options behind its name",
-                    option->get_name() + " before " + app.get_subcommands().front()->get_name(), "move it");
+        QRL_REQUIRE(option->count() == 0, "qrl-train", "a command's options after its name",
+                    option->get_name() + " before " + app.get_subcommands().front()->get_name(),
+                    "move it after the command");
       }
       return;
     }
@@ -113,7 +115,7 @@ void add_train(CLI::App& app, Action& action) {
   });
 
   auto sft_arguments = std::make_shared<TrainArguments>();
-  CLI::App* sft = app.add_subcommand("sft", "make a recipe's supervised cold start, and stop");
+  CLI::App* sft = app.add_subcommand("sft", "run a recipe's supervised cold start, and exit");
   add_options(*sft, *sft_arguments, true);
   sft->callback([&action, sft_arguments] { action = prepared(sft_arguments, train::RunPart::cold_start_only); });
 }

@@ -23,15 +23,17 @@ void watch(const WatchArguments& arguments) {
 
 void add_watch(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<WatchArguments>();
-  CLI::App* command = app.add_subcommand("watch", "serve the report's page of runs at work; until Ctrl-C");
-  command->add_option("RUNS", arguments->runs, "folders of runs, or run folders")->required()->check(not_empty());
-  add_integer(*command, "--port", arguments->server.port, 0, 65535, "port; 0: any that is free")->capture_default_str();
-  add_text(*command, "--host", arguments->server.host, "HOST",
-           "address to listen at; another than this machine's own is open to the network")
+  CLI::App* command = app.add_subcommand("watch", "serve a live report page of runs; until Ctrl-C");
+  command->add_option("RUNS", arguments->runs, "run folders, or folders that contain them")
+      ->required()
+      ->check(not_empty());
+  add_integer(*command, "--port", arguments->server.port, 0, 65535, "port to listen on; 0 selects a free one")
       ->capture_default_str();
-  command->add_flag(
-      "!--no-token", arguments->server.asks_token,
-      "answer every process of this machine; by default a request needs the token of the printed address");
+  add_text(*command, "--host", arguments->server.host, "HOST",
+           "address to listen on; an address that is not local is reachable from the network")
+      ->capture_default_str();
+  command->add_flag("!--no-token", arguments->server.asks_token,
+                    "answer every process on this machine; by default a request needs the token in the printed URL");
   set_work(*command, action, arguments, watch);
 }
 

@@ -6,8 +6,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 [[noreturn]] void fail() {
-  base::fail_input("qrl-bench", "a program that was built with CUDA", "one without",
-                   "build it where nvcc is (cmake -DQRL_CUDA=on says what is missing)");
+  base::fail_input("qrl-bench", "a program built with CUDA", "a program built without CUDA",
+                   "build it on a machine with nvcc (cmake -DQRL_CUDA=on says what is missing)");
 }
 }  // namespace
 

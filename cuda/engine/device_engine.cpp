@@ -91,7 +91,7 @@ void DeviceEngine::release_kv() {
 void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
   QRL_INVARIANT(state_.weights.uploaded() && state_.kv.has_pages(), "tick", "weights and KV memory", "none");
   QRL_INVARIANT(state_.kv.has_scales(), "tick", "calibrated KV scales", "none");
-  QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "at most one under way",
+  QRL_INVARIANT(num_started_ - num_finished_ < 2, "tick", "at most one running tick",
                 std::to_string(num_started_ - num_finished_));
   const bool follows = state_.num_rows > 0;  // whether the previous tick's samples exist
   state_.check(tick, state_.kv.num_pages(), follows ? turns_[(num_started_ + 1) % 2].num_samples : 0);
@@ -99,7 +99,7 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
   check_rows(samples.rows);
   QRL_INVARIANT(samples.rows.size() == samples.uniforms.size() && samples.rows.size() == samples.temperatures.size() &&
                     std::ranges::all_of(samples.temperatures, [](float temperature) { return temperature >= 0; }),
-                "sample", "a uniform number and a temperature of 0 or more a row",
+                "sample", "a uniform number and a temperature of 0 or more per row",
                 std::to_string(samples.uniforms.size()) + " and " + std::to_string(samples.temperatures.size()));
   state_.synchronize_callers_stream();
   Turn& turn = turns_[num_started_ % 2];
@@ -124,7 +124,7 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
 }
 
 void DeviceEngine::finish(std::span<SampledToken> sampled) {
-  QRL_INVARIANT(num_finished_ < num_started_, "tick", "one that was started and is not finished",
+  QRL_INVARIANT(num_finished_ < num_started_, "tick", "a tick that was started and is not finished",
                 std::to_string(num_started_) + " started, " + std::to_string(num_finished_) + " finished");
   const auto turn_idx = static_cast<std::size_t>(num_finished_ % 2);
   const Turn& turn = turns_[turn_idx];
@@ -192,7 +192,7 @@ std::unique_ptr<DecodeEngine> make_device_engine(const EngineOptions& options) {
   const DeviceFacts device = use_device(options.device_number);
   check(options, device);
   return with_memory(
-      {kKey, "the rows of a tick", "lower rollout.max_num_batched_tokens, or end what else uses the device"},
+      {kKey, "the rows of a tick", "lower rollout.max_num_batched_tokens, or stop other programs that use the device"},
       [&] { return std::make_unique<DeviceEngine>(options, device); });
 }
 

@@ -93,7 +93,7 @@ void DeviceSequenceScorer::score(const float* x, const Targets& targets, std::sp
   const auto in_vocabulary = [&](std::int32_t token) { return 0 <= token && token < engine_.options.model.vocab_size; };
   QRL_INVARIANT(targets.rows.size() == targets.tokens.size() && scores.size() == targets.rows.size() &&
                     targets.temperature > 0 && std::ranges::all_of(targets.tokens, in_vocabulary),
-                "scores", "a token in " + range_text(engine_.options.model.vocab_size) + " and a place a row",
+                "scores", "a token in " + range_text(engine_.options.model.vocab_size) + " and a place per row",
                 std::to_string(targets.tokens.size()) + " tokens");
   engine_.require_on_device(x, "scores, x");
   enter_device(engine_.device);

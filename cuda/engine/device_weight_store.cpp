@@ -23,7 +23,7 @@ QuantizedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows
 void DeviceWeightStore::upload(const HostWeights& weights) {
   engine_.synchronize_callers_stream();
   with_memory({"rollout.device: cuda", "the weights",
-               "choose quant.rollout.weights of fewer bits, or end what else uses the device"},
+               "choose quant.rollout.weights of fewer bits, or stop other programs that use the device"},
               [&] { engine_.weights.upload(weights, engine_.stream); });
   // Reserves the GEMMs' memory before KV pages take the rest, and before any graph is recorded.
   for (std::size_t i = 0; i < engine_.weights.num_layers(); ++i) {

@@ -63,7 +63,7 @@ struct EngineState {
 
 /// Recipe key and advice in out-of-memory errors outside ticks.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
-                            *kLowerIt = "lower it, or end what else uses the device";
+                            *kLowerIt = "lower it, or stop other programs that use the device";
 
 /// Return "[0, count)", and rows as "3, 5, 4, …", for errors.
 std::string range_text(std::int64_t count);

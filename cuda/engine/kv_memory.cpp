@@ -72,7 +72,7 @@ std::int64_t KvMemory::allocate() {
       "memory for " + std::to_string(fewest) + " KV pages, " + mib_text(static_cast<std::size_t>(fewest) * page_bytes),
       "room for " + std::to_string(num_pages) + " in the " + mib_text(free_bytes()) + " that " + device_name_ +
           " has left",
-      may_be_fewer ? "raise it, lower data.max_response_length, or end what else uses the device"
+      may_be_fewer ? "raise it, lower data.max_response_length, or stop other programs that use the device"
                    : "lower rollout.kv_pages or rollout.max_num_seqs");
   const MemoryUse use{key, "KV pages", may_be_fewer ? "lower it" : "lower rollout.kv_pages or rollout.max_num_seqs"};
   layers_ =

@@ -91,12 +91,12 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
     model::visit_block(
         config, static_cast<std::int64_t>(i),
         [&](const model::BlockGain& gain, const auto& of) {
-          QRL_INVARIANT(of(from) != nullptr, "upload, " + std::string(gain.name), "a gain", "none");
+          QRL_INVARIANT(of(from) != nullptr, "upload, " + std::string(gain.name), "a gain", "no gain");
           put_floats(of(to), of(from), gain.width, stream);
         },
         [&](const model::BlockMatrix& matrix, const auto& of) {
           QRL_INVARIANT((of(from).bias != nullptr) == matrix.has_bias, "upload, " + std::string(matrix.name),
-                        matrix.has_bias ? "a bias" : "no bias", matrix.has_bias ? "none" : "one");
+                        matrix.has_bias ? "a bias" : "no bias", matrix.has_bias ? "no bias" : "a bias");
           upload_matrix(of(from), matrix.out(), matrix.in, of(to), stream);
           of(to).view.at.has_whole_blocks = std::all_of(matrix.modules.begin(), matrix.modules.end(),
                                                         [](const auto& each) { return each.rows % kInputChunk == 0; });
@@ -108,8 +108,8 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
 }
 
 void Weights::require_layer(std::int64_t layer) const {
-  QRL_INVARIANT(uploaded() && 0 <= layer && layer < options_.model.num_hidden_layers, "weights",
-                "a layer of those that were uploaded before", std::to_string(layer));
+  QRL_INVARIANT(uploaded() && 0 <= layer && layer < options_.model.num_hidden_layers, "weights", "an uploaded layer",
+                std::to_string(layer));
 }
 
 const Memory& Weights::vector_at(const WeightId& id) const {
@@ -154,7 +154,7 @@ void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, s
   QRL_INVARIANT(0 <= master.first && 0 < master.count && master.first + master.count <= at.out, "rewrite",
                 "rows of a matrix of " + std::to_string(at.out), std::to_string(master.count));
   QRL_INVARIANT(master.row_scales == nullptr || what.scope == quant::ScaleScope::channel, "rewrite",
-                "scales of rows for a format that has them", std::string(what.name));
+                "row scales only for a format that has them", std::string(what.name));
   const auto num_sizes = num_magnitudes(what.scope, master.count, at.num_scales);
   grow(magnitudes_, static_cast<std::size_t>(num_sizes) * sizeof(std::uint32_t), stream);
   quantize_weights(
@@ -242,7 +242,7 @@ std::int64_t Weights::rewrite_adapters(std::span<const AdapterMaster> masters, c
   for (const AdapterMaster& master : masters) {
     require_layer(master.matrix.layer);
     QRL_INVARIANT(master.rank > 0 && (adapter_rank_ == 0 || master.rank == adapter_rank_), "adapters",
-                  "the rank of the first, " + std::to_string(adapter_rank_), std::to_string(master.rank));
+                  "the rank of the first adapter, " + std::to_string(adapter_rank_), std::to_string(master.rank));
     adapter_rank_ = master.rank;
     rewrite_adapter(master, not_finite++, stream);
   }

@@ -47,7 +47,7 @@ Library load() {
   Library library{found.handle, found.report.found, found.report.path};
 #define QRL_FIND(name)                                                                   \
   library.name = reinterpret_cast<decltype(library.name)>(dlsym(library.handle, #name)); \
-  QRL_REQUIRE(library.name != nullptr, "rollout.device: cuda", "a cuBLASLt that has " #name, "one without it");
+  QRL_REQUIRE(library.name != nullptr, "rollout.device: cuda", "a cuBLASLt that has " #name, "a cuBLASLt without it");
   QRL_CUBLASLT_FUNCTIONS(QRL_FIND)
 #undef QRL_FIND
   base::log_info("cuBLASLt " + library.version + ", " + library.path);
@@ -212,7 +212,7 @@ void CublasLt::multiply_row_scaled(const GemmTask& task, const Stream& stream) {
 
 void CublasLt::multiply(const GemmTask& task, const Stream& stream) {
   QRL_INVARIANT(!task.adds_to_y, "cuBLASLt", "a GEMM that overwrites y: it rounds a product before it adds it to bf16",
-                "one that adds");
+                "a GEMM that adds to y");
   state_->launch(state_->plan(task), task, stream);
 }
 

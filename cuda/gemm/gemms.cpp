@@ -96,7 +96,7 @@ class LibraryGemms final : public Gemms {
     std::string bf16 = "bf16 by cuBLASLt " + cublaslt_.version();
     bf16 += "; int4 of " + std::to_string(dequantized_rows(quant::Format::int4)) +
             " rows and more, and fp8 (block128) of " + std::to_string(dequantized_rows(quant::Format::fp8_block128)) +
-            ", by it, dequantized";
+            ", dequantized, also by cuBLASLt";
     if (takes_block_scales_) {
       bf16 += "; fp8 (block128) of more than " + std::to_string(kStreamedFp8Rows) +
               " rows by its block scales where tensors have whole blocks";

@@ -544,7 +544,7 @@ void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPla
     case Format::int4_fp8:
       return run<Element::fp8_e4m3, Element::int4, true>(task, plan, place, stream);
   }
-  base::fail_internal("streamed GEMM", "a format that it has", std::string(name(task.w.format)));
+  base::fail_internal("streamed GEMM", "a supported format", std::string(name(task.w.format)));
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

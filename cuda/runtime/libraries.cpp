@@ -34,9 +34,9 @@ base::LibraryReport driver_report(int driver_version, int runtime_version) {
   base::LibraryReport report;
   report.name = "NVIDIA's driver for CUDA";
   report.wanted = std::to_string(runtime_version / kMajor) + ".0 (driver 580) or newer";
-  if (driver_version > 0) report.found = "one for CUDA " + text(driver_version);
+  if (driver_version > 0) report.found = "a driver for CUDA " + text(driver_version);
   report.fits = driver_version / kMajor >= runtime_version / kMajor;
-  report.what_to_do = "install such a driver, or use rollout.device: cpu (and trainer.device: cpu) here";
+  report.what_to_do = "install a newer driver, or use rollout.device: cpu (and trainer.device: cpu) here";
   return report;
 }
 
@@ -63,10 +63,10 @@ CublasLtLibrary open_cublaslt(const std::vector<std::string>& places, int major)
   report.wanted = std::to_string(major);
   report.path = opened.path;
   report.why = opened.why;
-  report.what_to_do = "install CUDA's libcublas-" + std::to_string(major) + ", or name its folder in LD_LIBRARY_PATH";
+  report.what_to_do = "install CUDA's libcublas-" + std::to_string(major) + ", or add its folder to LD_LIBRARY_PATH";
   if (opened.handle == nullptr) return library;
   const std::size_t version = version_of(opened.handle);
-  report.found = version > 0 ? text_of(version) : "another library";
+  report.found = version > 0 ? text_of(version) : "a library without a version";
   report.fits = version / 10000 == static_cast<std::size_t>(major);
   if (report.fits) library.handle = opened.handle;
   return library;

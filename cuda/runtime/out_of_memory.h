@@ -20,7 +20,7 @@ class OutOfMemory final : public base::Error {
       : OutOfMemory(wanted, place, mib_text(free) + " free") {}
   OutOfMemory(std::size_t wanted, const std::string& place, const std::string& free)
       : Error(base::ErrorKind::input, "rollout.device: cuda", mib_text(wanted) + " of memory on " + place, free,
-              "lower rollout.gpu_memory_utilization, or end what else uses it"),
+              "lower rollout.gpu_memory_utilization, or stop other programs that use it"),
         wanted_(mib_text(wanted) + " more on " + place),
         free_(free) {}
   /// Throws an input error that names the recipe key, the memory's purpose ("the weights") and what to do.

@@ -24,7 +24,7 @@ void free_quietly(void* data, Memory::Place place) {
 }
 
 [[noreturn]] void fail_memory(std::size_t num_bytes, Memory::Place place) {
-  if (place == Memory::Place::host) throw OutOfMemory(num_bytes, "the host, pinned", "none that can be pinned");
+  if (place == Memory::Place::host) throw OutOfMemory(num_bytes, "the host, pinned", "no memory that can be pinned");
   int number = 0;
   cudaDeviceProp properties{};
   QRL_CUDA_CHECK(cudaGetDevice(&number));
@@ -48,7 +48,7 @@ DeviceFacts use_device(int number) {
   cudaDeviceProp properties{};
   QRL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   QRL_REQUIRE(has_kernels_for(properties.major), "rollout.device: cuda", "a GPU of compute capability 8.0 or newer",
-              std::string(properties.name) + " of " + std::to_string(properties.major) + "." +
+              std::string(properties.name) + " with " + std::to_string(properties.major) + "." +
                   std::to_string(properties.minor));
   return {properties.name,
           properties.major,

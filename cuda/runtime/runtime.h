@@ -168,7 +168,7 @@ struct MayMove {
 inline void grow(Memory& memory, std::int64_t num_bytes, const MayMove& may_move, const char* what) {
   const auto has_bytes = static_cast<std::int64_t>(memory.num_bytes());
   if (has_bytes >= num_bytes) return;
-  QRL_INVARIANT(may_move || memory.empty(), std::string(what) + ", which recorded ticks name",
+  QRL_INVARIANT(may_move || memory.empty(), std::string(what) + ", used by recorded ticks",
                 "at most the " + std::to_string(has_bytes) + " bytes reserved at upload", std::to_string(num_bytes));
   memory = Memory();  // first, so that old and new memory never coexist
   memory = Memory(static_cast<std::size_t>(num_bytes));

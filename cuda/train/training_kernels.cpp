@@ -13,7 +13,7 @@ void check(const HeadTransform& transform) {
               "trainer.device: cuda", "a head_dim that is even and at most " + std::to_string(kMostHeadDim),
               std::to_string(transform.head_dim), "use trainer.device: cpu");
   QRL_INVARIANT((transform.q_gain == nullptr) == (transform.k_gain == nullptr), "transform of q, k and v",
-                "gains for both or neither", "for one");
+                "gains for both or neither", "a gain for only one");
 }
 
 void check(const ScoreTask& task) {

@@ -91,10 +91,11 @@ fs::path model_folder(const std::string& model_path) {
   const HubName hub = parse(model_path);
   const std::string commit = commit_of(hub), name = hub.owner + "/" + hub.name;
   const bool is_main = hub.revision == "main";
-  QRL_REQUIRE(!commit.empty(), "model.path",
-              "a folder, or a model in the Hugging Face cache " + base::quoted(hub_cache().string()),
-              "neither for " + base::quoted(model_path),
-              "nothing is downloaded here: hf download " + name + (is_main ? "" : " --revision " + hub.revision));
+  QRL_REQUIRE(
+      !commit.empty(), "model.path",
+      "a folder, or a model in the Hugging Face cache " + base::quoted(hub_cache().string()),
+      "no such folder or cached model: " + base::quoted(model_path),
+      "qrl-train does not download models: run hf download " + name + (is_main ? "" : " --revision " + hub.revision));
   return repository(hub) / "snapshots" / commit;
 }
 

@@ -99,7 +99,7 @@ void set_log_file(const std::filesystem::path& path) {
   QRL_REQUIRE(!std::filesystem::exists(status) || std::filesystem::is_regular_file(status), path.string(),
               "a regular file to append to", "a folder, a device or a pipe", "remove it");
   the_log().file = std::fopen(path.c_str(), "ae");
-  QRL_REQUIRE(the_log().file != nullptr, path.string(), "a file that can be appended to", "an error on opening it");
+  QRL_REQUIRE(the_log().file != nullptr, path.string(), "a file that can be appended to", "an error opening it");
   the_log().had_file = true;
   for (const std::string& line : the_log().before_file) to_file(the_log(), line);
   the_log().before_file.clear();

@@ -26,7 +26,8 @@ SharedLibrary open_shared_library(std::span<const std::string> names, LibrarySco
     library.handle = dlopen(name.c_str(), mode);
     if (library.handle != nullptr) return {library.handle, path_of(library.handle), {}};
     const char* said = dlerror();
-    library.why += (library.why.empty() ? "" : "; ") + (said != nullptr ? std::string(said) : name + ": not opened");
+    library.why +=
+        (library.why.empty() ? "" : "; ") + (said != nullptr ? std::string(said) : name + ": cannot be opened");
   }
   return library;
 }

@@ -54,14 +54,14 @@ std::string shipped_recipe(std::string_view word) {
   std::string name(word.substr(kShipped.size()));
   if (name.ends_with(kYaml)) name.resize(name.size() - kYaml.size());
   const fs::path folder = shipped_recipes();
-  QRL_REQUIRE(!folder.empty(), std::string(word), "recipes beside the program", "none",
-              "name a recipe's file, or install the program again");
+  QRL_REQUIRE(!folder.empty(), std::string(word), "recipes installed with the program", "no recipes folder",
+              "give the path of a recipe file, or reinstall qrl-train");
   const std::vector<std::string> names = names_of_recipes(folder);
   if (std::binary_search(names.begin(), names.end(), name)) return (folder / (name + std::string(kYaml))).string();
   const std::string nearest = nearest_name(name, names);
-  fail_input(std::string(word), "a recipe in " + folder.string(), base::quoted(name),
-             nearest.empty() ? "recipes:countdown_quickstart is one"
-                             : "did you mean " + std::string(kShipped) + nearest + "?");
+  fail_input(
+      std::string(word), "a recipe in " + folder.string(), base::quoted(name),
+      nearest.empty() ? "try recipes:countdown_quickstart" : "did you mean " + std::string(kShipped) + nearest + "?");
 }
 
 std::string shipped_path(const std::string& path) {

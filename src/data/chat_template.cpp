@@ -27,18 +27,19 @@ std::string text_of(const nlohmann::json& config, const char* name) {
 std::string template_of(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};
-  QRL_REQUIRE(found->is_string() || found->is_array(), where, "a text, or a list of named ones", found->type_name());
+  QRL_REQUIRE(found->is_string() || found->is_array(), where, "a string, or a list of named templates",
+              found->type_name());
   if (!found->is_array()) return text_of(config, "chat_template");
   for (const nlohmann::json& one : *found) {
     if (one.is_object() && text_of(one, "name") == "default" && one.contains("template") && one["template"].is_string())
       return one["template"].get<std::string>();
   }
-  jinja::fail("it is a list in which no text is named default");
+  jinja::fail("no template in the list is named default");
 }
 
 std::string file_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  QRL_REQUIRE(in.is_open(), "data.chat_template", list_of_names() + ", auto, or a file in Jinja", "no file " + path);
+  QRL_REQUIRE(in.is_open(), "data.chat_template", list_of_names() + ", auto, or a Jinja file", "no file " + path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -53,7 +54,7 @@ std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenize
   const std::vector<TextRun> runs = text.runs();
   const auto is_answers = [&](const TextRun& run) { return message_of(run.source, conversation) == 1; };
   auto run = std::find_if(runs.rbegin(), runs.rend(), is_answers);
-  if (run == runs.rend()) jinja::fail("it leaves out what the assistant says");
+  if (run == runs.rend()) jinja::fail("it omits the assistant's messages");
   std::string behind;
   while (run != runs.rbegin() && writer_of((--run)->source) == 0) behind += text.bytes(*run);
   const std::size_t word = std::min(behind.find_first_not_of(" \t\r\n"), behind.size());
@@ -92,9 +93,9 @@ ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) 
     chat.end_of_turn = find_end_of_turn(chat, tokenizer);
     return chat;
   } catch (const jinja::Unsupported& error) {
-    const std::string got = (text.empty() ? "an empty template" : base::readable(text, 60)) + ": " + error.what();
-    base::fail_input(where, "a chat template that this version can run", got,
-                     "set data.chat_template to another (" + list_of_names() +
+    const std::string got = (text.empty() ? "no template text" : base::readable(text, 60)) + ": " + error.what();
+    base::fail_input(where, "a chat template that this version supports", got,
+                     "set data.chat_template to a different template (" + list_of_names() +
                          ", or a file); or write the turns yourself with data.chat_template: plain and "
                          R"(data.prompt_template, such as "user: {prompt}\nassistant: ")");
   }
@@ -127,7 +128,7 @@ std::string describe_tools(const ChatTemplate& chat) {
     (void)render_conversation(chat, conversation, {}, "check chat");
     return "shown, with their calls and answers";
   } catch (const base::Error&) {
-    return "no form for them";
+    return "not supported";
   }
 }
 
@@ -173,16 +174,17 @@ bool has_thinking(const ChatTemplate& chat) {
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer) {
   ChatTemplate chat = read_template(options.chat_template, tokenizer);
   const std::string fault = options.system_prompt.empty() ? "" : fault_of_system(chat);
-  QRL_REQUIRE(fault.empty(), "data.system_prompt", "a chat template that shows it", fault,
-              "it has no effect: set data.chat_template, or delete it");
+  QRL_REQUIRE(fault.empty(), "data.system_prompt", "a chat template that includes it", fault,
+              "set data.chat_template, or delete this key: it has no effect");
   QRL_REQUIRE(!options.enable_thinking || has_thinking(chat), "data.enable_thinking",
-              "a chat template that can switch thinking on and off (qwen3)", chat.name, "it has no effect: delete it");
+              "a chat template that can switch thinking on and off (qwen3)", chat.name,
+              "delete this key: it has no effect");
   return chat;
 }
 
 std::string describe_chat(const Tokenizer& tokenizer) {
   const ChatTemplate chat = choose_template({}, tokenizer);
-  if (chat.is_plain()) return "chat template plain: a prompt is its text alone";
+  if (chat.is_plain()) return "chat template plain: a prompt is only its text";
   const auto prompt = [&](bool has_system, std::optional<bool> thinking) {
     return marked(run_template(chat, sample_turns("", has_system), {.opens_answer = true, .thinking = thinking}));
   };

@@ -55,15 +55,15 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
   std::vector<std::size_t> shown(source_of_message(messages.size()) + 1);
   for (const TextRun& run : text.runs()) shown[writer_of(run.source)] += count_letters(text.bytes(run));
   const auto refuse = [&](const std::string& what) {
-    base::fail_input(where, "a chat template with a form for " + what, chat.name + ", which leaves it out",
-                     "leave out such rows, or set data.chat_template to one that has it");
+    base::fail_input(where, "a chat template that renders " + what, chat.name + ", which does not",
+                     "remove such rows, or set data.chat_template to one that does");
   };
   if (!conversation.tools.empty() && shown[source_of_message(messages.size())] == 0) refuse("tools");
   std::int64_t num_cut = 0;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const auto& [role, content, fields] = messages[i];
     const auto calls = fields.find("tool_calls"), thought = fields.find("reasoning_content");
-    if (calls != fields.end() && !calls->empty() && shown[source_of_message(i) + 1] == 0) refuse("calls of tools");
+    if (calls != fields.end() && !calls->empty() && shown[source_of_message(i) + 1] == 0) refuse("tool calls");
     const bool has_thought = thought != fields.end() && thought->is_string();
     const std::size_t num_thought = has_thought ? count_letters(thought->get_ref<const std::string&>()) : 0;
     const std::size_t num_shown = shown[source_of_message(i)], num_letters = count_letters(content);
@@ -152,14 +152,14 @@ Text run_template(const ChatTemplate& chat, const Conversation& conversation, co
 
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where) {
-  QRL_REQUIRE(!chat.is_plain(), where, "a chat template for a conversation of several turns",
-              "data.chat_template plain", "set data.chat_template, or use a model that has one");
+  QRL_REQUIRE(!chat.is_plain(), where, "a chat template that renders conversations", "data.chat_template plain",
+              "set data.chat_template, or use a model with a chat template");
   Text text;
   try {
     text = run_template(chat, conversation, options);
   } catch (const jinja::Unsupported& error) {
-    base::fail_input(where, "a conversation that the chat template writes (" + chat.name + ")", error.what(),
-                     "leave out such rows, or set data.chat_template to another");
+    base::fail_input(where, "a conversation that the chat template can render (" + chat.name + ")", error.what(),
+                     "remove such rows, or set data.chat_template to a different template");
   }
   Rendered rendered{{}, check_shown(chat, conversation, text, where)};
   std::vector<std::int64_t> learned;
@@ -196,8 +196,8 @@ LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<Rende
   for (const RenderedPart& part : parts)
     ends.push_back((ends.empty() ? 0 : ends.back()) + spelled_bytes(tokenizer, encode_parts(tokenizer, {part})));
   QRL_REQUIRE(ends.empty() || ends.back() == spelled_bytes(tokenizer, labeled.tokens), where,
-              "tokens that spell the text they are made of", "tokens that spell another text",
-              "the tokenizer's added tokens take white space beside them: what is learned cannot be told");
+              "tokens that decode to the text they encode", "tokens that decode to a different text",
+              "the tokenizer's added tokens absorb adjacent white space, so the tokens to learn are unknown");
   std::size_t begin = 0, part = 0;
   for (const types::TokenId token : labeled.tokens) {
     const std::size_t end = begin + tokenizer.bytes_of(token, true).size();

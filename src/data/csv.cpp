@@ -44,8 +44,8 @@ class CsvReader {
   int read_field(int c, std::string& field) {
     if (c == '"') return read_quoted(field);
     while (c != ',' && c != '\n' && c != kEnd) {
-      QRL_REQUIRE(c != '"', where(line_), "quotes around a whole field", "one in the midst of a field",
-                  "write the field in quotes and each quote in it twice");
+      QRL_REQUIRE(c != '"', where(line_), "quotes around a whole field", "a quote inside an unquoted field",
+                  "enclose the field in quotes, and write each quote inside it twice");
       append(field, c);
       c = get();
     }
@@ -56,7 +56,7 @@ class CsvReader {
     const std::int64_t first_line = line_;
     for (;;) {
       int c = get();
-      QRL_REQUIRE(c != kEnd, where(first_line), "a quote that is closed", "the end of the file");
+      QRL_REQUIRE(c != kEnd, where(first_line), "a closing quote", "the end of the file");
       if (c != '"') {
         append(field, c);
         continue;
@@ -64,13 +64,13 @@ class CsvReader {
       c = get();
       if (c == '\r' && bytes_.sgetc() == '\n') c = get();
       if (c == ',' || c == '\n' || c == kEnd) return c;
-      QRL_REQUIRE(c == '"', where(line_), "a comma or the line's end behind a quoted field", "another character",
-                  "write each quote inside a field twice");
+      QRL_REQUIRE(c == '"', where(line_), "a comma or the end of the line after a quoted field",
+                  "text after the closing quote", "write each quote inside a field twice");
       append(field, c);
     }
   }
   void append(std::string& field, int c) {
-    QRL_REQUIRE(field.size() < kMaxField_bytes, where(line_), "fields up to 64 MiB", "a longer one");
+    QRL_REQUIRE(field.size() < kMaxField_bytes, where(line_), "fields up to 64 MiB", "a longer field");
     field += static_cast<char>(c);
   }
 
@@ -86,19 +86,20 @@ void read_csv(std::istream& in, const std::string& name,
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   CsvReader reader(in, name);
   std::vector<std::string> columns, fields;
-  QRL_REQUIRE(in.peek() != '{', name + ":1", "CSV", "a line of JSON, it seems", "name the file .jsonl if it is one");
+  QRL_REQUIRE(in.peek() != '{', name + ":1", "CSV", "what looks like a line of JSON",
+              "name the file .jsonl if it is JSONL");
   QRL_REQUIRE(reader.next(columns), name, "a header with the names of the columns", "an empty file");
   if (columns[0].starts_with(kByteOrderMark)) columns[0].erase(0, kByteOrderMark.size());
   std::set<std::string_view> names;
   for (auto& column : columns) {
     const std::string where = reader.where(reader.record_line());
     QRL_REQUIRE(base::is_utf8(column), where, "UTF-8 text", "bytes that are not UTF-8");
-    QRL_REQUIRE(!column.empty(), where, "a header with a name for each column", "an empty one");
+    QRL_REQUIRE(!column.empty(), where, "a header with a name for each column", "an empty name");
     QRL_REQUIRE(names.insert(column).second, where, "a header with each column once", base::quoted(column) + " twice");
   }
   while (reader.next(fields)) {
     const std::string where = reader.where(reader.record_line());
-    QRL_REQUIRE(fields.size() == columns.size(), where, std::to_string(columns.size()) + " fields, as the header has",
+    QRL_REQUIRE(fields.size() == columns.size(), where, std::to_string(columns.size()) + " fields, as in the header",
                 std::to_string(fields.size()));
     nlohmann::json record = nlohmann::json::object();
     for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -112,7 +113,8 @@ void read_csv(std::istream& in, const std::string& name,
 
 std::string describe_csv(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(std::filesystem::is_regular_file(file) && in.is_open(), file.string(), "a file that can be read", "none");
+  QRL_REQUIRE(std::filesystem::is_regular_file(file) && in.is_open(), file.string(), "a readable file",
+              "a missing or unreadable file");
   std::int64_t num_records = 0;
   std::string columns;
   read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t) {
@@ -120,7 +122,7 @@ std::string describe_csv(const std::filesystem::path& file) {
     if (num_records > 1) return;
     for (const auto& [name, value] : record.items()) columns += (columns.empty() ? "" : ", ") + base::quoted(name);
   });
-  QRL_REQUIRE(num_records > 0, file.string(), "one record or more behind the header", "none");
+  QRL_REQUIRE(num_records > 0, file.string(), "at least one record after the header", "no records");
   return file.string() + ": " + std::to_string(num_records) + " records of " + columns;
 }
 

@@ -83,18 +83,18 @@ DataFiles find_data_files(const std::string& name) {
         look_in(root, folder, split, false, found, splits);
     }
   }
-  QRL_REQUIRE(!found.empty(), name, "files of the split " + base::quoted(wanted) + " in " + root.string(), "none",
-              "there are: " + (splits.empty() ? "none" : base::joined(splits, ", ")));
+  QRL_REQUIRE(!found.empty(), name, "files of the split " + base::quoted(wanted) + " in " + root.string(),
+              "no such split", "available splits: " + (splits.empty() ? "none" : base::joined(splits, ", ")));
   std::set<std::string> matches;
   for (auto& [place, candidate] : found) std::ranges::sort(candidate.files);
   for (const auto& [place, candidate] : found)
     matches.insert(fs::relative(candidate.files.front(), root, error).string());
-  QRL_REQUIRE(found.size() == 1, name, "one place for the split " + base::quoted(wanted), base::joined(matches, ", "),
-              "write DIR:CONFIG/SPLIT, or name the files themselves");
+  QRL_REQUIRE(found.size() == 1, name, "one set of files for the split " + base::quoted(wanted),
+              base::joined(matches, ", "), "write DIR:CONFIG/SPLIT, or name the files");
   const Candidate& chosen = found.begin()->second;
   QRL_REQUIRE(chosen.num_shards == 0 || chosen.num_shards == chosen.files.size(), name,
-              std::to_string(chosen.num_shards) + " shards, as their names say", std::to_string(chosen.files.size()),
-              "download the others");
+              std::to_string(chosen.num_shards) + " shards, as in their names", std::to_string(chosen.files.size()),
+              "download the missing shards");
   return {chosen.files, root.filename().string()};
 }
 

@@ -56,20 +56,20 @@ void refuse_foreign(std::string_view first_line, const std::string& file) {
 
 void refuse_lookalikes(std::string_view line, bool is_first, const std::string& where) {
   const std::string_view text = line.substr(line.find_first_not_of(kBlank));
-  const std::string expected = "JSONL: one object a line";
+  const std::string expected = "JSONL: one object per line";
   const std::size_t carriage_return = text.find('\r');
   const std::string_view behind = carriage_return == std::string_view::npos ? "" : text.substr(carriage_return);
-  QRL_REQUIRE(is_blank(behind), where, expected, "lines that end in CR alone", "end them with LF (tr '\\r' '\\n')");
+  QRL_REQUIRE(is_blank(behind), where, expected, "lines that end in only CR", "end them with LF (tr '\\r' '\\n')");
   QRL_REQUIRE(text.front() != '[', where, expected, "a JSON array",
               "write each element on a line of its own (jq -c '.[]')");
   const bool brace_alone = text.front() == '{' && is_blank(text.substr(1));
   QRL_REQUIRE(!brace_alone, where, expected, "JSON over several lines", "write each object on one line (jq -c .)");
   const std::size_t inside = text.front() == '{' ? text.find_first_not_of(kBlank, 1) : std::string_view::npos;
   QRL_REQUIRE(inside == std::string_view::npos || text[inside] != '\'', where, "a JSON object",
-              "single quotes, as a Python dict is printed", "write rows with json.dumps");
+              "single quotes, as in a printed Python dict", "write rows with json.dumps");
   const bool may_be_csv = is_first && text.front() != '{' && text.find_first_of(",;\t") != std::string_view::npos;
-  QRL_REQUIRE(!may_be_csv || nlohmann::json::accept(text), where, expected, "a line of CSV or TSV, it seems",
-              "name the file .csv if it is one");
+  QRL_REQUIRE(!may_be_csv || nlohmann::json::accept(text), where, expected, "what looks like a line of CSV or TSV",
+              "name the file .csv if it is CSV");
 }
 
 /// Returns false at the end of the file.
@@ -78,7 +78,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   std::streambuf& buffer = *in.rdbuf();
   for (int c = buffer.sbumpc(); c != std::char_traits<char>::eof(); c = buffer.sbumpc()) {
     if (c == '\n') return true;
-    QRL_REQUIRE(line.size() < kMaxLine_bytes, where, "lines up to 64 MiB", "a longer one");
+    QRL_REQUIRE(line.size() < kMaxLine_bytes, where, "lines up to 64 MiB", "a longer line");
     line += static_cast<char>(c);
   }
   return !line.empty();
@@ -110,7 +110,7 @@ std::string maker_of(const std::filesystem::path& file) {
   const std::string set = file.parent_path().filename().string();
   const bool is_ours =
       file.parent_path().parent_path().filename() == "datasets" && std::ranges::find(kSets, set) != kSets.end();
-  return is_ours ? "python3 scripts/fetch/datasets.py " + set + " SOURCE makes it from a downloaded copy" : "";
+  return is_ours ? "run python3 scripts/fetch/datasets.py " + set + " SOURCE to make it from a downloaded copy" : "";
 }
 
 std::ifstream opened(const std::filesystem::path& file, const char* expected) {
@@ -132,7 +132,7 @@ void read_lines(std::istream& in, const std::string& name, const std::function<v
   JsonLines lines(in, name);
   std::int64_t num_rows = 0;
   for (; const auto row = lines.next(); ++num_rows) take({*row, lines.text(), lines.where(), lines.line()});
-  QRL_REQUIRE(num_rows > 0, name, "one row or more", "a file without any");
+  QRL_REQUIRE(num_rows > 0, name, "one row or more", "a file without rows");
 }
 
 template <class ReadRows>
@@ -148,7 +148,7 @@ std::vector<PromptRow> prompts_of(const ReadRows& read, const std::string& name,
     rows.push_back(std::move(*row));
   });
   if (num_read != nullptr) *num_read = num_rows;
-  QRL_REQUIRE(!rows.empty(), name, "rows that " + reader.filter_key() + " keeps", "none: it leaves all of them out");
+  QRL_REQUIRE(!rows.empty(), name, "rows that " + reader.filter_key() + " keeps", "no rows: it removes all of them");
   return rows;
 }
 
@@ -202,7 +202,7 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
   } else {
     return read_lines(in, file.string(), take);
   }
-  QRL_REQUIRE(num_rows > 0, file.string(), "one row or more", "a file without any");
+  QRL_REQUIRE(num_rows > 0, file.string(), "one row or more", "a file without rows");
 }
 
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,

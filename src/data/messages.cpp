@@ -20,12 +20,13 @@ std::string content_of(const Json& message, const std::string& where) {
   const auto found = message.find("content");
   if (found == message.end() || found->is_null()) return {};
   if (found->is_string()) return found->get<std::string>();
-  QRL_REQUIRE(found->is_array(), where, "`content` to be a text, or a list of parts", found->type_name());
+  QRL_REQUIRE(found->is_array(), where, "`content` to be a string or a list of parts", found->type_name());
   std::string text;
   for (const Json& part : *found) {
     const bool is_text = part.is_object() && part.value("type", Json()) == "text" && part.contains("text");
-    QRL_REQUIRE(is_text && part["text"].is_string(), where, "parts of `content` of {\"type\": \"text\", \"text\"}",
-                "another form", "parts that are no text (images) are not read");
+    QRL_REQUIRE(is_text && part["text"].is_string(), where,
+                "parts of `content` to have the form {\"type\": \"text\", \"text\"}", "a part of a different form",
+                "remove parts that are not text, such as images");
     text += part["text"].get_ref<const std::string&>();
   }
   return text;
@@ -37,13 +38,13 @@ Json read_tool_call(const Json& call, const std::string& where) {
   const Json& function = is_wrapped ? call["function"] : call;
   const bool is_call = function.is_object() && function.contains("name") && function["name"].is_string() &&
                        function.contains("arguments");
-  QRL_REQUIRE(is_call, where, "`tool_calls` of {\"name\", \"arguments\"} each", "another form");
+  QRL_REQUIRE(is_call, where, "`tool_calls` to have the form {\"name\", \"arguments\"}", "a call of a different form");
   return is_wrapped ? call : Json{{"type", "function"}, {"function", call}};
 }
 
 Message read_message(const Json& value, const std::string& where) {
   const bool has_role = value.is_object() && value.contains("role") && value["role"].is_string();
-  QRL_REQUIRE(has_role, where, "messages with a `role`", "one without");
+  QRL_REQUIRE(has_role, where, "messages with a `role`", "a message without a `role`");
   Message message{value["role"].get<std::string>(), content_of(value, where), value};
   constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool"};
   QRL_REQUIRE(std::ranges::find(kRoles, message.role) != std::end(kRoles), where,
@@ -53,20 +54,21 @@ Message read_message(const Json& value, const std::string& where) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto thought = value.find(name);
     if (thought == value.end() || thought->is_null()) continue;
-    QRL_REQUIRE(thought->is_string(), where, "`" + std::string(name) + "` to be a text", thought->type_name());
+    QRL_REQUIRE(thought->is_string(), where, "`" + std::string(name) + "` to be a string", thought->type_name());
     message.fields["reasoning_content"] = *thought;
     if (!message.fields.contains("thinking")) message.fields["thinking"] = *thought;
     may_be_empty = may_be_empty || !thought->empty();
     break;
   }
   if (const auto calls = message.fields.find("tool_calls"); calls != message.fields.end() && !calls->is_null()) {
-    QRL_REQUIRE(calls->is_array() && message.role == "assistant", where, "`tool_calls` in a list of an assistant",
-                calls->is_array() ? "a list of " + message.role : std::string(calls->type_name()));
+    QRL_REQUIRE(calls->is_array() && message.role == "assistant", where,
+                "`tool_calls` as a list in an assistant message",
+                calls->is_array() ? "a list in a message of role " + message.role : std::string(calls->type_name()));
     for (Json& call : *calls) call = read_tool_call(call, where);
     may_be_empty = may_be_empty || !calls->empty();
   }
-  QRL_REQUIRE(may_be_empty || !holds_no_text(message.content), where, "a message of " + message.role + " to hold text",
-              "none");
+  QRL_REQUIRE(may_be_empty || !holds_no_text(message.content), where,
+              "a message of role " + message.role + " to contain text", "no text");
   return message;
 }
 
@@ -78,7 +80,7 @@ std::vector<Json> read_tools(const Json& value, const std::string& where) {
     (void)state::parse_json(text, where + ": `tools`");
     return read_tools(Json::parse(text), where);
   }
-  QRL_REQUIRE(value.is_array(), where, "`tools` to be a list, or the JSON text of one", value.type_name());
+  QRL_REQUIRE(value.is_array(), where, "`tools` to be a list, or a list as JSON text", value.type_name());
   return {value.begin(), value.end()};
 }
 

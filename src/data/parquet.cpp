@@ -51,7 +51,7 @@ std::string about_left_out(const std::string& error, std::string_view left_out) 
     const std::string name(left_out.substr(0, end)), why(left_out.substr(end + 1, next - end - 1));
     left_out.remove_prefix(next + 1);
     if (error.find("`" + name + "`") == std::string::npos) continue;
-    text += "; the column " + base::quoted(name) + " has " + why + ", which is not read: convert it";
+    text += "; the column " + base::quoted(name) + " has " + why + ", which is not supported: convert it";
   }
   return text;
 }
@@ -68,8 +68,8 @@ bool can_read_parquet() { return functions().close != nullptr; }
 void read_parquet(const fs::path& file, const std::function<void(std::string_view text, std::int64_t number)>& take) {
   const std::string name = file.string();
   QRL_REQUIRE(can_read_parquet(), name, "a file of a format that this build reads", "parquet",
-              std::string(base::is_in_wheel() ? "pip install 'qrl-train[parquet]' adds it"
-                                              : "scripts/setup --parquet, then scripts/build, adds it") +
+              std::string(base::is_in_wheel() ? "run pip install 'qrl-train[parquet]'"
+                                              : "run scripts/setup --parquet, then scripts/build") +
                   "; or convert the file to JSONL (docs/howto/own-data.md)");
   const char* error = nullptr;
   const std::unique_ptr<QrlParquet, decltype(functions().close)> rows(functions().open(name.c_str(), &error),

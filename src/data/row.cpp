@@ -52,7 +52,7 @@ std::vector<std::string> names_in(std::string_view text, const char* setting, co
   for (;;) {
     const std::size_t comma = std::min(text.find(','), text.size());
     names.emplace_back(trimmed(text.substr(0, comma)));
-    QRL_REQUIRE(!names.back().empty(), setting, "names of fields between commas", "nothing");
+    QRL_REQUIRE(!names.back().empty(), setting, "field names separated by commas", "an empty name");
     if (comma == text.size()) return names;
     text.remove_prefix(comma + 1);
   }
@@ -65,12 +65,12 @@ std::pair<const json*, std::string> find_one(const json& row, const std::vector<
     const json* value = find_field(row, key);
     if (value == nullptr) continue;
     QRL_REQUIRE(found.first == nullptr, where, "a field " + named(keys),
-                "both `" + found.second + "` and `" + key + "`",
-                std::string("delete the one that is not meant, or set ") + setting);
+                "both `" + found.second + "` and `" + key + "`", std::string("delete one of them, or set ") + setting);
     found = {value, key};
   }
-  QRL_REQUIRE(found.first != nullptr, where, "a field " + named(keys), keys.size() == 2 ? "neither" : "none",
-              std::string("set ") + setting + " to the field that holds it (several with commas, where files differ)");
+  QRL_REQUIRE(
+      found.first != nullptr, where, "a field " + named(keys), keys.size() == 2 ? "neither field" : "no such field",
+      std::string("set ") + setting + " to the field's name, or to several names separated by commas if files differ");
   return found;
 }
 
@@ -78,7 +78,7 @@ template <class Json>
 const std::string& require_text(const Json& value, const std::string& name, const std::string& where) {
   QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string", value.type_name());
   const auto& text = value.template get_ref<const std::string&>();
-  QRL_REQUIRE(!is_empty_text(text), where, "`" + name + "` to hold text", "none");
+  QRL_REQUIRE(!is_empty_text(text), where, "`" + name + "` to contain text", "no text");
   return text;
 }
 
@@ -86,7 +86,7 @@ std::string shortest_number(const json& number, const std::string& where, const 
   if (number.is_number_integer()) return number.dump();
   const double value = number.get<double>();
   QRL_REQUIRE(std::fabs(value) < 0x1p53, where, field + " below 2^53 or a 64-bit integer",
-              "a number that has lost digits", "write it in quotes");
+              "a number too large to keep all its digits", "write it in quotes");
   if (value == std::trunc(value)) return std::to_string(static_cast<std::int64_t>(value));
   std::array<char, 32> digits;
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
@@ -117,8 +117,8 @@ void read_messages(const nlohmann::ordered_json& whole, const std::string& name,
   const std::vector<Message>& all = conversation.messages;
   const bool has_system = all.front().role == "system";
   const std::string& last = all.back().role;
-  QRL_REQUIRE(last == "user" || last == "tool", where, "`" + name + "` to end with a message of the user or of a tool",
-              base::quoted(last), "what the assistant says there is for the model to say");
+  QRL_REQUIRE(last == "user" || last == "tool", where, "`" + name + "` to end with a user or tool message",
+              base::quoted(last), "remove the last message: the model generates the answer");
   row.prompt = all.back().content;
   if (has_system) row.system = all.front().content;
   const bool is_question = all.size() == (has_system ? 2 : 1) && last == "user";
@@ -169,7 +169,7 @@ RowReader::Condition RowReader::parse_condition(const std::string& text) const {
   if (const char quote = condition.value.empty() ? ' ' : condition.value.front(); quote == '"' || quote == '\'') {
     const std::string& quoted = condition.value;
     QRL_REQUIRE(quoted.size() > 1 && quoted.find(quote, 1) == quoted.size() - 1, filter_key_,
-                "a VALUE with one quotation mark on either side", base::quoted(text));
+                "a VALUE with one quotation mark at each end", base::quoted(text));
     condition.value = quoted.substr(1, quoted.size() - 2);
   } else {
     condition.number = number_of(condition.value);
@@ -181,7 +181,7 @@ RowReader::Condition RowReader::parse_condition(const std::string& text) const {
 
 bool RowReader::holds(const Condition& condition, const json& row, const std::string& where) const {
   const json* value = find_field(row, condition.field);
-  QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (" + filter_key_ + ")", "none");
+  QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (" + filter_key_ + ")", "no such field");
   const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
   const std::optional<double> number = number_of(trimmed(text));
   if (condition.comparison == Comparison::equal || condition.comparison == Comparison::not_equal) {
@@ -221,12 +221,12 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   if (keeps_rows_ || gold->is_array()) result.ground_truth_json = gold->dump();
   if (keeps_rows_) result.row_json = row.dump();
   const json* source = find_field(row, data_source_key_);
-  QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "none");
+  QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "no such field");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
   // Checks the source, which is part of metric names and terminal output.
   QRL_REQUIRE(config::is_source_name(result.data_source), where, "a data source without control characters",
               base::quoted(result.data_source),
-              source != nullptr ? "mend the field `" + data_source_key_ + "`" : "rename the file");
+              source != nullptr ? "fix the field `" + data_source_key_ + "`" : "rename the file");
   return result;
 }
 

@@ -48,9 +48,9 @@ void check_params(const types::SamplingParams& params, const DecoderOptions& opt
               std::to_string(params.top_k));
   QRL_REQUIRE(params.max_kept >= 0, "sampling: max_kept", "0 (off) or more", std::to_string(params.max_kept));
   QRL_REQUIRE(std::ranges::find(params.stop_strings, "") == params.stop_strings.end(), "sampling: stop_strings",
-              "strings of one byte or more", "an empty one");
+              "strings of one byte or more", "an empty string");
   QRL_INVARIANT(params.stop_strings.empty() || options.bytes_of, "sampling: stop_strings",
-                "a decoder that knows its tokens' text (bytes_of)", "one without");
+                "a decoder that knows its tokens' text (bytes_of)", "a decoder without bytes_of");
 }
 
 /// Throws the errors that `submit` documents for a request.
@@ -62,11 +62,11 @@ void check_request(const Request& request, const DecoderOptions& options, const 
               std::to_string(request.num_samples) + " from " + std::to_string(request.first_sample));
   QRL_REQUIRE(request.first_position >= 0, where(), "a first_position of 0 or more",
               std::to_string(request.first_position));
-  QRL_REQUIRE(!request.prompt_tokens.empty(), where(), "one token or more", "none");
+  QRL_REQUIRE(!request.prompt_tokens.empty(), where(), "one token or more", "no tokens");
   for (const types::TokenId token : request.prompt_tokens) {
     QRL_REQUIRE(token >= 0 && token < config.vocab_size, where(),
                 "tokens below the model's vocab_size = " + std::to_string(config.vocab_size), std::to_string(token),
-                "check that tokenizer and model belong together");
+                "check that the tokenizer belongs to the model");
   }
   const auto prompt_tokens = static_cast<std::int64_t>(request.prompt_tokens.size());
   const auto got = [&] {
@@ -95,7 +95,7 @@ struct Decoder::State {
       : config(model_config), options(decoder_options), loop(config, options, std::move(backend)) {}
 
   void require_idle(const char* what) const {
-    QRL_INVARIANT(loop.idle(), std::string("decoder: ") + what, "no unfinished request", "some",
+    QRL_INVARIANT(loop.idle(), std::string("decoder: ") + what, "no unfinished request", "unfinished requests",
                   "call tick until it returns false");
   }
 
@@ -118,9 +118,9 @@ Decoder::~Decoder() = default;
 
 void Decoder::load(const model::Snapshot& snapshot) {
   State& state = *state_;
-  QRL_INVARIANT(snapshot.config() == state.config, "decoder", "a snapshot of the model it was made for",
-                "another model");
-  QRL_INVARIANT(snapshot.version() >= 0, "decoder", "a published snapshot", "one without weights");
+  QRL_INVARIANT(snapshot.config() == state.config, "decoder", "a snapshot of the decoder's model",
+                "a snapshot of another model");
+  QRL_INVARIANT(snapshot.version() >= 0, "decoder", "a published snapshot", "a snapshot without weights");
   state.require_idle("load");
   state.loop.backend().load(snapshot);
   state.snapshot = &snapshot;
@@ -193,7 +193,7 @@ model::DeviceWeights* Decoder::device_weights() { return state_->loop.backend().
 bool Decoder::reads(const model::Snapshot& snapshot) const { return state_->snapshot == &snapshot; }
 
 const model::Snapshot& Decoder::snapshot() const {
-  QRL_INVARIANT(state_->snapshot != nullptr, "decoder", "weights (load)", "none");
+  QRL_INVARIANT(state_->snapshot != nullptr, "decoder", "weights (load)", "no weights");
   return *state_->snapshot;
 }
 

@@ -143,7 +143,8 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
       if (is_last) return false;
     } else {
       forget_prefix(*sequence.group);
-      QRL_INVARIANT(pool_.num_free() > 0, "scheduler", "a pool that holds one longest sequence", "no free page");
+      QRL_INVARIANT(pool_.num_free() > 0, "scheduler", "a pool that holds a sequence of maximum length",
+                    "no free page");
     }
   }
   return true;

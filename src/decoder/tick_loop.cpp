@@ -90,7 +90,7 @@ void TickLoop::start(std::span<Sequence* const> chosen, const model::Snapshot& s
 }
 
 void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
-  QRL_INVARIANT(num_under_way_ > 0, "scheduler", "a row at least when no tick is under way", "none");
+  QRL_INVARIANT(num_under_way_ > 0, "scheduler", "at least one row when no tick is running", "no rows");
   const StartedTick& tick = ticks_[static_cast<std::size_t>((num_started_ - num_under_way_) % 2)];
   backend_->finish();
   --num_under_way_;

@@ -148,7 +148,7 @@ class Job final : public Collectives {
       if (messages_->waits_for(peer)) whom += (whom.empty() ? " rank " : ", ") + std::to_string(peer);
     }
     std::fprintf(stderr,
-                 "qrl-train: rank %d has waited %.0f s for%s: it hangs, or its machine does; the job ends here (%s)\n",
+                 "qrl-train: rank %d has waited %.0f s for%s: a rank or its machine hangs; the job ends here (%s)\n",
                  place_.rank, limit_s_, whom.empty() ? " the other ranks" : whom.c_str(), setting_);
     abort_job(1);
   }

@@ -117,7 +117,7 @@ class Parent {
     if (number != 0 && number != passed_on_) {
       say(rank, "was ended by signal " + std::to_string(number) + " (" + strsignal(number) + ")");
     } else if (exit_code == 0 && end != End::together) {
-      say(rank, "ended before the others");
+      say(rank, "ended before the other ranks");
       return 1;
     } else if (exit_code != 0 && end == End::none && (passed_on_ == 0 || exit_code != 128 + passed_on_)) {
       say(rank, "ended with exit code " + std::to_string(exit_code));
@@ -151,7 +151,7 @@ sigset_t watched_signals() {
 void start_ranks(int count) {
   if (count == 1) return;
   const Launch launch = find_launch();
-  QRL_REQUIRE(launch.num_ranks == 1, "--ranks", "no launcher's ranks beside it",
+  QRL_REQUIRE(launch.num_ranks == 1, "--ranks", "no launcher (mpirun or srun)",
               "the environment variable " + launch.variable, "start it without mpirun or srun, or without --ranks");
   auto memory = std::make_unique<SharedMemory>(count);
   (void)std::signal(SIGCHLD, SIG_DFL);  // if SIGCHLD is ignored, exit codes are lost

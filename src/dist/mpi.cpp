@@ -27,7 +27,7 @@ MpiPart open_part() {
   const base::SharedLibrary library = base::open_shared_library(std::array{file}, base::LibraryScope::global);
   if (library.handle == nullptr) return {nullptr, true, library.why};
   const auto functions = reinterpret_cast<decltype(&qrl_mpi)>(dlsym(library.handle, "qrl_mpi"));
-  if (functions == nullptr) return {nullptr, true, file + ": no qrl_mpi in it"};
+  if (functions == nullptr) return {nullptr, true, file + ": no symbol qrl_mpi"};
   return {functions(), true, {}};
 }
 
@@ -48,7 +48,7 @@ class MpiMessages final : public Messages {
     const char* why = mpi_.join(argc, argv, &place_);
     set_abort(mpi_.abort);
     QRL_REQUIRE(why == nullptr, "environment variable " + launch.variable, "a usable MPI library", std::string(why),
-                "use another MPI library");
+                "use a different MPI library");
   }
 
   Place place() const override { return {place_.rank, place_.size, place_.local_rank, place_.local_size}; }
@@ -78,15 +78,16 @@ std::unique_ptr<Collectives> join_launched(const Launch& launch, int* argc, char
   const std::string where = "environment variable " + launch.variable;
   const std::string seen = launch.num_ranks > 0 ? std::to_string(launch.num_ranks) + " ranks" : "several ranks";
   QRL_REQUIRE(part().is_built, where, "one process: this build has no MPI", seen,
-              "on one machine start qrl-train --ranks N without mpirun; for several install libopenmpi-dev and build "
-              "again with -DQRL_MPI=on");
-  QRL_REQUIRE(part().functions != nullptr, where, "Open MPI's library for " + seen, "none (" + part().why + ")",
+              "on one machine start qrl-train --ranks N without mpirun; for several machines install libopenmpi-dev "
+              "and rebuild with -DQRL_MPI=on");
+  QRL_REQUIRE(part().functions != nullptr, where, "Open MPI's library for " + seen, "no library (" + part().why + ")",
               "install Open MPI (libopenmpi3), or on one machine start qrl-train --ranks N without mpirun");
   auto messages = std::make_unique<MpiMessages>(*part().functions, launch, argc, argv);
   const int met = messages->place().size;
   if (launch.num_ranks > 0 && met != launch.num_ranks) {
     messages->end(Collectives::kTimeLimit_s);
-    base::fail_input(where, std::to_string(launch.num_ranks) + " ranks in one job", std::to_string(met) + " met",
+    base::fail_input(where, std::to_string(launch.num_ranks) + " ranks in one job",
+                     std::to_string(met) + " that joined",
                      "start it with the mpirun of " + mpi_version() + ", or with srun --mpi=pmix");
   }
   return make_job(std::move(messages), launch.join_limit_s);

@@ -69,7 +69,8 @@ std::optional<int> number_in(const char* variable, const char* expected, const c
 
 Launch find_launch() {
   Launch launch;
-  if (const auto limit = number_in(kJoinLimit, "a number of seconds", "unset it: 600")) launch.join_limit_s = *limit;
+  if (const auto limit = number_in(kJoinLimit, "a number of seconds", "unset it to use the default of 600"))
+    launch.join_limit_s = *limit;
   // Lists the most specific first: mpirun in a Slurm job sets OMPI_COMM_WORLD_SIZE, and Slurm's variables remain.
   constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
   for (const char* variable : kSizeVariables) {

@@ -32,9 +32,10 @@ void for_each_matrix(const ModelConfig& config, const Visit& visit) {
 /// Refuses targets that fit an expert's module, or a router.
 void refuse_expert_targets(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source) {
   const auto refuse = [&](const std::string& module) {
-    QRL_REQUIRE(!lora.targets(module), source.target_modules, "modules of attention, or of dense layers by whole name",
-                lora.target_modules.empty() ? "all, among them " + module : "one that fits " + module,
-                std::string(kExpertsLack) + "; [q_proj, k_proj, v_proj, o_proj] fits no expert");
+    QRL_REQUIRE(!lora.targets(module), source.target_modules,
+                "attention modules, or full names of modules in dense layers",
+                lora.target_modules.empty() ? "all modules, including " + module : "a name that matches " + module,
+                std::string(kExpertsLack) + "; [q_proj, k_proj, v_proj, o_proj] matches no expert");
   };
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = layer_prefix(layer);
@@ -86,8 +87,8 @@ void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSou
   });
   for (std::size_t i = 0; i < used.size(); ++i) {
     QRL_REQUIRE(used[i], source.target_modules, "modules of the model's layers",
-                base::quoted(lora.target_modules[i]) + ", which is none",
-                "they are named q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+                base::quoted(lora.target_modules[i]) + ", which matches no module",
+                "use names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
   }
 }
 

@@ -35,7 +35,7 @@ struct LoraConfig {
 /// Holds names and advice for check_lora's errors; the defaults are a recipe's keys.
 struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
-  std::string if_too_wide = "set a lower one, or leave that module out of lora.target_modules";
+  std::string if_too_wide = "set a lower rank, or remove that module from lora.target_modules";
 };
 /// Throws an input error for a target that is not a linear layer or belongs to an expert, and for a rank above a
 /// targeted matrix's smaller side.

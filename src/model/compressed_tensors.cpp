@@ -43,8 +43,8 @@ Spelling spelling(Format format, std::int64_t out, std::int64_t in, const std::s
   if (!by_inputs || in < kGroup) return {Strategy::channel, 1, in};
   if (scope == ScaleScope::group128) return {Strategy::group, 1, equal_part(in)};
   QRL_REQUIRE(in % kGroup == 0, "--quantized, " + module,
-              "with quant.rollout.granularity: block128 a number of inputs that 128 divides", std::to_string(in),
-              "compressed-tensors has no word for a token's last, shorter block: export without --quantized");
+              "a number of inputs divisible by 128 (quant.rollout.granularity: block128)", std::to_string(in),
+              "export without --quantized: compressed-tensors cannot describe a token's last, shorter block");
   return {Strategy::block, equal_part(out), kGroup};
 }
 
@@ -294,7 +294,7 @@ std::string quantization_config(const Snapshot& snapshot) {
 }
 
 void save_compressed(const std::filesystem::path& dir, const Snapshot& snapshot, std::uint64_t max_shard_bytes) {
-  QRL_INVARIANT(!snapshot.rotation(), "compressed-tensors", "matrices that are not rotated", "rotated ones");
+  QRL_INVARIANT(!snapshot.rotation(), "compressed-tensors", "matrices that are not rotated", "rotated matrices");
   const std::string quantization = quantization_config(snapshot);
   ModelConfig config = snapshot.config();
   const ops::PackedLinear& head = snapshot.lm_head();

@@ -99,7 +99,7 @@ std::optional<double> rope_number(const Json& value, const char* key, double min
 
 double required_rope_number(const Json& value, const char* key, double min, const std::string& where) {
   const auto number = rope_number(value, key, min, where);
-  QRL_REQUIRE(number.has_value(), where + "." + key, "a number", "none", "nothing that changes the model is assumed");
+  QRL_REQUIRE(number.has_value(), where + "." + key, "a number", "no value", "add it: this key has no default");
   return *number;
 }
 
@@ -124,7 +124,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   }
   for (const auto& [name, field] : value.items()) {
     QRL_REQUIRE(contains(known, name), where + "." + name, "the keys of rope_type " + type.dump() + " only",
-                "a key of another kind of rope");
+                "a key of a different rope_type");
   }
   if (const auto partial = value.find("partial_rotary_factor"); partial != value.end()) {
     QRL_REQUIRE(*partial == 1, where + ".partial_rotary_factor", "1 (partial rotary is not supported)",
@@ -177,12 +177,12 @@ void read_rope(const Reader& reader, ModelConfig& config) {
   }
   if (const Json* theta = reader.find("rope_theta"))
     thetas.push_back(positive(*theta, kMaxTheta, reader.at("rope_theta")));
-  QRL_REQUIRE(!thetas.empty(), reader.at("rope_theta"), "a number here or in rope_parameters", "none",
-              "nothing that changes the model is assumed");
+  QRL_REQUIRE(!thetas.empty(), reader.at("rope_theta"), "a number here or in rope_parameters", "no value",
+              "add it: this key has no default");
   QRL_REQUIRE(std::count(thetas.begin(), thetas.end(), thetas[0]) == static_cast<std::ptrdiff_t>(thetas.size()),
-              reader.at("rope_theta"), "the same value in rope_theta and rope_parameters", "different ones");
+              reader.at("rope_theta"), "the same value in rope_theta and rope_parameters", "different values");
   QRL_REQUIRE(scalings.size() < 2 || scalings[0] == scalings[1], reader.at("rope_scaling"),
-              "the same as rope_parameters", "another");
+              "the same as rope_parameters", "a different rope scaling");
   config.rope_theta = thetas[0];
   if (!scalings.empty()) config.rope_scaling = scalings[0];
   QRL_REQUIRE(config.rope_scaling.type != RopeType::yarn || config.rope_theta > 1, reader.at("rope_theta"),
@@ -214,7 +214,7 @@ DType read_dtype(const Reader& reader) {
   const Json* dtype = reader.find("dtype");
   const Json* torch_dtype = reader.find("torch_dtype");
   QRL_REQUIRE(dtype == nullptr || torch_dtype == nullptr || *dtype == *torch_dtype, reader.at("dtype"),
-              "the same as torch_dtype", "another");
+              "the same as torch_dtype", "a different dtype");
   const Json& value =
       dtype != nullptr ? *dtype : reader.get("torch_dtype", "float32, bfloat16 or float16, here or as dtype");
   if (value == "float32") return DType::f32;
@@ -259,23 +259,23 @@ void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(window != nullptr && window->is_number_unsigned() &&
                   window->get<std::uint64_t>() >= static_cast<std::uint64_t>(config.max_position_embeddings),
               reader.at("sliding_window"),
-              "a window that no layer uses (use_sliding_window false, max_window_layers of at least " +
+              "an unused window (use_sliding_window false, max_window_layers of at least " +
                   std::to_string(config.num_hidden_layers) +
-                  ", or layer_types of full_attention alone) or of at least max_position_embeddings (" + max_positions +
-                  ")",
-              window == nullptr ? "one in use, of a length that is not said" : shown(*window) + ", in use",
+                  ", or only full_attention in layer_types), or a window of at least max_position_embeddings (" +
+                  max_positions + ")",
+              window == nullptr ? "a window in use, of unspecified length" : shown(*window) + ", in use",
               "sliding windows are not supported");
 }
 
 void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantized model",
-              "a quantized one", "use the bf16 or fp32 model that it was made from");
+              "a quantized model", "use the bf16 or fp32 model that it was made from");
   for (const std::string_view name : kForeignKeys) {
     if (config.has_experts() && contains(kExpertKeys, name)) continue;
     const std::string key(name);
     const Json* value = reader.find(key);
-    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "a plain model of the family", shown(*value),
-                "models that this key changes are not supported");
+    QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "false, or no such key", shown(*value),
+                "models with this key are not supported");
   }
   reader.require_only("hidden_act", "silu");
   reader.require_only("mlp_bias", false);
@@ -293,7 +293,7 @@ std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");
   const std::int64_t head_dim = from_width ? width / heads : reader.size("head_dim", kMaxHeadDim);
-  QRL_REQUIRE(head_dim % 2 == 0, reader.at("head_dim"), "an even number (rotary positions turn pairs)",
+  QRL_REQUIRE(head_dim % 2 == 0, reader.at("head_dim"), "an even number (rotary embeddings rotate pairs)",
               std::to_string(head_dim));
   return head_dim;
 }
@@ -347,7 +347,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   }
   const double eps = positive(reader.get("rms_norm_eps", "a number"), 0.1, reader.at("rms_norm_eps"));
   config.rms_norm_eps = static_cast<float>(eps);
-  QRL_REQUIRE(std::isnormal(config.rms_norm_eps), reader.at("rms_norm_eps"), "a number that fp32 holds",
+  QRL_REQUIRE(std::isnormal(config.rms_norm_eps), reader.at("rms_norm_eps"), "a number that fp32 can represent",
               Json(eps).dump());
   read_rope(reader, config);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings");
@@ -397,7 +397,7 @@ std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view
 std::string stop_strings_note(std::string_view json_text, const std::string& where) {
   return Reader(json_text, where).find("stop_strings") == nullptr
              ? ""
-             : "stop_strings are not applied: end tokens alone end a sequence";
+             : "stop_strings are ignored: only end tokens end a sequence";
 }
 
 std::string config_json(const ModelConfig& config) {
@@ -448,10 +448,10 @@ std::string describe_generation(const std::filesystem::path& file) {
   const bool known = std::filesystem::exists(beside);
   const auto eos = parse_generation_eos(text, where, known ? read_config(beside).vocab_size : std::int64_t{1} << 31);
   std::string line = where + ": ";
-  line += eos ? "sequences end with " + Json(*eos).dump() : "names no end token, those of config.json stay";
+  line += eos ? "sequences end with " + Json(*eos).dump() : "no end token: those of config.json are used";
   const std::string stop_strings = stop_strings_note(text, where);
-  return line + (known ? "" : "; no config.json beside it to hold ids against") +
-         (stop_strings.empty() ? "" : "; " + stop_strings) + "; the rest is kept for export";
+  return line + (known ? "" : "; no config.json in its folder to check ids against") +
+         (stop_strings.empty() ? "" : "; " + stop_strings) + "; other keys are kept for export";
 }
 
 std::string describe_config(const std::filesystem::path& file) {

@@ -19,7 +19,7 @@ std::int64_t read_num_experts(const ConfigReader& reader) {
   const std::int64_t count = reader.size(is_new ? "num_local_experts" : "num_experts", kMaxExperts);
   const Json* other = reader.find("num_local_experts");
   QRL_REQUIRE(other == nullptr || *other == count, reader.at("num_local_experts"), "the same as num_experts",
-              state::shown_value(*other) + " beside " + std::to_string(count));
+              state::shown_value(*other) + " with num_experts " + std::to_string(count));
   return count;
 }
 
@@ -59,8 +59,8 @@ void read_experts(const ConfigReader& reader, ModelConfig& config) {
   if (reader.find("decoder_sparse_step") != nullptr)
     config.decoder_sparse_step = reader.size("decoder_sparse_step", config.num_hidden_layers);
   config.mlp_only_layers = read_dense_layers(reader, config.num_hidden_layers);
-  QRL_REQUIRE(config.num_sparse_layers() > 0, reader.at("mlp_only_layers"), "a layer left for the experts", "none",
-              "a model without one is a qwen3");
+  QRL_REQUIRE(config.num_sparse_layers() > 0, reader.at("mlp_only_layers"), "at least one layer with experts",
+              "only dense layers", "use model_type qwen3 for a model without experts");
   if (const Json* loss = reader.find("router_aux_loss_coef")) {
     QRL_REQUIRE(loss->is_number() && loss->get<double>() >= 0 && loss->get<double>() <= 1e6,
                 reader.at("router_aux_loss_coef"), "a number from 0 to 1e6", state::shown_value(*loss));
@@ -85,9 +85,9 @@ void write_experts(const ModelConfig& config, Json& root) {
 std::string describe_experts(const ModelConfig& config) {
   if (!config.has_experts()) return {};
   return ", " + std::to_string(config.num_experts) + " experts of " + std::to_string(config.moe_intermediate_size) +
-         ", " + std::to_string(config.num_experts_per_tok) + " a token, in " +
+         ", " + std::to_string(config.num_experts_per_tok) + " per token, in " +
          std::to_string(config.num_sparse_layers()) + " layers, " + std::to_string(num_active_parameters(config)) +
-         " parameters act";
+         " active parameters";
 }
 
 }  // namespace qrl::model

@@ -35,7 +35,7 @@ class ConfigReader {
   const nlohmann::json& get(const std::string& key, const std::string& expected) const {
     const nlohmann::json* value = find(key);
     QRL_REQUIRE(value != nullptr, at(key), expected, root_.contains(key) ? "null" : "no such key",
-                "nothing that changes the model is assumed");
+                "add it: this key has no default");
     return *value;
   }
 
@@ -57,7 +57,7 @@ class ConfigReader {
   /// Throws an input error unless the key is absent, null or `only`. Numbers are compared by value.
   void require_only(const std::string& key, const nlohmann::json& only) const {
     const nlohmann::json* value = find(key);
-    QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (nothing else is supported)",
+    QRL_REQUIRE(value == nullptr || *value == only, at(key), only.dump() + " (no other value is supported)",
                 state::shown_value(*value));
   }
 
@@ -75,7 +75,7 @@ void read_experts(const ConfigReader& reader, ModelConfig& config);
 /// Writes the experts' keys, as transformers 4 and 5 and vLLM read them.
 void write_experts(const ModelConfig& config, nlohmann::json& root);
 
-/// Returns ", 128 experts of 768, 8 a token, in 48 layers, 3345600000 parameters act", or "" for a dense model.
+/// Returns ", 128 experts of 768, 8 per token, in 48 layers, 3345600000 active parameters", or "" for a dense model.
 std::string describe_experts(const ModelConfig& config);
 
 // clang-format off

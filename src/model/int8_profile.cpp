@@ -148,11 +148,11 @@ Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConf
     return found == tensors.metadata().end() ? std::string() : found->second;
   };
   QRL_REQUIRE(fact("format") == kProfileFormat, where, std::string("an int8 profile (format ") + kProfileFormat + ")",
-              fact("format").empty() ? "another safetensors file" : base::quoted(fact("format")),
-              "qrl-train profile makes one");
+              fact("format").empty() ? "a different safetensors file" : base::quoted(fact("format")),
+              "make one with qrl-train profile");
   const std::vector<WeightSpec> specs = profile_specs(config);
   QRL_REQUIRE(tensors.tensors().size() == specs.size(), where, std::to_string(specs.size()) + " tensors",
-              std::to_string(tensors.tensors().size()), "it belongs to another model");
+              std::to_string(tensors.tensors().size()), "it belongs to a different model");
   Int8Profile profile{{}, fact("model_hash"), fact("settings_hash")};
   for (const WeightSpec& spec : specs) {
     base::Buffer values = tensors.read(spec.name);
@@ -160,11 +160,13 @@ Int8Profile load_int8_profile(const std::filesystem::path& file, const ModelConf
     QRL_REQUIRE(numbers != nullptr && values.shape() == spec.shape, where + ": tensor " + spec.name,
                 "F32 " + spec.shape.to_string(),
                 std::string(base::name(values.view().dtype)) + " " + values.shape().to_string(),
-                "it belongs to another model");
+                "it belongs to a different model");
     const bool sound = std::all_of(numbers, numbers + values.view().numel(), [&](float x) {
       return std::isfinite(x) && (spec.kind == WeightKind::norm ? x > 0 : x >= 0);
     });
-    QRL_REQUIRE(sound, where + ": tensor " + spec.name, "finite numbers, not negative", "another", "make it again");
+    QRL_REQUIRE(sound, where + ": tensor " + spec.name,
+                "finite numbers, nonnegative for scales and positive for smoothing", "an invalid number",
+                "make it again");
     profile.tensors.emplace(spec.name, std::move(values));
   }
   return profile;

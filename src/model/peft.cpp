@@ -37,28 +37,28 @@ struct Neutral {
 };
 const std::vector<Neutral>& neutrals() {
   static const std::vector<Neutral>& all = *new std::vector<Neutral>{
-      {"use_dora", false, "magnitudes beside the directions"},
+      {"use_dora", false, "DoRA magnitudes"},
       {"use_qalora", false, "grouped inputs"},
       {"bias", "none", "trained biases"},
-      {"lora_bias", false, "biases of B"},
+      {"lora_bias", false, "biases of lora_B"},
       {"fan_in_fan_out", false, "transposed weights"},
-      {"rank_pattern", Json::object(), "ranks of single modules"},
-      {"alpha_pattern", Json::object(), "scales of single modules"},
-      {"target_parameters", Json::array(), "adapters of parameters that are no linear layer's"},
-      {"trainable_token_indices", Json::array(), "trained rows of the embedding"},
-      {"layers_to_transform", Json::array(), "adapters of some layers"},
+      {"rank_pattern", Json::object(), "per-module ranks"},
+      {"alpha_pattern", Json::object(), "per-module scales"},
+      {"target_parameters", Json::array(), "adapters of parameters outside linear layers"},
+      {"trainable_token_indices", Json::array(), "trained embedding rows"},
+      {"layers_to_transform", Json::array(), "adapters of only some layers"},
       {"layer_replication", Json::array(), "repeated layers"},
-      {"alora_invocation_tokens", Json::array(), "adapters that tokens switch on"},
-      {"megatron_config", Json::object(), "parallel layers"},
-      {"loftq_config", Json::object(), "quantized bases of other kinds"},
+      {"alora_invocation_tokens", Json::array(), "adapters that tokens activate"},
+      {"megatron_config", Json::object(), "Megatron's parallel layers"},
+      {"loftq_config", Json::object(), "LoftQ's quantized bases"},
       {"arrow_config", Json::object(), "routed adapters"},
-      {"corda_config", Json::object(), "other starts"},
-      {"eva_config", Json::object(), "other starts"},
-      {"lora_ga_config", Json::object(), "other starts"},
-      {"kasa_config", Json::object(), "other adapters"},
-      {"monteclora_config", Json::object(), "other adapters"},
-      {"velora_config", Json::object(), "other adapters"},
-      {"use_bdlora", false, "other adapters"},
+      {"corda_config", Json::object(), "other initializations"},
+      {"eva_config", Json::object(), "other initializations"},
+      {"lora_ga_config", Json::object(), "other initializations"},
+      {"kasa_config", Json::object(), "other adapter types"},
+      {"monteclora_config", Json::object(), "other adapter types"},
+      {"velora_config", Json::object(), "other adapter types"},
+      {"use_bdlora", false, "other adapter types"},
   };
   return all;
 }
@@ -80,7 +80,7 @@ class AdapterConfigReader {
   std::string name_of(const std::string& key) const { return where_ + ": " + key; }
   void require(bool holds, const std::string& key, const std::string& expected, const std::string& advice = {}) const {
     const Json value = at(key);
-    QRL_REQUIRE(holds, name_of(key), expected, value.is_null() ? "none" : state::shown_value(value), advice);
+    QRL_REQUIRE(holds, name_of(key), expected, value.is_null() ? "no value" : state::shown_value(value), advice);
   }
 
  private:
@@ -137,8 +137,8 @@ class ModulePattern {
     const int result =
         pcre2_match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(module.data()),
                     module.size(), 0, 0, found.get(), limits.get());
-    QRL_REQUIRE(result >= 0 || result == PCRE2_ERROR_NOMATCH, where_, "a regular expression of fewer steps",
-                base::quoted(pattern_), "write a list of modules");
+    QRL_REQUIRE(result >= 0 || result == PCRE2_ERROR_NOMATCH, where_,
+                "a regular expression that matches in fewer steps", base::quoted(pattern_), "write a list of modules");
     return result >= 0;
   }
 
@@ -170,10 +170,10 @@ void keep_kinds(const AdapterConfigReader& reader, const char* key, const ModelC
     if (std::ranges::find(less.target_modules, kind) == less.target_modules.end()) less.target_modules.push_back(kind);
   }
   if (kept.size() == targeted.size()) return;
-  reader.require(!kept.empty(), key, "a rule that leaves some modules their adapters",
-                 R"(an expression must fit a whole name, as .*\.q_proj fits model.layers.0.self_attn.q_proj)");
-  reader.require(adapted_modules(config, less) == kept, key, "some kinds of modules, each in all layers",
-                 "adapters of some layers are not supported: merge the adapter with PEFT");
+  reader.require(!kept.empty(), key, "a rule that keeps some adapters",
+                 R"(match whole names, as .*\.q_proj matches model.layers.0.self_attn.q_proj)");
+  reader.require(adapted_modules(config, less) == kept, key, "modules of some kinds, each in all layers",
+                 "merge the adapter with PEFT: adapters of only some layers are not supported");
   lora = less;
 }
 
@@ -226,7 +226,7 @@ LoraConfig read_lora(const AdapterConfigReader& reader, const ModelConfig& confi
                    std::string(neutral.what) + " are not supported: merge the adapter with PEFT");
   }
   reader.require(!moves_base(reader.at("init_lora_weights")), "init_lora_weights", "true or false",
-                 "that start changes the base's weights, so the adapter does not belong to the model as it is");
+                 "that initialization changes the base's weights, so the adapter does not fit the original model");
   constexpr std::int64_t kDefault = 8;  // PEFT's default for r and lora_alpha
   const Json rank = reader.at("r"), alpha = reader.at("lora_alpha"), rslora = reader.at("use_rslora"),
              norms = reader.at("modules_to_save");
@@ -256,15 +256,15 @@ void check_tensors(const state::SafetensorsFile& file, const ModelConfig& config
   for (const WeightSpec& spec : adapter_specs(config, lora)) {
     const std::string name = stored_name(spec);
     const auto found = file.tensors().find(name);
-    QRL_REQUIRE(found != file.tensors().end(), where, "tensor " + name, "none of that name",
-                "A and B of every module in target_modules belong to the adapter");
+    QRL_REQUIRE(found != file.tensors().end(), where, "tensor " + name, "no such tensor",
+                "the adapter must contain A and B of every module in target_modules");
     QRL_REQUIRE(found->second.shape == spec.shape, where + ": " + name, spec.shape.to_string(),
-                found->second.shape.to_string(), "r and the model's shapes say how large A and B are");
+                found->second.shape.to_string(), "r and the model's shapes determine the shapes of A and B");
     wanted.insert(name);
   }
   for (const auto& [name, entry] : file.tensors()) {
     QRL_REQUIRE(wanted.contains(name), where, "tensors of this model's modules in target_modules", name,
-                "the adapter is another model's");
+                "the adapter belongs to a different model");
   }
 }
 
@@ -278,10 +278,11 @@ std::string peft_base(const fs::path& dir) {
 }
 
 PeftAdapter open_peft(const fs::path& dir, const ModelConfig& config) {
-  QRL_REQUIRE(is_peft(dir), state::shown(dir), std::string("a PEFT folder (with ") + kConfigFile + ")", "none there");
+  QRL_REQUIRE(is_peft(dir), state::shown(dir), std::string("a PEFT folder (with ") + kConfigFile + ")", "no such file");
   const AdapterConfigReader reader(dir / kConfigFile);
   const LoraConfig lora = read_lora(reader, config);
-  check_lora(config, lora, {reader.name_of("r"), reader.name_of("target_modules"), "the adapter is another model's"});
+  check_lora(config, lora,
+             {reader.name_of("r"), reader.name_of("target_modules"), "the adapter belongs to a different model"});
   const auto file = std::make_shared<const state::SafetensorsFile>(dir / kWeightsFile);
   check_tensors(*file, config, lora);
   return {lora, WeightSource([file](const WeightSpec& spec, float* to) {

@@ -58,12 +58,12 @@ class FormatChooser {
 
   void check_patterns() const {
     for (std::size_t i = 0; i < used_.size(); ++i) {
-      QRL_REQUIRE(used_[i], "quant.rollout.ignore", "patterns that fit a linear layer",
+      QRL_REQUIRE(used_[i], "quant.rollout.ignore", "patterns that match a linear layer",
                   base::quoted(formats_.ignore[i]),
-                  "modules are named as model.layers.0.self_attn.q_proj or, for all layers, q_proj");
+                  "use names such as model.layers.0.self_attn.q_proj or, for all layers, q_proj");
     }
-    QRL_REQUIRE(any_chosen_, "quant.rollout.ignore", "patterns that leave linear layers to quant.rollout.weights",
-                "patterns that fit all of them", "set quant.rollout.weights: bf16 instead");
+    QRL_REQUIRE(any_chosen_, "quant.rollout.ignore", "patterns that leave some linear layers to quant.rollout.weights",
+                "patterns that match all linear layers", "set quant.rollout.weights: bf16 instead");
   }
 
  private:
@@ -71,8 +71,8 @@ class FormatChooser {
     std::size_t num_ignored = 0;
     for (const std::string& module : modules) num_ignored += ignored(module) ? 1 : 0;
     QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
-                "all or none of the modules that are one matrix (q, k and v; gate and up)",
-                "some of those of " + modules.front(), "name the others too");
+                "all or none of the modules that share a matrix (q, k and v; gate and up)",
+                "some of the modules that share the matrix of " + modules.front(), "name the other modules as well");
     any_chosen_ = any_chosen_ || num_ignored == 0;
     return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
   }
@@ -125,7 +125,7 @@ quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormat
                 "hadamard with input widths that are multiples of quant.rollout.rotation_block = " +
                     std::to_string(rotation.block),
                 std::to_string(in) + " inputs of " + module,
-                "set a smaller block, leave the module to quant.rollout.ignore, or set quant.rollout.rotation: none");
+                "set a smaller block, add the module to quant.rollout.ignore, or set quant.rollout.rotation: none");
     fits = false;
   };
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
@@ -374,8 +374,8 @@ Snapshot::DeviceWriter::DeviceWriter(Snapshot& snapshot, DeviceWeights& device, 
       specs_(snapshot.lora_.enabled() ? adapter_specs(snapshot.config_, snapshot.lora_)
                                       : weight_specs(snapshot.config_)) {
   QRL_INVARIANT(version >= 0, "publish", "a policy version of 0 or more", std::to_string(version));
-  QRL_INVARIANT(device.holds(snapshot), "publish", "a device that holds this snapshot's weights", "another");
-  QRL_INVARIANT(snapshot.noise_.sigma == 0, "publish", "gains without noise on a device", "some");
+  QRL_INVARIANT(device.holds(snapshot), "publish", "a device that holds this snapshot's weights", "a different device");
+  QRL_INVARIANT(snapshot.noise_.sigma == 0, "publish", "gains without noise on a device", "noisy gains");
   for (const auto& part : matrix_parts(snapshot.config_, snapshot.layers_, snapshot.lm_head_))
     formats_.emplace(part.weight, part.matrix->format);
   snapshot.version_ = -1;
@@ -408,9 +408,8 @@ void Snapshot::DeviceWriter::finish() {
 }
 
 void fail_broken(const std::string& where, std::int64_t version) {
-  if (version == 0)
-    base::fail_input(where, "finite weights", "a NaN or an infinity", "the model that was loaded has it");
-  throw base::Error(base::ErrorKind::guard, where, "finite weights", "a NaN or an infinity, which training made",
+  if (version == 0) base::fail_input(where, "finite weights", "a NaN or an infinity", "the loaded model contains it");
+  throw base::Error(base::ErrorKind::guard, where, "finite weights", "a NaN or an infinity from training",
                     "resume from an earlier checkpoint with a lower learning rate");
 }
 

@@ -152,7 +152,7 @@ class Snapshot {
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {
     QRL_INVARIANT(!is_elsewhere_, "snapshot", "weights in host memory",
-                  "version " + std::to_string(version_) + " on a device alone");
+                  "version " + std::to_string(version_) + " only on a device");
     return tensor;
   }
 

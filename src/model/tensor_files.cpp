@@ -28,7 +28,7 @@ constexpr std::int64_t kReadChunk = std::int64_t{1} << 18;
        {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "consolidated.00.pth"}) {
     QRL_REQUIRE(!std::filesystem::exists(dir / pickle), state::shown(dir / pickle), "model.safetensors",
                 "pickled weights, which can run code when read",
-                "load them with transformers and save_pretrained: that writes safetensors");
+                "load them with transformers, and write safetensors with save_pretrained");
   }
   base::fail_input(state::shown(dir), std::string(kSingleFile) + " or " + kIndexFile, "neither",
                    "give a Hugging Face folder, or OWNER/NAME of the Hugging Face cache (in a recipe: model.path)");
@@ -50,11 +50,11 @@ void refuse_fused(const TensorFiles& files, const WeightSpec& spec) {
 
 void require_part(const TensorFiles& files, const StoredPart& part, const std::string& dir) {
   const state::SafetensorsFile* file = files.find(part.name);
-  QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(part.name, part.name.size()), "none of that name",
-              "the weights are not those of config.json");
+  QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(part.name, part.name.size()), "no such tensor",
+              "the weights do not match config.json");
   const base::Shape& shape = file->entry(part.name).shape;
   QRL_REQUIRE(shape == part.shape, tensor_in(*file, part.name), "shape " + part.shape.to_string(), shape.to_string(),
-              "the weights are not those of config.json");
+              "the weights do not match config.json");
 }
 
 void read_part(const TensorFiles& files, const StoredPart& part, float* to) {
@@ -97,10 +97,10 @@ void require_no_extra_tensor(const TensorFiles& files, const ModelConfig& config
     if (wanted.contains(name) || is_rope_buffer(name)) continue;
     const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
     QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json",
-                "this tensor besides");
+                "an extra tensor");
     QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,
-                "the embedding's values (tie_word_embeddings is true)", "other values",
-                "set tie_word_embeddings to false if the head has weights of its own");
+                "the embedding's values (tie_word_embeddings is true)", "different values",
+                "set tie_word_embeddings to false if the head has its own weights");
   }
 }
 
@@ -119,9 +119,9 @@ std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
   const auto map = root.find("weight_map");
   QRL_REQUIRE(map != root.end() && map->is_object() && !map->empty(), where,
               "\"weight_map\", an object of tensor names and files",
-              map == root.end() ? "none" : base::quoted(map->dump()));
+              map == root.end() ? "no such key" : base::quoted(map->dump()));
   QRL_REQUIRE(!root.contains("metadata") || root["metadata"].is_object(), where + ": \"metadata\"", "an object",
-              "something else");
+              "a value of a different type");
 
   std::map<std::string, fs::path, std::less<>> places;
   std::set<std::string> shards;
@@ -131,7 +131,7 @@ std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
     const auto& shard = value.get_ref<const std::string&>();
     QRL_REQUIRE(!shard.ends_with(".bin") && !shard.ends_with(".pt") && !shard.ends_with(".pth"), entry,
                 "a .safetensors file", base::quoted(shard) + ", pickled weights, which can run code when read",
-                "load them with transformers and save_pretrained: that writes safetensors");
+                "load them with transformers, and write safetensors with save_pretrained");
     QRL_REQUIRE(is_plain_shard_name(shard), entry, "the plain name of a .safetensors file in the same folder",
                 base::quoted(shard));
     places.emplace(name, file.parent_path() / shard);
@@ -144,16 +144,16 @@ std::map<std::string, fs::path, std::less<>> read_index(const fs::path& file) {
     for (const auto& [name, entry] : opened.tensors()) {
       const auto place = places.find(name);
       QRL_REQUIRE(place != places.end(), state::shown(path) + ": tensor " + base::quoted(name),
-                  "only tensors of the index", "a tensor that the index lacks");
+                  "only tensors of the index", "a tensor that is not in the index");
       QRL_REQUIRE(place->second == path, state::shown(path) + ": tensor " + base::quoted(name),
-                  "it in " + state::shown(place->second) + " alone, as the index says", "it here too");
+                  "it in " + state::shown(place->second) + " only, as in the index", "a copy in this file");
       ++num_placed;
     }
   }
   if (num_placed != places.size()) {
     for (const auto& [name, path] : places) {
       QRL_REQUIRE(state::SafetensorsFile(path).tensors().contains(name), where + ": weight_map." + base::quoted(name),
-                  "the tensor in " + state::shown(path), "none of that name there");
+                  "the tensor in " + state::shown(path), "no such tensor in that file");
     }
   }
   return places;
@@ -163,7 +163,7 @@ TensorFiles::TensorFiles(const std::filesystem::path& dir) {
   const bool single = std::filesystem::exists(dir / kSingleFile);
   const bool sharded = std::filesystem::exists(dir / kIndexFile);
   QRL_REQUIRE(!single || !sharded, state::shown(dir), "either model.safetensors or an index of shards", "both",
-              "remove the one that is not meant");
+              "remove one of them");
   if (sharded) {
     for (const auto& [name, file] : read_index(dir / kIndexFile)) add(name, file);
     return;

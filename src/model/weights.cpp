@@ -111,7 +111,7 @@ void write_folder(const fs::path& dir, const ModelConfig& config, const std::vec
                   std::uint64_t max_shard_bytes, const state::StagedRead& staged) {
   std::error_code error;
   fs::create_directories(dir, error);
-  QRL_REQUIRE(!error, state::shown(dir), "a folder that can be made", error.message());
+  QRL_REQUIRE(!error, state::shown(dir), "a folder that can be created", error.message());
   write_shards(dir, tensors, max_shard_bytes, staged);
   write_config(dir, config);
 }
@@ -126,7 +126,7 @@ WeightViews views(const Weights& weights) {
 
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere) {
   const auto found = weights.find(spec.name);
-  QRL_INVARIANT(found != weights.end(), spec.name, "a weight of this name", "none");
+  QRL_INVARIANT(found != weights.end(), spec.name, "a weight of this name", "no such weight");
   const base::View& view = found->second;
   QRL_INVARIANT(
       view.dtype == base::DType::f32 && (anywhere || view.device == base::Device::cpu) && view.shape == spec.shape,
@@ -139,7 +139,7 @@ const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, 
 WeightSource::WeightSource(const Weights& weights)
     : read_([&weights](const WeightSpec& spec, float* to) {
         const auto found = weights.find(spec.name);
-        QRL_REQUIRE(found != weights.end(), "weights", "tensor " + spec.name, "none of that name");
+        QRL_REQUIRE(found != weights.end(), "weights", "tensor " + spec.name, "no such tensor");
         const base::View view = found->second.view();
         QRL_REQUIRE(view.dtype == base::DType::f32 && view.shape == spec.shape, "weights, tensor " + spec.name,
                     "F32 " + spec.shape.to_string(),
@@ -173,7 +173,8 @@ WeightSource new_weights(const ModelConfig& config, std::uint64_t seed) {
 }
 
 HfModel open_hf(const fs::path& dir) {
-  QRL_REQUIRE(fs::is_directory(dir), state::shown(dir), "a folder with config.json and model.safetensors", "none");
+  QRL_REQUIRE(fs::is_directory(dir), state::shown(dir), "a folder with config.json and model.safetensors",
+              "no such folder");
   ModelConfig config = read_config(dir / "config.json");
   if (const fs::path file = dir / "generation_config.json"; fs::exists(file)) {
     const std::string text = state::read_text(file, kMaxGenerationConfig_bytes);
@@ -294,7 +295,7 @@ void finish_hf_shards(const fs::path& dir, const ModelConfig& config) {
   }
   for (const WeightSpec& spec : weight_specs(config)) {
     for (const StoredPart& part : stored_parts(spec))
-      QRL_INVARIANT(places.contains(part.name), dir.string(), "a shard that has " + part.name, "none");
+      QRL_INVARIANT(places.contains(part.name), dir.string(), "a shard that has " + part.name, "no such shard");
   }
   write_index(dir, places, total_bytes);
   write_config(dir, config);
@@ -305,7 +306,7 @@ std::string describe_index(const fs::path& file) {
   std::set<fs::path> shards;
   for (const auto& [name, path] : places) shards.insert(path);
   return state::shown(file) + ": " + std::to_string(places.size()) + " tensors in " + std::to_string(shards.size()) +
-         " shards, each where the index says";
+         " shards, as in the index";
 }
 
 void add_gain_noise(const GainNoise& noise, std::int64_t version, std::uint32_t norm, std::span<float> gains) {

@@ -97,7 +97,7 @@ struct Listener::Parts {
     connection.end_s = base::now_s() + limits.response_s;
   }
   void refuse(Connection& connection, int status) const {
-    begin_response(connection, written({status, "text/plain; charset=utf-8", "not answered here\n"}, true));
+    begin_response(connection, written({status, "text/plain; charset=utf-8", "request not supported\n"}, true));
   }
 
   void make_room();
@@ -246,8 +246,8 @@ Listener::Listener(const std::string& host, int port, const ListenerLimits& limi
   parts_->limits = limits;
   parts_->listening = bound_socket(host, port);
   parts_->port = parts_->listening < 0 ? -1 : port_of(parts_->listening);
-  QRL_REQUIRE(parts_->port > 0, "--host " + host + " --port " + std::to_string(port), "an address that is free",
-              "an address that is taken, or of another machine", "take another --port; 0 takes any");
+  QRL_REQUIRE(parts_->port > 0, "--host " + host + " --port " + std::to_string(port), "a free address of this machine",
+              "an address in use or of another machine", "use another --port; 0 selects a free one");
   parts_->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   QRL_INVARIANT(parts_->wake >= 0, "eventfd", "a descriptor", "none", "raise ulimit -n");
 }

@@ -52,8 +52,8 @@ Json held_out_files(const fs::path& dir) {
 LiveRuns::LiveRuns(std::vector<fs::path> roots) : roots_(std::move(roots)) {
   for (const fs::path& root : roots_) {
     std::error_code none;
-    QRL_REQUIRE(fs::is_directory(root, none), state::shown(root), "a folder of runs, or a run folder",
-                "no folder of that name");
+    QRL_REQUIRE(fs::is_directory(root, none), state::shown(root), "a run folder, or a folder that contains runs",
+                "no such folder");
   }
 }
 

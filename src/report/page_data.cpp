@@ -223,7 +223,7 @@ Json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits
     if (known == groups.end()) groups.push_back(key);
     if (run.rows.rows.size() > limits.max_rows)
       left_out += labels[i] + ": " + std::to_string(run.rows.rows.size()) +
-                  " rows are drawn as minimum and maximum of neighbors. ";
+                  " rows are drawn as the minimum and maximum of neighboring rows. ";
     const std::string samples = add_samples(json, run, limits, limits.max_sample_bytes / runs.size());
     if (!samples.empty()) left_out += (runs.size() > 1 ? labels[i] + ": " : "") + samples + " ";
     list.push_back(std::move(json));

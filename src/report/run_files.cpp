@@ -15,12 +15,12 @@ namespace fs = std::filesystem;
 RunFiles read_run(const fs::path& dir) {
   constexpr std::uint64_t kMaxRecipeBytes = 4 << 20;
   std::error_code none;
-  QRL_REQUIRE(fs::is_directory(dir, none), state::shown(dir), "a run folder", "no folder of that name");
+  QRL_REQUIRE(fs::is_directory(dir, none), state::shown(dir), "a run folder", "no such folder");
   const bool has_rows = fs::exists(dir / "metrics.jsonl", none) || fs::exists(dir / "sft_metrics.jsonl", none);
   const bool has_recipe = fs::is_regular_file(dir / "config.yaml", none);
   QRL_REQUIRE(has_rows || (has_recipe && fs::exists(dir / "checkpoints", none)), state::shown(dir),
-              "a run folder, which holds metrics.jsonl", "a folder without it",
-              "name the folder that qrl-train made (trainer.default_local_dir)");
+              "a run folder with metrics.jsonl", "a folder without metrics.jsonl",
+              "give the folder that the run wrote (trainer.default_local_dir)");
   RunFiles run;
   run.dir = dir;
   const fs::path whole = fs::weakly_canonical(dir, none);

@@ -25,7 +25,7 @@ std::string text_of(const Json& row, const char* name) {
   if (text.size() <= kMaxTextBytes) return text;
   std::size_t end = kMaxTextBytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "… (" + std::to_string(text.size() - end) + " bytes more in the run folder)";
+  return text.substr(0, end) + "… (" + std::to_string(text.size() - end) + " more bytes in the run folder)";
 }
 
 Json number_of(const Json& row, const char* name) {

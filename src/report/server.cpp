@@ -74,7 +74,7 @@ struct Server::Parts {
   Response rows(const Request& request) {
     const auto since = base::number_in<std::uint64_t>(parameter(request, "since"));
     const auto cold_since = base::number_in<std::uint64_t>(parameter(request, "cold_since"));
-    if (!since || !cold_since) return refusal(400, "since, cold_since: expected numbers of bytes");
+    if (!since || !cold_since) return refusal(400, "since, cold_since: expected byte offsets");
     return answer(runs.rows(parameter(request, "run"), *since, *cold_since));
   }
 
@@ -86,8 +86,8 @@ struct Server::Parts {
 
   Response respond(const Request& request) try {
     const int status = refusal_of(request);
-    if (status == 401) return refusal(401, "the address lacks the token that qrl-train watch printed");
-    if (status != 0) return refusal(status, "not answered here");
+    if (status == 401) return refusal(401, "the URL lacks the token that qrl-train watch printed");
+    if (status != 0) return refusal(status, "request not supported");
     if (request.path == "/") return {200, "text/html; charset=utf-8", page};
     if (request.path == "/runs") return answer(runs.list());
     if (request.path == "/run") return answer(runs.run(parameter(request, "run")));
@@ -102,8 +102,8 @@ struct Server::Parts {
 
 Server::Server(const std::vector<std::filesystem::path>& roots, const ServerOptions& options) {
   QRL_REQUIRE(options.asks_token || is_this_machine(options.host), "--no-token",
-              "an address of this machine alone, such as 127.0.0.1", "--host " + options.host,
-              "others in the network would read the runs: leave one of the two out");
+              "a loopback address, such as 127.0.0.1", "--host " + options.host,
+              "omit one of the two: others on the network could read the runs");
   parts_ = std::make_unique<Parts>(roots, options);
   if (options.asks_token) parts_->token = make_token();
   const Json data = {{"live", true}, {"panels", panels_json()}, {"runs", Json::array()}, {"left_out", ""}};

@@ -107,7 +107,7 @@ std::string report_text(const std::vector<RunFiles>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFiles& run = runs[i];
     if (runs.size() > 1) text += std::string(1, static_cast<char>('A' + i)) + "  ";
-    text += run.dir.string() + ": " + counted(run.rows.rows.size(), "row") + (is_running(run.dir) ? ", at work" : "");
+    text += run.dir.string() + ": " + counted(run.rows.rows.size(), "row") + (is_running(run.dir) ? ", running" : "");
     if (!run.sessions.empty() && !is_running(run.dir))
       text += ", " + (run.sessions.back().ended.empty() ? "killed or cut off" : run.sessions.back().ended);
     text += "\n";
@@ -119,7 +119,7 @@ std::string report_text(const std::vector<RunFiles>& runs) {
       text += "  " + describe(verdict) + "\n";
     }
     if (num_known == 0) text += "  too few steps for a verdict\n";
-    else if (num_bad == 0) text += "  no rule is broken, of " + std::to_string(num_known) + "\n";
+    else if (num_bad == 0) text += "  broken rules: 0 of " + std::to_string(num_known) + "\n";
   }
   const std::string metrics = table(runs);
   // Texts may come from untrusted files.

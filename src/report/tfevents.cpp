@@ -126,7 +126,7 @@ std::string step_record(double wall_time_s, std::int64_t step, const Metrics& me
 EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  QRL_REQUIRE(!error, dir.string(), "a folder that can be made", error.message());
+  QRL_REQUIRE(!error, dir.string(), "a folder that can be created", error.message());
   std::vector<std::filesystem::path> earlier;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
     if (is_events_file(entry.path())) earlier.push_back(entry.path());

@@ -5,8 +5,9 @@ namespace qrl::rollout {
 namespace {
 
 std::vector<config::Constraint> constraints_without_group_std() {
-  return {
-      {"algorithm.norm_adv_by_std", {"false"}, "the group's deviation is not divided by: set it to null or delete it"}};
+  return {{"algorithm.norm_adv_by_std",
+           {"false"},
+           "set it to null or delete it: this estimator does not divide by the group's deviation"}};
 }
 
 const AdvantageEstimator kGrpo{{.word = "grpo",

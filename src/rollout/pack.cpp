@@ -72,7 +72,7 @@ void append_routes(const PackItem& item, std::size_t first, std::size_t end, typ
   const types::Routes& from = *item.routes;
   types::Routes& to = batch.sampler_routes;
   QRL_INVARIANT(to.empty() || (to.num_layers == from.num_layers && to.per_token == from.per_token), "packer",
-                "routes of one model", "routes of two");
+                "routes of one model", "routes of two models");
   to.num_layers = from.num_layers;
   to.per_token = from.per_token;
   const auto known = std::min(end, static_cast<std::size_t>(from.num_tokens()));
@@ -128,7 +128,7 @@ std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_
   for (const PackItem& item : items) {
     check(item, max_tokens);
     QRL_INVARIANT(has_routes(item) == has_routes(items.front()), "packer", "routes of all items, or of none",
-                  "of some");
+                  "routes of only some items");
   }
   std::vector<types::MicroBatch> batches;
   for (const Group& group : groups_of(items)) {

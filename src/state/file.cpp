@@ -18,10 +18,10 @@ namespace {
 
 [[noreturn]] void fail_system(const std::filesystem::path& path, const std::string& doing) {
   const int error = errno;
-  const char* advice = error == EACCES || error == EPERM    ? "give this user the permission"
+  const char* advice = error == EACCES || error == EPERM    ? "give this user permission"
                        : error == EMFILE || error == ENFILE ? "raise ulimit -n"
                        : error == EFBIG                     ? "raise ulimit -f"
-                                                            : "see whether the disk is full or failing";
+                                                            : "check whether the disk is full or failing";
   base::fail_internal(shown(path), "to " + doing, std::strerror(error), advice);
 }
 
@@ -32,7 +32,7 @@ void require_regular(const std::filesystem::path& path, const struct stat& statu
 
 void require_regular(const std::filesystem::path& path, int fd) {
   struct stat status {};
-  if (fstat(fd, &status) != 0) fail_system(path, "look at the open file");
+  if (fstat(fd, &status) != 0) fail_system(path, "inspect the open file");
   require_regular(path, status);
 }
 
@@ -57,7 +57,7 @@ File File::open(const std::filesystem::path& path) {
 
 File File::open_no_follow(const std::filesystem::path& path) {
   File file(path, O_RDONLY | O_NOFOLLOW);
-  QRL_REQUIRE(file.fd_ >= 0, shown(path), "a readable file that is no link", std::strerror(errno));
+  QRL_REQUIRE(file.fd_ >= 0, shown(path), "a readable file that is not a link", std::strerror(errno));
   require_regular(path, file.fd_);
   return file;
 }
@@ -139,7 +139,7 @@ void File::write(const void* bytes, std::size_t num_bytes) {
 }
 
 void File::truncate(std::uint64_t num_bytes) {
-  if (ftruncate(fd_, static_cast<off_t>(num_bytes)) != 0) fail_system(path_, "cut the file");
+  if (ftruncate(fd_, static_cast<off_t>(num_bytes)) != 0) fail_system(path_, "truncate the file");
 }
 
 void File::sync() {
@@ -171,20 +171,20 @@ std::filesystem::path output_file(const std::filesystem::path& path) {
   fs::path target = path;
   if (fs::is_symlink(fs::symlink_status(path, error))) {
     target = fs::canonical(path, error);
-    QRL_REQUIRE(!error, shown(path), "a file to write", "a link that leads nowhere", "delete it, or name another file");
+    QRL_REQUIRE(!error, shown(path), "a file to write", "a broken link", "delete it, or name another file");
   }
   // Refuses names like /dev/stdout, because other programs may write to the same file.
   const std::string name = path.lexically_normal().string();
   QRL_REQUIRE(!name.starts_with("/proc/") && (!name.starts_with("/dev/") || name.starts_with("/dev/shm/")), shown(path),
-              "a file to write", "a name below /dev or /proc", "name a file");
+              "a file to write", "a path under /dev or /proc", "name a regular file");
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   const fs::file_status status = fs::status(target, error);
   QRL_REQUIRE(!fs::is_directory(status), shown(path), "a file to write", "a folder", "name a file in it");
-  QRL_REQUIRE(target.has_filename(), shown(path), "a file to write", "no name of one");
+  QRL_REQUIRE(target.has_filename(), shown(path), "a file to write", "a path without a file name");
   QRL_REQUIRE(!fs::exists(status) || fs::is_regular_file(status), shown(path), "a new or regular file to write",
               "a device or pipe", "name another file");
-  QRL_REQUIRE(fs::is_directory(folder, error), shown(path), "a file in a folder that exists", "none there",
-              "make the folder first");
+  QRL_REQUIRE(fs::is_directory(folder, error), shown(path), "a file in an existing folder", "no such folder",
+              "create the folder first");
   QRL_REQUIRE(access(folder.c_str(), W_OK | X_OK) == 0, shown(path), "a folder that can be written to",
               std::strerror(errno), "name another file");
   return target;

@@ -82,7 +82,8 @@ std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* fol
       if (folders != nullptr) folders->push_back(entry.path());
       continue;
     }
-    QRL_REQUIRE(fs::is_regular_file(status), shown(entry.path()), "regular files and folders only", "something else");
+    QRL_REQUIRE(fs::is_regular_file(status), shown(entry.path()), "regular files and folders only",
+                "a link or special file");
     files.insert(entry.path().lexically_relative(dir).generic_string());
   }
   return files;
@@ -93,7 +94,7 @@ std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* fol
 Json read_manifest(const fs::path& dir) {
   const fs::path file = dir / kManifest;
   const std::optional<File> open = File::open_if_there(file);
-  QRL_REQUIRE(open, shown(file), "the folder's manifest", "none");
+  QRL_REQUIRE(open, shown(file), "the folder's manifest", "no such file");
   QRL_REQUIRE(open->size_bytes() <= kMaxManifest_bytes, shown(file),
               "at most " + std::to_string(kMaxManifest_bytes) + " bytes", std::to_string(open->size_bytes()));
   std::string text(open->size_bytes(), '\0');
@@ -101,7 +102,7 @@ Json read_manifest(const fs::path& dir) {
   constexpr std::size_t kTail = kHashDigits + kAfterHash.size();
   QRL_REQUIRE(text.size() > kTail + kBeforeHash.size() && text.ends_with(kAfterHash) &&
                   std::string_view(text).substr(0, text.size() - kTail).ends_with(kBeforeHash),
-              shown(file), "a manifest that ends with its hash", "another ending", "the folder is damaged");
+              shown(file), "a manifest that ends with its hash", "a different ending", "the folder is damaged");
   const std::string_view body = std::string_view(text).substr(0, text.size() - kTail);
   const std::string want = text.substr(body.size(), kHashDigits);
   const std::string found = hash_text(body);
@@ -168,7 +169,7 @@ int locked(const fs::path& dir) {
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
   const int error = errno;
   ::close(fd);
-  QRL_REQUIRE(error != EWOULDBLOCK, shown(dir), "a folder that no other run uses", "one in use by another process",
+  QRL_REQUIRE(error != EWOULDBLOCK, shown(dir), "a folder that no other run uses", "a folder in use by another process",
               "wait for that run, or choose another folder");
   base::fail_internal(shown(file), "to lock it", std::strerror(error));
 }
@@ -198,15 +199,15 @@ std::optional<std::string> verify_folder(const fs::path& path) {
     present.erase(std::string(kManifest));
     for (const auto& [name, want] : manifest["files"].items()) {
       const std::string where = shown(path / name);
-      QRL_REQUIRE(present.erase(name) == 1, where, "a file of the manifest", "none");
+      QRL_REQUIRE(present.erase(name) == 1, where, "a file listed in the manifest", "no such file");
       const std::optional<File> file = File::open_if_there(path / name);
-      QRL_REQUIRE(file, where, "a file of the manifest", "none");
+      QRL_REQUIRE(file, where, "a file listed in the manifest", "no such file");
       const std::uint64_t size = file->size_bytes();
       QRL_REQUIRE(want.at("size_bytes") == size, where, want.at("size_bytes").dump() + " bytes", std::to_string(size));
       const std::string hash = hash_of(*file);
       QRL_REQUIRE(want.at("xxh3_128") == hash, where, "hash " + want.at("xxh3_128").dump(), hash);
     }
-    QRL_REQUIRE(present.empty(), shown(path), "only files of the manifest",
+    QRL_REQUIRE(present.empty(), shown(path), "only files listed in the manifest",
                 base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
     if (error.kind() != base::ErrorKind::input) throw;  // a file that cannot be read may be undamaged

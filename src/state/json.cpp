@@ -58,7 +58,7 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
 
   bool open(Json container) {
     QRL_REQUIRE(std::cmp_less(open_.size(), max_depth_), where_,
-                "JSON nested at most " + std::to_string(max_depth_) + " deep", "a deeper one");
+                "JSON nested at most " + std::to_string(max_depth_) + " deep", "deeper nesting");
     open_.push_back(place(std::move(container)));
     return true;
   }
@@ -94,9 +94,9 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
 template <class Json>
 Json parse_strictly(std::string_view text, const std::string& where, int max_depth) {
   // nlohmann's lexer skips a byte-order mark and stops at NUL, hiding bytes from the checks.
-  QRL_REQUIRE(!text.starts_with("\xef\xbb\xbf"), where, "JSON", "a byte-order mark before it",
-              "save the file as UTF-8 without one");
-  QRL_REQUIRE(text.find('\0') == std::string_view::npos, where, "JSON", "a NUL byte in it");
+  QRL_REQUIRE(!text.starts_with("\xef\xbb\xbf"), where, "JSON", "a byte-order mark",
+              "save the file as UTF-8 without it");
+  QRL_REQUIRE(text.find('\0') == std::string_view::npos, where, "JSON", "a NUL byte");
   QRL_REQUIRE(base::is_utf8(text), where, "JSON in UTF-8", "bytes that are not UTF-8");
   StrictBuilder<Json> builder(text, where, max_depth);
   Json::sax_parse(text, &builder);

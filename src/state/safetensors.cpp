@@ -56,7 +56,7 @@ std::uint64_t natural(const Json& value, const std::string& where) {
 
 const Json& member(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
-  QRL_REQUIRE(found != object.end(), where, key, "none");
+  QRL_REQUIRE(found != object.end(), where, key, "no such key");
   return *found;
 }
 
@@ -152,7 +152,7 @@ std::string foreign_format(std::string_view start) {
        {"\x1f\x8b", "a gzip file; decompress it first"},
        {"\x28\xb5\x2f\xfd", "a zstd file; decompress it first"},
        {"<", "an HTML or XML page; download the file itself"},
-       {"{", "JSON text; the tensors are in the .safetensors file beside it"}}};
+       {"{", "JSON text; the tensors are in the .safetensors file next to it"}}};
   if (base::is_lfs_pointer(start)) return base::kLfsPointer;
   for (const Mark& mark : kMarks) {
     if (start.starts_with(mark.bytes)) return mark.what;
@@ -202,7 +202,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : file_(File
 
 const TensorEntry& SafetensorsFile::entry(std::string_view name) const {
   const auto found = tensors_.find(name);
-  QRL_REQUIRE(found != tensors_.end(), shown(path()), "a tensor " + base::quoted(name), "none of that name");
+  QRL_REQUIRE(found != tensors_.end(), shown(path()), "a tensor " + base::quoted(name), "no such tensor");
   return found->second;
 }
 
@@ -228,7 +228,7 @@ void SafetensorsFile::read_f32(std::string_view name, std::int64_t first, std::s
               "convert the weights to one of these");
   const auto count = static_cast<std::int64_t>(to.size());
   QRL_INVARIANT(first >= 0 && first + count <= tensor.shape.numel(), shown(path()) + ": tensor " + base::quoted(name),
-                "elements that it has", std::to_string(first) + " to " + std::to_string(first + count));
+                "elements within the tensor", std::to_string(first) + " to " + std::to_string(first + count));
   std::uint64_t at = data_start_ + tensor.begin + static_cast<std::uint64_t>(first) * base::size_bytes(*tensor.dtype);
   if (tensor.dtype == DType::f32) return file_.read_at(at, std::as_writable_bytes(to));
   std::vector<std::uint16_t> chunk(std::min(to.size(), kChunk_bytes / sizeof(std::uint16_t)));
@@ -297,8 +297,7 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Name
       const std::size_t left = view.num_bytes() - at;
       const auto part = staged ? staged(view, at, left) : std::span(static_cast<const std::byte*>(view.data), left);
       QRL_INVARIANT(!part.empty() && part.size() <= left && part.size() % base::size_bytes(view.dtype) == 0,
-                    shown(file), "some whole elements of " + base::quoted(name),
-                    std::to_string(part.size()) + " bytes");
+                    shown(file), "whole elements of " + base::quoted(name), std::to_string(part.size()) + " bytes");
       if (as_it_is) out.write(part.data(), part.size());
       else write_as_bf16(out, part);
       at += part.size();

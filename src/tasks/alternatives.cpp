@@ -35,9 +35,9 @@ class AnyOf final : public RuleVerifier {
   void check_ground_truth(const Question& question, const std::string& where) const override {
     const json list = list_of(question);
     if (list.is_null()) return rule_->check_ground_truth(question, where);
-    QRL_REQUIRE(!list.empty(), where, "a list of accepted answers, one or more", "an empty one");
+    QRL_REQUIRE(!list.empty(), where, "a list of one or more accepted answers", "an empty list");
     for (const json& answer : list) {
-      QRL_REQUIRE(is_answer(answer), where, "texts, numbers or objects as accepted answers",
+      QRL_REQUIRE(is_answer(answer), where, "strings, numbers or objects as accepted answers",
                   base::quoted(answer.dump()));
       const std::string text = text_of(answer);
       rule_->check_ground_truth(one_of(question, text), where);

@@ -26,8 +26,8 @@ std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const conf
       repeats = 0;
     } else {
       QRL_REQUIRE(++repeats <= kMaxRepeats, std::string(generator.word) + " generator",
-                  std::to_string(size) + " held-out tasks that differ", std::to_string(tasks.size()),
-                  "ask for fewer or widen the ranges");
+                  std::to_string(size) + " different held-out tasks", std::to_string(tasks.size()),
+                  "request fewer tasks or widen the ranges");
     }
   }
   return tasks;

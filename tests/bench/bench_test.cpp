@@ -244,7 +244,7 @@ TEST_CASE("bench ticks --estimate: bytes and counted instructions, named as esti
   CHECK(int8.at(key + "bound") == "memory");
   CHECK((int8.at(key + "share") > int4.at(key + "share") && int8.at(key + "share") < 1));
   for (const auto& [wrong, part] : std::vector<std::pair<std::string, std::string>>{
-           {" --matmul-tflops 5", "expected --estimate beside it, got none"}, {" --dry-run --estimate", "got both"}}) {
+           {" --matmul-tflops 5", "expected --estimate as well, got none"}, {" --dry-run --estimate", "got both"}}) {
     const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-bench ticks" + wrong);
     INFO(wrong << "\n" << outcome.output);
     CHECK(outcome.exit_code == 2);

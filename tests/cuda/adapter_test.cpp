@@ -300,7 +300,7 @@ TEST_CASE("an engine's adapters are of one rank, and of its matrices") {
     return engine->weights().rewrite_adapters({&master, 1});
   };
   cuda::AdapterMaster master{zeros.data(), true, {"o"}, 0, false, 2};
-  CHECK_THROWS_WITH(write(master), Catch::Matchers::Contains("uploaded before"));
+  CHECK_THROWS_WITH(write(master), Catch::Matchers::Contains("an uploaded layer"));
   Decoder decoder(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
   decoder.load(*snapshot);
   (void)draw(decoder, prompts());

@@ -174,14 +174,14 @@ TEST_CASE("a tick that starts while the one before is under way samples the toke
                                     : std::vector<std::int32_t>{token(0), 9, token(1)};
       const std::size_t next_samples = start(tick);
       if (ahead) {
-        if (tick == 1) CHECK_THROWS_WITH(start(2), Catch::Matchers::Contains("at most one under way"));
+        if (tick == 1) CHECK_THROWS_WITH(start(2), Catch::Matchers::Contains("at most one running tick"));
         finish(num_samples);
       }
       num_samples = next_samples;
     }
     CHECK_THROWS_WITH(finish(num_samples + 1), Catch::Matchers::Contains("room for"));
     finish(num_samples);
-    CHECK_THROWS_WITH(finish(num_samples), Catch::Matchers::Contains("one that was started"));
+    CHECK_THROWS_WITH(finish(num_samples), Catch::Matchers::Contains("a tick that was started"));
     CHECK(engine.stats().graph_ticks > 0);
     // The last tick has three samples, so a fourth does not exist.
     tokens = {-1, -2, -4};

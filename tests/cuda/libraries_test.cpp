@@ -25,7 +25,7 @@ TEST_CASE("a driver that is missing or too old is named with the version wanted 
   CHECK_THROWS_WITH(
       base::require(target::driver_report(12040, 13000), "rollout.device: cuda"),
       Catch::Contains("rollout.device: cuda: expected NVIDIA's driver for CUDA 13.0 (driver 580) or newer") &&
-          Catch::Contains("got one for CUDA 12.4"));
+          Catch::Contains("got a driver for CUDA 12.4"));
   CHECK_THROWS_WITH(base::require(target::driver_report(0, 13000), "x"), Catch::Contains("got none"));
 }
 
@@ -58,7 +58,7 @@ TEST_CASE("a cuBLASLt that is missing or of another version is named with the ve
                     Catch::Contains("expected cuBLASLt 13, got none (libnowhere.so.13: cannot open"));
   const target::CublasLtLibrary other = target::open_cublaslt({"libm.so.6"}, 13);
   CHECK(other.handle == nullptr);
-  CHECK_THROWS_WITH(base::require(other.report, "x"), Catch::Contains("got another library at"));
+  CHECK_THROWS_WITH(base::require(other.report, "x"), Catch::Contains("got a library without a version at"));
   const std::string stand_in = QRL_CUBLASLT_STAND_IN;  // 12.4.2
   const target::CublasLtLibrary old = target::open_cublaslt({"libnowhere.so.13", stand_in}, 13);
   CHECK(old.handle == nullptr);

@@ -100,7 +100,7 @@ TEST_CASE("chat templates write what transformers writes") {
       const std::string system = one["system"], user = one["user"];
       ++num_cases;
       if (one["rendered"].is_null()) {
-        CHECK(says(refusal_of([&] { parts_of(chat, {system, "", user, ""}, true); }), "its own error"));
+        CHECK(says(refusal_of([&] { parts_of(chat, {system, "", user, ""}, true); }), "the template's own error"));
         continue;
       }
       const std::string want = one["rendered"];
@@ -133,7 +133,7 @@ TEST_CASE("an edited template writes what transformers writes, or is refused wit
     std::optional<ChatTemplate> chat;
     const std::string why = refusal_of([&] { chat = template_of(tokenizer); });
     if (!chat) {
-      num_refused += says(why, "its own error") ? 1 : 0;
+      num_refused += says(why, "the template's own error") ? 1 : 0;
       CHECK(says(why, "plain, chatml, qwen2.5, qwen3, llama3, llama3.1"));
       continue;
     }
@@ -162,7 +162,7 @@ TEST_CASE("a template that loops, calls itself, or is long without end stops wit
         "{% if '" + std::string(20'000, 'a') + "b' in '" + std::string(40'000, 'a') + "' %}x{% endif %}"}) {
     INFO(text.substr(0, 60));
     const Tokenizer tokenizer = tokenizer_with({{"chat_template", text}});
-    CHECK(says(refusal_of([&] { template_of(tokenizer); }), "expected a chat template that this version can run"));
+    CHECK(says(refusal_of([&] { template_of(tokenizer); }), "expected a chat template that this version supports"));
   }
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("the template of a model: its file before its config, one of several, 
   CHECK(shown(template_of(tokenizer_with({{"chat_template", nullptr}}))) == "plain");
   CHECK(shown(template_of(Tokenizer::byte_level())) == "plain");
   CHECK_THROWS_WITH(template_of(tokenizer_with({{"chat_template", 5}})),
-                    Catch::Matchers::Contains("a list of named ones"));
+                    Catch::Matchers::Contains("a list of named templates"));
   const qrl::test::TempDir dir;
   const std::string file = (dir / "own.jinja").string();
   std::ofstream(file) << two;
@@ -246,13 +246,13 @@ TEST_CASE("the template of a model: its file before its config, one of several, 
   CHECK(shown(of_file) == "2x<|im_end|>");
   CHECK(of_file.name == file);
   CHECK(says(refusal_of([&] { template_of(Tokenizer::byte_level(), file + "x"); }),
-             "data.chat_template: expected plain, chatml, qwen2.5, qwen3, llama3, llama3.1, auto, or a file in Jinja"));
+             "data.chat_template: expected plain, chatml, qwen2.5, qwen3, llama3, llama3.1, auto, or a Jinja file"));
   for (const json& no_default : {json::array(), json{{{"name", "tool_use"}, {"template", one}}}, json{"abc"},
                                  json{{{"name", "default"}, {"template", 7}}}})
     CHECK(says(refusal_of([&] {
                  template_of(tokenizer_with({{"chat_template", no_default}}));
                }),
-               "no text is named default; set data.chat_template"));
+               "no template in the list is named default; set data.chat_template"));
 }
 
 TEST_CASE("each word of data.chat_template but auto and plain is a file of the program") {
@@ -290,12 +290,12 @@ TEST_CASE("check chat says what a template shows, where turns end and whether th
         "earlier text    is changed by later turns: \"A<|im_end|>"})
     CHECK(says(lines, line));
   const std::string plain = describe_chat(tokenizer_with(json::object()));
-  CHECK(plain == "chat template plain: a prompt is its text alone");
+  CHECK(plain == "chat template plain: a prompt is only its text");
   const std::string forgets = describe_chat(tokenizer_with(
       {{"chat_template", "{% for m in messages if m.role != 'system' %}{{ m.content + '<|im_end|>' }}{% endfor %}"}}));
   INFO(forgets);
   CHECK(says(forgets, "system message  not shown by the model's own"));
-  CHECK(says(forgets, "tools           no form for them"));
+  CHECK(says(forgets, "tools           not supported"));
   CHECK(says(forgets, "earlier text    is extended by later turns"));
 }
 
@@ -319,7 +319,7 @@ TEST_CASE("settings without effect, and tokenizers without the template's tokens
       {{"chat_template",
         "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
         "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}"}});
-  CHECK(says(refusal(gemma, "auto", "x", {}), "its own error: \"System role not supported\""));
+  CHECK(says(refusal(gemma, "auto", "x", {}), "the template's own error: \"System role not supported\""));
   CHECK(says(refusal(gemma, "auto", "", false), "a chat template that can switch thinking on and off"));
 }
 

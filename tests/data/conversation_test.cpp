@@ -187,12 +187,11 @@ TEST_CASE("what a template leaves out is an error, and an answer's words are cou
   const std::string calls =
       R"([{"role":"user","content":"u"},{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":{}}]}])";
   CHECK(refusal("true", turns, "null") == "accepted");
-  CHECK(
-      says(refusal("m.role != 'tool'", turns, "null"),
-           "f:1: expected a chat template with a form for message 4 (tool), got the model's own, which leaves it out"));
-  CHECK(says(refusal("m.role != 'system'", turns, "null"), "a form for message 1 (system)"));
-  CHECK(says(refusal("true", turns, R"([{"name":"f"}])"), "a form for tools"));
-  CHECK(says(refusal("true", calls, "null"), "a form for calls of tools"));
+  CHECK(says(refusal("m.role != 'tool'", turns, "null"),
+             "f:1: expected a chat template that renders message 4 (tool), got the model's own, which does not"));
+  CHECK(says(refusal("m.role != 'system'", turns, "null"), "renders message 1 (system)"));
+  CHECK(says(refusal("true", turns, R"([{"name":"f"}])"), "renders tools"));
+  CHECK(says(refusal("true", calls, "null"), "renders tool calls"));
 }
 
 TEST_CASE("users cannot write control tokens, in content, parts, names, tools or their calls") {
@@ -225,13 +224,14 @@ TEST_CASE("rows that are no conversation have one clear error") {
       {"3", "a list of messages, got number"},
       {R"([{"content":"u"}])", "f:1: messages[0]: expected messages with a `role`"},
       {R"([{"role":"developer","content":"u"}])", "system, user, assistant or tool, got \"developer\""},
-      {R"([{"role":"user","content":" "}])", "a message of user to hold text, got none"},
-      {R"([{"role":"user","content":[{"type":"text"}]}])", "parts of `content` of {\"type\": \"text\", \"text\"}"},
-      {R"([{"role":"user","content":[{"type":"image","url":"x"}]}])", "parts that are no text (images) are not read"},
-      {R"([{"role":"user","content":5}])", "`content` to be a text, or a list of parts, got number"},
-      {R"([{"role":"assistant","content":"a","reasoning":5}])", "`reasoning` to be a text, got number"},
-      {R"([{"role":"user","content":"u","tool_calls":[]}])", "`tool_calls` in a list of an assistant"},
-      {R"([{"role":"assistant","tool_calls":[{"name":"f"}]}])", "{\"name\", \"arguments\"} each"},
+      {R"([{"role":"user","content":" "}])", "a message of role user to contain text, got no text"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])",
+       "parts of `content` to have the form {\"type\": \"text\", \"text\"}"},
+      {R"([{"role":"user","content":[{"type":"image","url":"x"}]}])", "remove parts that are not text, such as images"},
+      {R"([{"role":"user","content":5}])", "`content` to be a string or a list of parts, got number"},
+      {R"([{"role":"assistant","content":"a","reasoning":5}])", "`reasoning` to be a string, got number"},
+      {R"([{"role":"user","content":"u","tool_calls":[]}])", "`tool_calls` as a list in an assistant message"},
+      {R"([{"role":"assistant","tool_calls":[{"name":"f"}]}])", "the form {\"name\", \"arguments\"}"},
   };
   for (const auto& [messages, message] : cases) {
     INFO(messages);
@@ -251,7 +251,7 @@ TEST_CASE("rows that are no conversation have one clear error") {
     });
     INFO(why);
     CHECK(says(why, "f:1: expected a "));
-    CHECK((says(why, "a form for tools") || says(why, "it has no form for tools") ||
+    CHECK((says(why, "renders tools") || says(why, "this template does not support tools") ||
            says(why, "data.chat_template plain")));
   }
 }

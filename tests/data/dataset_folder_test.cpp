@@ -49,7 +49,7 @@ TEST_CASE("a split is the file or the shards of its name, where the Hub puts the
   CHECK(says(refusal_of([&] { find_data_files(at); }), "DIR:SPLIT or DIR:CONFIG/SPLIT"));
   CHECK(says(refusal_of([&] { find_data_files(at + "../train"); }), "DIR:SPLIT or DIR:CONFIG/SPLIT"));
   fs::remove(root / "main/train-00001-of-00002.jsonl");
-  CHECK(says(refusal_of([&] { find_data_files(at + "main/train"); }), "2 shards, as their names say, got 1"));
+  CHECK(says(refusal_of([&] { find_data_files(at + "main/train"); }), "2 shards, as in their names, got 1"));
   touch(root / "dev/anything.jsonl");
   CHECK(names_of(at + "dev", root) == Names{"dev/anything.jsonl"});
   touch(root / "dev.csv");

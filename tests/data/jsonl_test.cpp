@@ -84,9 +84,9 @@ TEST_CASE("faulty rows are refused with file and line") {
       {R"({"answer":"x"})", "`prompt` or `question`"},
       {R"({"question":"q","prompt":"p","answer":"a"})", "a field `prompt` or `question`, got both"},
       {R"({"prompt":"p","answer":"a","ground_truth":"g"})", "got both `ground_truth` and `answer`"},
-      {R"({"prompt":"","answer":"x"})", "`prompt` to hold text"},
-      {R"({"prompt":" \n","answer":"x"})", "`prompt` to hold text"},
-      {R"({"prompt":"x","answer":""})", "`answer` to hold text"},
+      {R"({"prompt":"","answer":"x"})", "`prompt` to contain text"},
+      {R"({"prompt":" \n","answer":"x"})", "`prompt` to contain text"},
+      {R"({"prompt":"x","answer":""})", "`answer` to contain text"},
       {R"({"prompt":null,"answer":"x"})", "got null"},
       {R"({"prompt":"x","answer":null})", "got null"},
       {R"({"prompt":"x","answer":true})", "got boolean"},
@@ -140,16 +140,16 @@ TEST_CASE("a parser's place is the byte of the line: the line is the file's") {
 TEST_CASE("what people take for JSONL is refused by what it is") {
   const std::vector<std::pair<std::string, std::string>> files = {
       {"prompt,answer\n1+1?,2\n",
-       "rows.jsonl:1: expected JSONL: one object a line, got a line of CSV or TSV, it seems"},
+       "rows.jsonl:1: expected JSONL: one object per line, got what looks like a line of CSV or TSV"},
       {"\"prompt\",\"answer\"\n\"1+1?\",\"2\"\n", "CSV"},
       {"prompt\tanswer\n1+1?\t2\n", "CSV"},
       {"{\n  \"prompt\": \"1+1?\",\n  \"answer\": 2\n}\n",
-       "rows.jsonl:1: expected JSONL: one object a line, got JSON "
+       "rows.jsonl:1: expected JSONL: one object per line, got JSON "
        "over several lines; write each object on one line"},
       {"[\n  {\n", "a JSON array"},
-      {kRow + "\n {\t\n", "rows.jsonl:2: expected JSONL: one object a line, got JSON over several lines"},
-      {kRow + "\r" + kRow + "\r", "rows.jsonl:1: expected JSONL: one object a line, got lines that end in CR alone"},
-      {"{'prompt': '1+1?', 'answer': 2}\n", "single quotes, as a Python dict is printed; write rows with json.dumps"},
+      {kRow + "\n {\t\n", "rows.jsonl:2: expected JSONL: one object per line, got JSON over several lines"},
+      {kRow + "\r" + kRow + "\r", "rows.jsonl:1: expected JSONL: one object per line, got lines that end in only CR"},
+      {"{'prompt': '1+1?', 'answer': 2}\n", "single quotes, as in a printed Python dict; write rows with json.dumps"},
       {"{ 'prompt': '1+1?'}\n", "Python dict"},
   };
   for (const auto& [text, reason] : files) {
@@ -191,7 +191,7 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
   const qrl::test::TempDir dir;
   CHECK(says(refusal_of([&] { read_prompt_file(dir / "none.jsonl"); }), "no such file"));
   CHECK(says(refusal_of([&] { read_prompt_file(dir.path() / "datasets/gsm8k/train.jsonl"); }),
-             "python3 scripts/fetch/datasets.py gsm8k SOURCE makes it from a downloaded copy"));
+             "python3 scripts/fetch/datasets.py gsm8k SOURCE to make it from a downloaded copy"));
   CHECK(says(refusal_of([&] { read_prompt_file(dir.path()); }), "not a regular file"));
   for (const char* name : {"p.jsonl", "p.csv", "p.parquet"}) {
     std::ofstream(dir / name) << "version https://git-lfs.github.com/spec/v1\noid sha256:00\n";

@@ -55,21 +55,21 @@ TEST_CASE("a parquet file that is none, or of types that JSON has not, has one c
   const qrl::test::TempDir dir;
   std::ofstream(dir / "text.parquet") << "{\"prompt\": \"a\"}\n";
   if (!can_read_parquet()) {
-    CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }),
-               "scripts/setup --parquet, then scripts/build, adds it"));
+    CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }), "run scripts/setup --parquet, then scripts/build"));
     return qrl::test::skip("no Arrow here: scripts/setup --parquet");
   }
   CHECK(says(refusal_of([&] { rows_of(dir / "text.parquet"); }), "text.parquet: expected a parquet file, got"));
   const auto refusal_by = [](const char* file, const RowOptions& keys) {
     return refusal_of([&] { read_prompt_file(golden_parquet(file), RowReader(keys)); });
   };
-  CHECK(
-      says(refusal_by("dates.parquet", {.ground_truth_key = "day"}),
-           "expected a field `day`, got none; set data.ground_truth_key to the field that holds it (several with "
-           "commas, where files differ); the column \"day\" has the type date32[day], which is not read: convert it"));
+  CHECK(says(
+      refusal_by("dates.parquet", {.ground_truth_key = "day"}),
+      "expected a field `day`, got no such field; set data.ground_truth_key to the field's name, or to several names "
+      "separated by commas if files differ; the column \"day\" has the type date32[day], which is not supported: "
+      "convert it"));
   CHECK(says(refusal_by("left_out.parquet", {.ground_truth_key = "info.created"}),
-             "the column \"info.created\" has the type timestamp[us], which is not read: convert it"));
-  CHECK_FALSE(says(refusal_by("left_out.parquet", {.ground_truth_key = "gold"}), "which is not read"));
+             "the column \"info.created\" has the type timestamp[us], which is not supported: convert it"));
+  CHECK_FALSE(says(refusal_by("left_out.parquet", {.ground_truth_key = "gold"}), "which is not supported"));
   CHECK(says(refusal_of([&] { rows_of(dir / "none.parquet"); }), "expected a parquet file, got no such file"));
   fs::copy_file(golden_parquet("countdown.parquet"), dir / "half.parquet");
   fs::resize_file(dir / "half.parquet", 2000);

@@ -69,10 +69,10 @@ TEST_CASE("a row of veRL: messages, nested gold, its own source") {
   };
   CHECK(gold(R"([{"role":"user","content":"x"}])") == "accepted");
   CHECK(says(gold("[]"), "an empty list"));
-  CHECK(says(gold(R"([{"role":"assistant","content":"x"}])"), "to end with a message of the user or of a tool"));
+  CHECK(says(gold(R"([{"role":"assistant","content":"x"}])"), "to end with a user or tool message"));
   CHECK(says(gold(R"([{"role":"user","content":"x"},{"role":"system","content":"y"}])"), "got \"system\""));
-  CHECK(says(gold(R"([{"role":"user"}])"), "prompt[0]: expected a message of user to hold text"));
-  CHECK(says(gold(R"([{"role":"user","content":" "}])"), "a message of user to hold text"));
+  CHECK(says(gold(R"([{"role":"user"}])"), "prompt[0]: expected a message of role user to contain text"));
+  CHECK(says(gold(R"([{"role":"user","content":" "}])"), "a message of role user to contain text"));
   CHECK(says(gold("[5]"), "messages with a `role`"));
   CHECK_FALSE(row->conversation);
   const auto turns = read(R"({"answer":"1","prompt":[{"role":"user","content":"x"},{"role":"assistant","content":"y"},
@@ -106,9 +106,9 @@ TEST_CASE("options name fields and paths, and the usual names lose their meaning
   CHECK(read(R"({"question":"p","answer":"1"})", both)->prompt == "p");
   CHECK(read(R"({"problem":"q","meta":{"gold":"2"}})", both)->ground_truth == "2");
   CHECK(says(row_refusal(R"({"question":"p","problem":"q","answer":"1"})", both), "both `question` and `problem`"));
-  CHECK(says(row_refusal(R"({"prompt":"p","answer":"1"})", both), "several with commas, where files differ"));
+  CHECK(says(row_refusal(R"({"prompt":"p","answer":"1"})", both), "several names separated by commas if files differ"));
   both.prompt_key = "question,,problem";
-  CHECK(says(refusal_of([&] { RowReader reader(both); }), "data.prompt_key: expected names of fields between commas"));
+  CHECK(says(refusal_of([&] { RowReader reader(both); }), "data.prompt_key: expected field names separated by commas"));
   CHECK(read(R"({"prompt":"p","answer":"1","a.b":"x"})", filtered({"a.b == x"})));  // a field name that contains a dot
   CHECK(says(row_refusal(R"({"question":"p","answer":"1","reward_model":{"ground_truth":"2"}})"), "both `answer` and"));
   CHECK(says(row_refusal(R"({"question":"p"})"), "set data.ground_truth_key"));
@@ -156,8 +156,8 @@ TEST_CASE("CSV: quotes, commas, line ends and empty fields, with the line of eac
   CHECK(says(csv_refusal("a,b\n1,2\n1\n"), "x.csv:3: expected 2 fields"));
   CHECK(says(csv_refusal("a,b\n1,2,3\n"), "x.csv:2: expected 2 fields"));
   CHECK(says(csv_refusal("a\nx\"y\n"), "x.csv:2: expected quotes around a whole field"));
-  CHECK(says(csv_refusal("a\n\"x\"y\n"), "behind a quoted field"));
-  CHECK(says(csv_refusal("a\n1\n\"x\n\n"), "x.csv:3: expected a quote that is closed"));
+  CHECK(says(csv_refusal("a\n\"x\"y\n"), "after a quoted field"));
+  CHECK(says(csv_refusal("a\n1\n\"x\n\n"), "x.csv:3: expected a closing quote"));
   CHECK(says(csv_refusal("a\n\xff\n"), "UTF-8"));
   CHECK(says(csv_refusal(std::string("a\n\0\n", 4)), "NUL"));
 }

@@ -135,8 +135,8 @@ TEST_CASE("what would change ids is refused by name") {
     file[json::json_pointer(pointer)] = value;
     return refusal_of_json(file);
   };
-  CHECK(says(with("/model/merges", {"a b"}), "merges of tokens of the vocabulary into one"));
-  CHECK(says(with("/model/merges", json::parse(R"([["a","b"]])")), "is not in it"));
+  CHECK(says(with("/model/merges", {"a b"}), "merges of vocabulary tokens into a vocabulary token"));
+  CHECK(says(with("/model/merges", json::parse(R"([["a","b"]])")), "which is not in the vocabulary"));
   CHECK(says(with("/model/merges", {"a"}), "merge 0 to be two tokens"));
   CHECK(says(with("/model/merges", {"a b c"}), "merge 0 to be two tokens"));
   CHECK(says(with("/model/type", "WordPiece"), "WordPiece"));
@@ -186,7 +186,7 @@ TEST_CASE("faulty vocabularies and added tokens are refused") {
   };
   CHECK(says(edited([](json& f) { f["model"]["vocab"].erase("a"); }), "without holes"));
   CHECK(says(edited([](json& f) { f["model"]["vocab"].erase("ÿ"); }), "to have id 255"));
-  CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = 98; }), "without holes or repeats"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = 98; }), "without gaps or repeats"));
   CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = -1; }), "id from 0"));
   CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = 97.0; }), "id from 0"));
   CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = std::uint64_t{1} << 40; }), "id from 0"));
@@ -204,7 +204,7 @@ TEST_CASE("faulty vocabularies and added tokens are refused") {
                for (int k = 0; k < 3; ++k) f["added_tokens"][k]["id"] = 256 + k;
                f["added_tokens"][0]["content"] = "<a";
              }),
-             "merges that make no added token"));
+             "merges that do not produce an added token"));
   CHECK(says(edited([](json& f) { f["added_tokens"][2]["content"] = "<answer>"; }), "twice"));
   CHECK(says(edited([](json& f) { f["added_tokens"][2]["id"] = 257; }), "to have id 258"));
   CHECK(says(edited([](json& f) { f["added_tokens"][2]["id"] = 1000; }), "to have id 258"));
@@ -218,7 +218,7 @@ TEST_CASE("faulty vocabularies and added tokens are refused") {
                f["added_tokens"][0]["id"] = 97;
                for (int k : {1, 2}) f["added_tokens"][k]["id"] = 255 + k;
              }),
-             "special added tokens that are no single byte of the vocabulary, got \"a\""));
+             "special added tokens that are not single bytes of the vocabulary, got \"a\""));
   // An added token that is no control token is just that byte, with the vocabulary's id, as in the tokenizers library.
   json byte = good;
   byte["added_tokens"][2]["content"] = "é";

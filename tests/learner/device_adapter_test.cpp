@@ -255,7 +255,7 @@ TEST_CASE("steps on a device change adapters alone, and a publish brings them to
     sampler.publish(learner, 1);
     CHECK_FALSE(base_was_read);
     CHECK(sampler.snapshot.base_number() == base_number);
-    CHECK_THROWS_WITH(sampler.snapshot.layer(0), Catch::Matchers::Contains("on a device alone"));
+    CHECK_THROWS_WITH(sampler.snapshot.layer(0), Catch::Matchers::Contains("only on a device"));
     CHECK(learner.score_reference(adapter_batch(), {1.0F}).logprobs == start);
     const std::vector<float> after = learner.score(adapter_batch(), {1.0F}).logprobs;
     CHECK(after != start);

@@ -161,7 +161,7 @@ TEST_CASE("nothing is accumulated between the last micro-batch and its update") 
     accumulate(true);
     {
       const std::lock_guard lock(assertions);
-      CHECK_THROWS_WITH(accumulate(false), Catch::Contains("an update after the last one"));
+      CHECK_THROWS_WITH(accumulate(false), Catch::Contains("an update after the last micro-batch"));
     }
     learner.update();
     accumulate(true);

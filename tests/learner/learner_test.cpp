@@ -555,7 +555,7 @@ TEST_CASE("broken batches are refused") {
     damage(batch);
     CHECK_THROWS_WITH(run.learner.accumulate(batch, test::count({batch}), grpo(), {1.0F}), Catch::Contains(about));
   };
-  refuses([](MicroBatch& batch) { batch.tokens[3] = 37; }, "vocabulary");
+  refuses([](MicroBatch& batch) { batch.tokens[3] = 37; }, "vocab_size");
   refuses([](MicroBatch& batch) { batch.sequence_starts.back() += 1; }, "sequence_starts");
   refuses([](MicroBatch& batch) { batch.targets.pop_back(); }, "targets");
   refuses([](MicroBatch& batch) { batch.sampler_logprobs.pop_back(); }, "sampler_logprobs");

@@ -143,12 +143,12 @@ TEST_CASE("a dense model with experts' keys is refused") {
   nlohmann::json config = experts_config();
   config["model_type"] = "qwen3";
   config["architectures"] = {"Qwen3ForCausalLM"};
-  CHECK(experts_refusal(config).find("models that this key changes are not supported") != std::string::npos);
+  CHECK(experts_refusal(config).find("models with this key are not supported") != std::string::npos);
 }
 
 TEST_CASE("a mixture's description counts the parameters that act on a token") {
   const std::filesystem::path file = test::shipped_data() / "golden" / "hf_configs" / "qwen3_30b_a3b.hub.json";
   CHECK(num_parameters(read_config(file)) == 30'532'122'624);
-  CHECK(describe_config(file).find("128 experts of 768, 8 a token, in 48 layers, 3353032704 parameters act") !=
+  CHECK(describe_config(file).find("128 experts of 768, 8 per token, in 48 layers, 3353032704 active parameters") !=
         std::string::npos);
 }

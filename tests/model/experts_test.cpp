@@ -165,7 +165,7 @@ TEST_CASE("experts are exempt one by one, gate and up together, and the router i
   CHECK(says(refusal_of([&] { check_formats(config, formats); }), "\"mlp.gate\""));
   formats.ignore = {"model.layers.2.mlp.experts.4.up_proj"};
   CHECK(says(refusal_of([&] { check_formats(config, formats); }),
-             "some of those of model.layers.2.mlp.experts.4.gate_proj"));
+             "some of the modules that share the matrix of model.layers.2.mlp.experts.4.gate_proj"));
   formats.ignore = {"gate"};
   CHECK_FALSE(has_exempt_layers(Snapshot(config, formats)));
   formats.ignore = {"*_proj", "gate"};

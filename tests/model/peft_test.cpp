@@ -151,8 +151,7 @@ TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so")
   }
   const Changed fits_none([](nlohmann::json& settings) { settings["target_modules"] = "q_proj"; });
   CHECK(test::says(test::refusal_of([&] { (void)model::open_peft(fits_none.dir.path(), config); }),
-                   "target_modules: expected a rule that leaves some modules their adapters, got \"q_proj\"; an "
-                   "expression must fit a whole name"));
+                   "target_modules: expected a rule that keeps some adapters, got \"q_proj\"; match whole names"));
   const Changed quotes([](nlohmann::json& settings) { settings["bias"] = "all"; });
   CHECK(test::says(test::refusal_of([&] { (void)model::open_peft(quotes.dir.path(), config); }),
                    "bias: expected \"none\", got \"all\"; trained biases"));

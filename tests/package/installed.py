@@ -79,7 +79,7 @@ class Venv(unittest.TestCase):
         (work / "own.yaml").write_text(OWN_RECIPE.format(root=ROOT, form="parquet"))
         code, said = run(self.program, "check", "reward", "own.yaml")
         self.assertEqual((code, said.count("\n")), (2, 1), said)
-        self.assertIn("pip install 'qrl-train[parquet]' adds it", said)
+        self.assertIn("run pip install 'qrl-train[parquet]'", said)
         make_pyarrow(self.site)
         self.addCleanup(require, "rm", "-r", self.site / "pyarrow")
         require(self.python, "-m", "pip", "install", "--no-index", f"{wheel()}[parquet]")

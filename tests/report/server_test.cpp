@@ -156,7 +156,7 @@ TEST_CASE("every request needs the token that is printed, also on this machine, 
   }
   const Served served;
   CHECK_THROWS_WITH(report::Server({served.dir / "runs"}, {"0.0.0.0", 0, false}),
-                    Catch::Contains("--no-token: expected an address of this machine alone"));
+                    Catch::Contains("--no-token: expected a loopback address"));
 }
 
 TEST_CASE("an address of IPv6 is printed as browsers take it, and a host's letters may be large") {
@@ -265,6 +265,7 @@ TEST_CASE("a folder whose files cannot be read is in the list with the reason, a
 TEST_CASE("an address that is taken is an input error, and so is a folder that is not there") {
   const Served served;
   CHECK_THROWS_WITH(report::Server({served.dir / "runs"}, {"127.0.0.1", served.port, false}),
-                    Catch::Contains("an address that is free"));
-  CHECK_THROWS_WITH(report::LiveRuns({served.dir / "none"}), Catch::Contains("a folder of runs"));
+                    Catch::Contains("a free address of this machine"));
+  CHECK_THROWS_WITH(report::LiveRuns({served.dir / "none"}),
+                    Catch::Contains("a run folder, or a folder that contains runs"));
 }

@@ -72,7 +72,7 @@ class Adapters(unittest.TestCase):
         program.judge("later")
         code, errors = program.end()
         self.assertEqual(code, 0)
-        self.assertEqual(errors.count("'surprise' was not there at the start"), 1)
+        self.assertEqual(errors.count("'surprise' was not declared at the start"), 1)
         self.assertIn("judging toy {'gold': 'abc'}", errors)
 
     def test_verl_number(self):

@@ -62,7 +62,7 @@ TEST_CASE("a link stays a link, and the file it leads to is replaced") {
   CHECK(fs::is_symlink(fs::symlink_status(dir / "link")));
   CHECK(bytes_of(dir / "sub" / "real") == "new");
   fs::create_symlink("nowhere", dir / "dangling");
-  CHECK(holds(call_refusal([&] { state::replace_file(dir / "dangling", "x"); }), "a link that leads nowhere"));
+  CHECK(holds(call_refusal([&] { state::replace_file(dir / "dangling", "x"); }), "a broken link"));
 }
 
 TEST_CASE("what cannot be written is refused by the name the user gave") {
@@ -72,7 +72,7 @@ TEST_CASE("what cannot be written is refused by the name the user gave") {
               (dir / "none/x").string() + ": expected"));
   CHECK(holds(call_refusal([&] { state::replace_file(dir / "sub", "x"); }),
               (dir / "sub").string() + ": expected a file"));
-  CHECK(holds(call_refusal([&] { state::output_file(dir.path() / "new" / ""); }), "no name of one"));
+  CHECK(holds(call_refusal([&] { state::output_file(dir.path() / "new" / ""); }), "a path without a file name"));
   CHECK(state::output_file(dir / "new") == dir / "new");
   CHECK(state::output_file("new") == "new");
 }

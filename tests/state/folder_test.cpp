@@ -214,8 +214,8 @@ TEST_CASE("a lock whose file was deleted is taken again, or refused where anothe
   FolderLock lock(dir.path());
   fs::remove(dir / ".lock");
   lock.keep();
-  CHECK_THROWS_WITH(FolderLock(dir.path()), Catch::Contains("one in use by another process"));
+  CHECK_THROWS_WITH(FolderLock(dir.path()), Catch::Contains("a folder in use by another process"));
   fs::remove(dir / ".lock");
   const FolderLock other(dir.path());
-  CHECK_THROWS_WITH(lock.keep(), Catch::Contains("one in use by another process"));
+  CHECK_THROWS_WITH(lock.keep(), Catch::Contains("a folder in use by another process"));
 }

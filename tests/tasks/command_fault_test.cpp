@@ -169,8 +169,8 @@ TEST_CASE("a command that does not become ready ends the run with exit code 2 an
              Contains("reward.command") && Contains("ended with exit code 7") && Contains("no compiler here"));
   CHECK_THAT(refusal("silent"), Contains("reward.start_timeout_s = 10") && Contains("still importing"));
   CHECK_THAT(refusal("chatty"), Contains("got \"hello\""));
-  CHECK_THAT(refusal("chatty ready"), Contains("got more behind it, before the first row: \"loading\""));
-  CHECK_THAT(refusal("protocol 2"), Contains("protocol 2, and this program speaks 1"));
+  CHECK_THAT(refusal("chatty ready"), Contains("got another line after it, before the first row: \"loading\""));
+  CHECK_THAT(refusal("protocol 2"), Contains("protocol 2, but this program speaks protocol 1"));
   CHECK_THAT(refusal("deep ready"), Contains("JSON nested at most 32 deep") && Contains("got \"{\"ready\": {"));
   for (const char* mode : {"long ready", "endless ready"})
     CHECK_THAT(refusal(mode), Contains("a first line above 64 KiB"));
@@ -207,12 +207,12 @@ for line in sys.stdin: print(json.dumps({"id": json.loads(line)["id"], "score": 
   CHECK_THAT(environment({"NOT_SET_AT_ALL"}), Contains("reward.env") && Contains("NOT_SET_AT_ALL"));
   // Of many withheld variables the error names those that the program does.
   setenv("QRL_TEST_REFUSES", "no A_JUDGES_KEY, no HF_TOKEN, no MY_AWS_SECRET_ACCESS_KEY", 1);
-  CHECK_THAT(environment({"A_JUDGES_KEY"}),
-             Contains("it was not given HF_TOKEN: set reward.env: [HF_TOKEN]") && !Contains("in-the-environment"));
+  CHECK_THAT(
+      environment({"A_JUDGES_KEY"}),
+      Contains("the program was not given HF_TOKEN: set reward.env: [HF_TOKEN]") && !Contains("in-the-environment"));
   setenv("QRL_TEST_REFUSES", "no reason", 1);
-  CHECK_THAT(environment({}),
-             Contains(" variables of the environment are withheld from it (reward.env: [NAME] gives") &&
-                 !Contains("HF_TOKEN"));
+  CHECK_THAT(environment({}), Contains(" environment variables are withheld from it (reward.env: [NAME] passes") &&
+                                  !Contains("HF_TOKEN"));
   unsetenv("QRL_TEST_REFUSES");
   for (const std::string& name : set) unsetenv(name.c_str());
 }

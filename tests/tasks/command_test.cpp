@@ -209,15 +209,15 @@ TEST_CASE("a command that answers no ground truth ends the check of many after e
   for (int i = 1; i <= 1000; ++i) verifier->check_ground_truth({"good"}, "f:" + std::to_string(i));
   const auto [text, code] = test::error_of([&] { verifier->finish_checks(); });
   CHECK(code == 2);
-  CHECK_THAT(text, Contains("got 8 without an answer, the last at f:") && Contains(": protocol"));
+  CHECK_THAT(text, Contains("got 8 ground truths without an answer, the last at f:") && Contains(": protocol"));
 }
 
 TEST_CASE("a ready line that says what cannot be is refused by name") {
   const auto said = [](const std::string& ready) { return refusal(PythonCommand(program(ready, R"({"score": 1})"))); };
   CHECK_THAT(said(R"({})"), Contains("a list of 1 to 64 names"));
   CHECK_THAT(said(R"({"scores": []})"), Contains("a list of 1 to 64 names"));
-  CHECK_THAT(said(R"({"scores": ["a/b"]})"), Contains("names of scores of 1 to 64 letters") && Contains("a/b"));
-  CHECK_THAT(said(R"({"scores": ["x" * 65]})"), Contains("names of scores of 1 to 64 letters"));
+  CHECK_THAT(said(R"({"scores": ["a/b"]})"), Contains("score names of 1 to 64 letters") && Contains("a/b"));
+  CHECK_THAT(said(R"({"scores": ["x" * 65]})"), Contains("score names of 1 to 64 letters"));
   CHECK_THAT(said(R"({"scores": ["a", "b", "a"]})"), Contains("\"a\" twice"));
   CHECK_THAT(said(R"({"scores": {"a": "1"}})"), Contains("a number as the weight of \"a\""));
   CHECK_THAT(said(R"({"scores": {"a": 0}})"), Contains("a score with a weight other than 0"));

@@ -157,7 +157,7 @@ TEST_CASE("ranges that hold too few tasks are input errors") {
   const std::map<std::string, std::int64_t> ranges = {
       {"min_numbers", 2}, {"max_numbers", 2}, {"max_number", 3}, {"max_target", 9}};
   for (const qrl::config::Param& key : countdown.params) few.set(key, ranges.at(key.name));
-  CHECK(says(refusal_of([&] { held_out_tasks(countdown, few, 0, 1000); }), "held-out tasks that differ"));
+  CHECK(says(refusal_of([&] { held_out_tasks(countdown, few, 0, 1000); }), "different held-out tasks"));
   CHECK(says(refusal_of([] {
                generate_countdown(ranges_of(1, 1, 1, 1), 0,
                                   split_of({{1}, 1}) == Split::train ? Split::held_out : Split::train, 0);

@@ -30,13 +30,13 @@ TEST_CASE("a gold answer that a recipe's verifier cannot judge by: the error nam
   };
   says("countdown", "85", "a countdown ground truth such as {\"numbers\":[3,8,12],\"target\":36}",
        "countdown: for data of another task set reward.verifier: math for answers in mathematics, sudoku for grids, "
-       "command for what a program judges");
+       "command for data that your program judges");
   says("math", "{\"numbers\":[3,4],\"target\":7}", "a gold answer in LaTeX or plain mathematics",
        "math: for data of another task set reward.verifier: countdown for numbers and a target, sudoku for grids, "
-       "command for what a program judges");
+       "command for data that your program judges");
   says("sudoku", "85", "a sudoku ground truth such as",
        "sudoku: for data of another task set reward.verifier: math for answers in mathematics, countdown for numbers "
-       "and a target, command for what a program judges");
+       "and a target, command for data that your program judges");
   CHECK(refusal("countdown", "{\"numbers\":[3,4],\"target\":7}").empty());
   CHECK(refusal("math", "85").empty());
 }
@@ -89,8 +89,8 @@ TEST_CASE("a list of accepted answers is right by any of them") {
   const auto refusal = [&](const std::string& list) {
     return test::refusal_of([&] { math->check_ground_truth({list, {}, {}, list}, "f:1"); });
   };
-  CHECK(test::says(refusal("[]"), "f:1: expected a list of accepted answers, one or more, got an empty one"));
-  CHECK(test::says(refusal("[[7]]"), "f:1: expected texts, numbers or objects as accepted answers, got \"[7]\""));
+  CHECK(test::says(refusal("[]"), "f:1: expected a list of one or more accepted answers, got an empty list"));
+  CHECK(test::says(refusal("[[7]]"), "f:1: expected strings, numbers or objects as accepted answers, got \"[7]\""));
   CHECK(test::says(refusal(R"(["7", ""])"), "f:1: "));
   // A text that looks like a list stays a text: an interval, for example.
   CHECK(test::judged(*math, "\\boxed{[7, 8]}", "[7, 8]").outcome == tasks::Outcome::correct);

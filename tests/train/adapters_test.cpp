@@ -154,7 +154,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   CHECK(refused.exit_code == 2);
   CHECK(
       test::says(refused, (dir / "run/checkpoints/sft_12").string() + ": expected the weights that the adapters of "));
-  CHECK(test::says(refused, "got other weights, hash "));
+  CHECK(test::says(refused, "got weights with hash "));
   const fs::path checkpoint = dir / "run/checkpoints/step_4";
   // The folder that the checkpoint names is still valid; after it is moved, only the other one exists.
   CHECK(export_to(dir / "merged", checkpoint, "--merge").exit_code == 0);
@@ -162,7 +162,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   const test::Outcome merged = export_to(dir / "wrong", checkpoint, "--merge");
   fs::rename(dir / "away", adapter_run());
   CHECK(merged.exit_code == 2);
-  CHECK(test::says(merged, "got other weights, hash "));
+  CHECK(test::says(merged, "got weights with hash "));
 
   // model.path with weights other than those that the run began with.
   fs::copy(adapter_run() / "checkpoints/sft_12", dir / "base");
@@ -179,7 +179,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   CHECK(resumed.exit_code == 2);
   CHECK(test::says(resumed, (dir / "base").string() + ": expected the weights that the adapters of " +
                                 (dir / "given/checkpoints/step_1").string() + " were trained on, hash "));
-  CHECK(test::says(resumed, "got other weights, hash "));
+  CHECK(test::says(resumed, "got weights with hash "));
 }
 
 TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it was quantized or as it was") {
@@ -194,10 +194,10 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
     const test::Outcome outcome = export_to(dir / name, checkpoint, "--merge " + arguments);
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);
-    CHECK(outcome.output.find("merged updates as they are stored: relative error ") != std::string::npos);
+    CHECK(outcome.output.find("merged updates as stored: relative error ") != std::string::npos);
     CHECK(outcome.output.find("merged updates if the folder is quantized to int8: relative error ") !=
           std::string::npos);
-    CHECK(outcome.output.find("the run sampled adapters beside int8 weights with int8 keys and values, which scored "
+    CHECK(outcome.output.find("the run sampled from adapters on int8 weights with int8 keys and values, which scored "
                               "countdown mean@2 ") != std::string::npos);
     return outcome.output;
   };
@@ -206,7 +206,7 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   CHECK(as_trained.find("merging onto " + base.string() + ", quantized to int8\n") != std::string::npos);
   const std::string as_it_is = merge("original", "--onto original --dtype float32");
   CHECK(as_it_is.find("above 0.1") == std::string::npos);
-  CHECK(as_it_is.find("merging onto " + base.string() + ", as it is\n") != std::string::npos);
+  CHECK(as_it_is.find("merging onto " + base.string() + ", not quantized\n") != std::string::npos);
   merge("wide", "--onto quantized --dtype float32");
   const std::string name = "model.layers.1.mlp.down_proj";
   const std::string stored = "base_model.model." + name;
@@ -234,7 +234,7 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   // INT8 of the merged model is coarser than its update. The message says so, and its command avoids the loss.
   const std::string on_folder = " --checkpoint " + (dir / "wide").string();
   const test::Outcome again = test::run_command(test::kProgram + "eval " + test::kTiny + on_folder);
-  CHECK(test::says(again, "quantized now from the folder's own"));
+  CHECK(test::says(again, "quantizing the folder's weights now may lose"));
   CHECK(as_trained.find("the model may lose what its adapters learned") != std::string::npos);
 
   // Updates of a small learning rate are below the precision of bf16 next to the weights.
@@ -257,9 +257,9 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   };
   const test::Outcome moved = with_base("from_moved", "/gone/sft_12");
   CHECK(moved.exit_code == 0);
-  CHECK(test::says(moved, "base_model_name_or_path \"/gone/sft_12\" is no folder here; its base is taken to be " +
+  CHECK(test::says(moved, "base_model_name_or_path \"/gone/sft_12\" is not a folder here; using the base " +
                               (dir / "sft_12").string()));
-  CHECK(test::says(moved, "merging onto " + (dir / "sft_12").string() + ", as it is\n"));
+  CHECK(test::says(moved, "merging onto " + (dir / "sft_12").string() + ", not quantized\n"));
   const test::Outcome unnamed = with_base("from_none", nullptr);
   CHECK(unnamed.exit_code == 2);
   CHECK(test::says(unnamed,
@@ -268,8 +268,8 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
 
   const test::Outcome whole = export_to(dir / "no", base, "--merge");
   CHECK(whole.exit_code == 2);
-  CHECK(whole.output.find("a checkpoint of adapters, got one of all weights") != std::string::npos);
-  CHECK(export_to(dir / "no", checkpoint, "--dtype float32").output.find("--merge beside it") != std::string::npos);
+  CHECK(whole.output.find("a checkpoint of adapters, got a checkpoint of all weights") != std::string::npos);
+  CHECK(export_to(dir / "no", checkpoint, "--dtype float32").output.find("--merge as well") != std::string::npos);
   CHECK(export_to(dir / "no", checkpoint, "--onto original").output.find("add --merge") != std::string::npos);
 }
 
@@ -311,7 +311,7 @@ TEST_CASE("without a checkpoint the adapters of lora.path are scored") {
   const test::Outcome other = test::run_command(test::kProgram + "generate " + test::kTiny + " " + on_base() + with +
                                                 " --set lora.rank=3 --prompt 1");
   CHECK(other.exit_code == 2);
-  CHECK(test::says(other, "adapters as the recipe has them: rank 3"));
+  CHECK(test::says(other, "adapters that match the recipe: rank 3"));
 }
 
 TEST_CASE("a resume needs the folder of lora.path for its KL reference alone") {
@@ -334,7 +334,7 @@ TEST_CASE("a resume needs the folder of lora.path for its KL reference alone") {
         test::read_file(dir / "cut/checkpoints/step_2/adapter_model.safetensors"));
   const test::Outcome refused = test::run_command(test::tiny_command(dir / "kl", settings + kl + steps(2)));
   CHECK(refused.exit_code == 2);
-  CHECK(test::says(refused, "the PEFT folder that algorithm.kl_loss_coef compares with, got none there"));
+  CHECK(test::says(refused, "the PEFT folder that algorithm.kl_loss_coef compares with, got no PEFT folder there"));
 }
 
 TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is refused") {
@@ -349,7 +349,7 @@ TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is r
   CHECK(row.at("actor/kl_loss") == 0);  // at its reference: the folder's adapters
   const test::Outcome refused = test::run_command(test::tiny_command(dir / "no", on_model + "--set lora.rank=3"));
   CHECK(refused.exit_code == 2);
-  CHECK(refused.output.find("adapters as the recipe has them: rank 3") != std::string::npos);
+  CHECK(refused.output.find("adapters that match the recipe: rank 3") != std::string::npos);
   const auto plan = [&](const std::string& other) {
     return test::run_command(test::tiny_command(dir / "no", on_model + other + " --dry-run"));
   };

@@ -21,8 +21,8 @@ void refuses(const std::string& arguments, const std::string& what) {
 }  // namespace
 
 TEST_CASE("an argument that is none gets one line with what to do") {
-  refuses(test::kTiny + " optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
-  refuses(test::kTiny + " ++optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
+  refuses(test::kTiny + " optim.lr=1e-4 --dry-run", "set the recipe key with --set optim.lr=1e-4");
+  refuses(test::kTiny + " ++optim.lr=1e-4 --dry-run", "set the recipe key with --set optim.lr=1e-4");
   refuses("optim.lr=1e-4",
           "expected a recipe file first, got \"optim.lr=1e-4\"; type qrl-train RECIPE --set optim.lr=1e-4");
   refuses("eval " + test::kTiny + " eval.n=4", "--set eval.n=4");
@@ -30,12 +30,12 @@ TEST_CASE("an argument that is none gets one line with what to do") {
   refuses("nowhere/recipe.yaml", "no such file: \"nowhere/recipe.yaml\"");
   refuses("recipe.yml --dry-run", "no such file: \"recipe.yml\"");
   refuses("add.yam --dry-run", "expected a recipe file, got no such file: \"add.yam\"; check the path");
-  refuses(test::kTiny + " --optim.lr=1e-4 --dry-run", "a key of the recipe is set by --set optim.lr=1e-4");
+  refuses(test::kTiny + " --optim.lr=1e-4 --dry-run", "set the recipe key with --set optim.lr=1e-4");
   refuses(test::kTiny + " --trainer.total_training_steps 5", "--set trainer.total_training_steps=5");
   refuses(test::kTiny + " --trainer.max_steps=5", "here it is trainer.total_training_steps");
   refuses(test::kTiny + " --learning_rate 1e-4", "here it is optim.lr (--set KEY=VALUE)");
-  refuses("--config-name tiny", "name the recipe's file first: qrl-train RECIPE.yaml");
-  refuses("--config-path . --config-name tiny", "name the recipe's file first: qrl-train RECIPE.yaml");
+  refuses("--config-name tiny", "give the recipe file as the first argument: qrl-train RECIPE.yaml");
+  refuses("--config-path . --config-name tiny", "give the recipe file as the first argument: qrl-train RECIPE.yaml");
   refuses("evil " + test::kTiny, "did you mean eval?");
   refuses(test::kTiny + " --set 'data.prompt_template=Q: {prompt}' --dry-run", "--set 'data.prompt_template=\"…\"'");
   CHECK(test::run_command(test::kProgram + test::kTiny + " --set 'data.prompt_template=\"Q: {prompt}\"' --dry-run")
@@ -55,8 +55,7 @@ TEST_CASE("what the parser finds is reported as expected and got") {
        " generate: --n: expected an integer in 1..1024, got 0; see qrl-train generate --help");
   says("generate x --prompt a --n 2.5",
        " generate: --n: expected an integer in 1..1024, got \"2.5\"; see qrl-train generate --help");
-  says("generate x --prompt",
-       " generate: --prompt: expected TEXT, got nothing behind it; see qrl-train generate --help");
+  says("generate x --prompt", " generate: --prompt: expected TEXT, got no value; see qrl-train generate --help");
   says("generate x --prompt a --max-tokens 0",
        " generate: --max-tokens: expected integer from 1 to 1048576, got 0; see qrl-train generate --help");
   says("report r --group x", " report: --group: expected seed, got \"x\"; see qrl-train report --help");
@@ -64,8 +63,7 @@ TEST_CASE("what the parser finds is reported as expected and got") {
        " data countdown: --split: expected one of train, held_out, got \"tran\"; did you mean train?; see qrl-train "
        "data "
        "countdown --help");
-  says(test::kTiny + " --allow-absent",
-       ": --allow-absent: expected --dry-run beside it, got none; see qrl-train --help");
+  says(test::kTiny + " --allow-absent", ": --allow-absent: expected --dry-run as well, got none; see qrl-train --help");
   says(test::kTiny + " --ranks 0", ": --ranks: expected an integer in 1..256, got 0; see qrl-train --help");
   says("eval " + test::kTiny + " --ranks two",
        " eval: --ranks: expected an integer in 1..256, got \"two\"; see qrl-train eval --help");
@@ -80,7 +78,7 @@ TEST_CASE("the option --ranks beside a launcher's ranks is refused") {
       test::run_command("OMPI_COMM_WORLD_SIZE=2 " + test::kProgram + test::kTiny + " --dry-run --ranks 2");
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.output ==
-        "error: --ranks: expected no launcher's ranks beside it, got the environment variable OMPI_COMM_WORLD_SIZE; "
+        "error: --ranks: expected no launcher (mpirun or srun), got the environment variable OMPI_COMM_WORLD_SIZE; "
         "start it without mpirun or srun, or without --ranks\n");
 }
 

@@ -26,7 +26,7 @@ TEST_CASE("evaluation, threads and memory may change on resume, and no weight ch
       "--set rollout.max_num_seqs=3 --set trainer.save_freq=2"));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
-  CHECK(test::says(outcome, "scores after step 2 cannot be compared with those of before"));
+  CHECK(test::says(outcome, "scores after step 2 cannot be compared with earlier ones"));
   CHECK(test::says(outcome, "eval.n 4 (it was made with 2)"));
   const std::size_t last = outcome.output.find("held-out countdown mean@4: ");  // the first score used other settings
   CHECK((last != std::string::npos && outcome.output.find(" -> ", last) == std::string::npos));
@@ -50,8 +50,8 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
       test::run_command(test::tiny_command(run, kTwoMore + "--set model.dtype=bfloat16 --set optim.lr=1e-4"));
   CHECK(seed.exit_code == 2);
   CHECK(test::says(seed,
-                   "set model.dtype back (fixed for a run), or begin another run at its weights: --set model.path="));
-  CHECK(test::says(seed, "--allow-change continues with the new values of the others"));
+                   "set model.dtype back (fixed for a run), or start a new run from its weights: --set model.path="));
+  CHECK(test::says(seed, "--allow-change continues with the new values of the other keys"));
   CHECK(test::run_command(test::tiny_command(run, kTwoMore + "--allow-change --set model.dtype=bfloat16")).exit_code ==
         2);
   // Checks the exact words of the advice.
@@ -97,7 +97,7 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
   const test::Outcome taken = test::run_command(test::tiny_command(dir / "taken", from));
   INFO(taken.output);
   REQUIRE(taken.exit_code == 0);
-  CHECK(test::says(taken, "took the cold start"));
+  CHECK(test::says(taken, "using the cold start"));
   CHECK_FALSE(test::says(taken, "cold start 12/12"));
   CHECK(test::difference(test::finished_run(), dir / "taken") == "sft_metrics.jsonl");
 
@@ -119,7 +119,7 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
   };
   refuses(from + "--set sft.lr=1e-3", "sft.lr 0.001 (it was made with 0.004)");
   refuses(from + "--set trainer.seed=1", "model.init.seed 1 (it was made with 0)");
-  refuses(from + "--set sft.steps=0", "sft.steps or sft.epochs above 0 beside sft.from");
+  refuses(from + "--set sft.steps=0", "sft.steps or sft.epochs above 0 with sft.from");
   refuses("--set sft.from=" + (test::finished_run() / "checkpoints/step_4").string(), "a finished cold start");
   refuses("--set sft.from=/nowhere", "/nowhere");
 }

@@ -254,8 +254,8 @@ serve(judge, scores={"right": 1, "length": 0.5})
       test::run_command(test::kProgram + "check reward " + recipe("changing") + " --file " + rows);
   INFO(changing.output);
   CHECK(changing.exit_code == 2);
-  CHECK_THAT(changing.output,
-             Contains("2 of 2 rows with others") && Contains("rows.jsonl:1, response: right 1, length 2; then"));
+  CHECK_THAT(changing.output, Contains("2 of 2 rows with different scores") &&
+                                  Contains("rows.jsonl:1, response: right 1, length 2; then"));
   CHECK(test::run_command(test::kProgram + "judge --recipe " + recipe("steady") + " --verifier math < " + rows)
             .exit_code == 2);
   CHECK(test::run_command(test::kProgram + "judge < " + rows).exit_code == 2);

@@ -51,7 +51,7 @@ TEST_CASE("data: only a new or regular file is written") {
                   (dir / "pipe").string() + ": expected a new or regular file to write");
   CHECK(fs::is_fifo(fs::symlink_status(dir / "pipe")));
   command_refuses(data + (dir / "none/x").string(),
-                  (dir / "none/x").string() + ": expected a file in a folder that exists");
+                  (dir / "none/x").string() + ": expected a file in an existing folder");
   command_refuses(data + dir.path().string(), dir.path().string() + ": expected a file to write, got a folder");
   command_refuses(data + "''", "--out");
   for (const char* seed : {"-1", "1.5", "0x10", "010", "18446744073709551616"})
@@ -67,9 +67,8 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   std::ofstream(dir / "empty") << "";
   const std::string out = "export " QRL_SOURCE_DIR "/recipes/models/quickstart --out " + (dir / "hf").string();
   for (const char* name : {"file", "empty"})
-    command_refuses(
-        "export x --out " + (dir / name).string(),
-        (dir / name).string() + ": expected a folder that is new or empty, got something that is no folder");
+    command_refuses("export x --out " + (dir / name).string(),
+                    (dir / name).string() + ": expected a new or empty folder, got a file");
   command_refuses(out + " --logits " + (dir / "none/l").string(),
                   (dir / "none/l").string() + ": expected a file in a folder");
   command_refuses(out + " --logits " + (dir / "file").string(),
@@ -140,7 +139,7 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   command_refuses("tokenize " + (dir / "none").string(), "tokenizer.json: expected a readable file");
   fs::create_directory(dir / "slow");
   std::ofstream(dir / "slow/vocab.json") << "{}";
-  command_refuses("tokenize " + (dir / "slow").string(), "none, but vocab.json");
+  command_refuses("tokenize " + (dir / "slow").string(), "no such file, but vocab.json");
   command_refuses(test::kTiny + " --dry-run --set model.init.config=null --set model.path=Org/Name",
                   "nothing is downloaded");
 }
@@ -185,11 +184,11 @@ TEST_CASE("check chat and generation say what a model's folder makes of prompts 
   };
   fs::create_directory(dir / "model");
   data::Tokenizer::byte_level().save(dir / "model");
-  CHECK(test::says(check("chat model"), "model: chat template plain: a prompt is its text alone"));
+  CHECK(test::says(check("chat model"), "model: chat template plain: a prompt is only its text"));
   std::ofstream(dir / "model/chat_template.jinja") << "{% for m in messages %}<{{ m['role'] }}>{% endfor %}";
   const test::Outcome unknown = check("chat model");
   CHECK(unknown.exit_code == 2);
-  CHECK(test::says(unknown, "it leaves out what the assistant says; set data.chat_template"));
+  CHECK(test::says(unknown, "it omits the assistant's messages; set data.chat_template"));
   std::ofstream(dir / "model/chat_template.jinja")
       << "{% for m in messages %}{{ m.role + ': ' + m.content + '<|endoftext|>' }}{% endfor %}";
   CHECK(test::says(check("chat model"), R"(prompt          "user: «PROMPT»<|endoftext|>")"));
@@ -199,14 +198,14 @@ TEST_CASE("check chat and generation say what a model's folder makes of prompts 
     std::ofstream(dir / "model/generation_config.json") << text;
     return check("generation model/generation_config.json");
   };
-  CHECK(
-      test::says(generation(R"({"eos_token_id": [7, 2], "top_p": 0.9})"), "end with [7,2]; no config.json beside it"));
-  CHECK(test::says(generation(R"({"stop_strings": ["END"]})"), "stop_strings are not applied"));
-  CHECK(test::says(generation("{}"), "names no end token"));
+  CHECK(test::says(generation(R"({"eos_token_id": [7, 2], "top_p": 0.9})"),
+                   "end with [7,2]; no config.json in its folder"));
+  CHECK(test::says(generation(R"({"stop_strings": ["END"]})"), "stop_strings are ignored"));
+  CHECK(test::says(generation("{}"), "no end token: those of config.json are used"));
   CHECK_FALSE(test::says(generation(R"({"stop_strings": null})"), "stop_strings"));
   CHECK(generation(R"({"eos_token_id": "a"})").exit_code == 2);
   fs::copy_file(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json", dir / "model/config.json");
-  CHECK(test::says(generation(R"({"eos_token_id": 7})"), "end with [7]; the rest is kept"));
+  CHECK(test::says(generation(R"({"eos_token_id": 7})"), "end with [7]; other keys are kept"));
   CHECK(generation(R"({"eos_token_id": 4000})").exit_code == 2);
 }
 
@@ -227,7 +226,7 @@ TEST_CASE("a dry run names all sources of its prompts, and says how often they c
   const std::string few = (dir / "few.jsonl").string(), many = (dir / "many.jsonl").string();
   CHECK(test::says(dry_run("--set data.train_files=[" + few + "," + many + "]"),
                    "93 prompts from few (3), many (90): an epoch is 7.8 steps"));
-  CHECK(test::says(dry_run("--set data.train_files=[" + few + "]"), "3 prompts from few: a step takes each 4.0 times"));
+  CHECK(test::says(dry_run("--set data.train_files=[" + few + "]"), "3 prompts from few: a step uses each 4.0 times"));
   const test::Outcome weighted =
       dry_run("--set data.train_files=[" + few + "," + many + "] --set data.train_weights=[1,3]");
   CHECK(test::says(weighted, "25.0 % of the draws from " + few + ", 3 prompts: an epoch is 1.0 steps"));
@@ -240,7 +239,7 @@ TEST_CASE("a dry run shows the first prompt as the model sees it") {
       test::kProgram + test::kTiny + " --dry-run --set trainer.default_local_dir=" + (dir / "run").string() +
       " --set 'data.prompt_template=Q {prompt}'");
   CHECK(outcome.exit_code == 0);
-  CHECK(outcome.output.find("chat template plain; the first one: \"Q ") != std::string::npos);
+  CHECK(outcome.output.find("chat template plain; first prompt: \"Q ") != std::string::npos);
   std::ofstream(dir / "zh.jsonl")
       << R"({"prompt": "小明 $\\nu$?\n\"x\"", "answer": "{\"numbers\":[3,4],\"target\":7}"})"
       << "\n";
@@ -250,11 +249,11 @@ TEST_CASE("a dry run shows the first prompt as the model sees it") {
                         " --set data.train_generator.task=null --set data.train_batch_size=1 " +
                         "--set actor.mini_batch_size=1 --set data.train_files=[" + (dir / "zh.jsonl").string() + "]");
   INFO(chinese.output);
-  CHECK(test::says(chinese, R"(the first one: "小明 $\\nu$?\n\"x\"")"));
+  CHECK(test::says(chinese, R"(first prompt: "小明 $\\nu$?\n\"x\"")"));
   command_refuses(test::kTiny + " --dry-run --set data.chat_template=chatml", R"(an answer ends with "<|im_end|>\n)");
   command_refuses(
       test::kTiny + " --dry-run --set data.chat_template=qwen25",
-      "data.chat_template: expected plain, chatml, qwen2.5, qwen3, llama3, llama3.1, auto, or a file in Jinja");
+      "data.chat_template: expected plain, chatml, qwen2.5, qwen3, llama3, llama3.1, auto, or a Jinja file");
 }
 
 TEST_CASE("output that a full disk cuts short is an error, whatever the command") {
@@ -332,7 +331,7 @@ TEST_CASE("an export says what bf16 costs of the update from model.path, and war
   CHECK_FALSE(test::says(large, "warning"));
   const test::Outcome small = exported("small", "bfloat16");
   CHECK(test::says(small, said));
-  CHECK(test::says(small, "warning: bfloat16 rounds most of what training changed back"));
+  CHECK(test::says(small, "warning: rounding to bfloat16 undoes most of the update"));
   CHECK_FALSE(test::says(exported("small", "float32"), said));
   fs::remove(base / "model.safetensors");
   CHECK_FALSE(test::says(exported("small", "bfloat16"), said));
@@ -353,7 +352,7 @@ TEST_CASE("an export that fails leaves an empty folder, so that the same command
 TEST_CASE("a run's folder in a checkpoint's place is named as such") {
   const std::string run = test::finished_run().string();
   command_refuses("export " + run + " --out /tmp/never", "a run's folder");
-  command_refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + run, "name one of those in");
+  command_refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + run, "name a checkpoint in");
 }
 
 TEST_CASE("options stand behind the command they are for, and each --set takes one value") {
@@ -423,7 +422,7 @@ TEST_CASE("a model of the Hub's cache has its name in every command that takes a
   CHECK(test::says(test::run_command("printf a | " + program + "tokenize Org/Name"), "97\n"));
   CHECK(test::says(run("check tokenizer Org/Name"), "byte-level BPE"));
   CHECK(test::says(run("check config Org/Name@main"), "snapshots/abc123/config.json"));
-  CHECK(test::says(run("generate Org/Name --prompt hi --max-tokens 2"), "samples fp32 weights with "));
+  CHECK(test::says(run("generate Org/Name --prompt hi --max-tokens 2"), "sampled from fp32 weights with "));
   CHECK(run("export Org/Name --out " + (dir / "out").string()).exit_code == 0);
   CHECK(run("dump " + test::kTiny + " --checkpoint Org/Name --prompt '1 2' --out " + (dir / "d").string()).exit_code ==
         0);

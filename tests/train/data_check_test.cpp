@@ -28,7 +28,7 @@ TEST_CASE("check names countdown rows without a solution, and those that it does
   CHECK(test::says(check("jsonl a.jsonl"),
                    "5 rows, prompts of 1 to 1 bytes, data sources: \"a\" (5)\n"
                    "2 of 5 countdown rows have no solution with every number used once: lines 2, 3\n"
-                   "1 of 5 countdown rows have more than 6 numbers, and a solution was not looked "
+                   "1 of 5 countdown rows have more than 6 numbers; no solution was searched "
                    "for: line 5\n"));
   CHECK(test::says(check("jsonl a.jsonl --numbers subset"),
                    "1 of 5 countdown rows have no solution with any of the numbers, each used at most once: line 3\n"));
@@ -59,5 +59,5 @@ TEST_CASE("golds of another task than reward.verifier's: the error names the key
   CHECK(test::says(outcome, "add.jsonl:1: expected a countdown ground truth such as"));
   CHECK(test::says(outcome,
                    "reward.verifier is countdown: for data of another task set reward.verifier: math for answers in "
-                   "mathematics, sudoku for grids, command for what a program judges"));
+                   "mathematics, sudoku for grids, command for data that your program judges"));
 }

@@ -55,9 +55,9 @@ TEST_CASE("generate: a checkpoint is sampled from as its own recipe says") {
   CHECK(own == rows(test::kTiny + " --checkpoint " + checkpoint() + many));
   CHECK(own != rows(checkpoint() + many + " --set quant.rollout.weights=fp32"));
   CHECK(own != rows(checkpoint() + many + " --set 'data.prompt_template=Q {prompt}'"));
-  generate_refuses(test::finished_run().string() + kAsked, "got a run's folder; name one of those in ");
+  generate_refuses(test::finished_run().string() + kAsked, "got a run's folder; name a checkpoint in ");
   generate_refuses(checkpoint() + " --checkpoint x" + kAsked,
-                   "--checkpoint: expected a recipe file before it, got a folder");
+                   "--checkpoint: expected a recipe file as MODEL, got the folder");
   generate_refuses(
       "Org/Name" + kAsked,
       "Org/Name: expected a recipe file, a checkpoint, a Hugging Face folder or a model in the Hub's cache, got "
@@ -141,17 +141,19 @@ TEST_CASE("generate takes prompts from arguments, from a data file or from stand
   generate_refuses(checkpoint(), one + "none");
   generate_refuses(checkpoint() + " - --prompt a", one + "2", "echo a | ");
   generate_refuses(checkpoint() + " --prompt a " + csv, one + "2");
-  generate_refuses(checkpoint() + " hello", "got \"hello\"; give a prompt by --prompt TEXT");
+  generate_refuses(checkpoint() + " hello", "got \"hello\"; give a prompt with --prompt TEXT");
   generate_refuses(checkpoint() + " --prompt -",
-                   "--prompt: expected a text, got -; for standard input leave --prompt out");
-  generate_refuses(checkpoint() + " --prompt a --prompt ''", "--prompt 2: expected some text, got none");
-  generate_refuses(checkpoint() + " -", "standard input: expected some text, got none", "printf '' | ");
+                   "--prompt: expected prompt text, got -; for standard input, omit --prompt");
+  generate_refuses(checkpoint() + " --prompt a --prompt ''",
+                   "--prompt 2: expected a non-empty prompt, got an empty string");
+  generate_refuses(checkpoint() + " -", "standard input: expected a non-empty prompt, got an empty string",
+                   "printf '' | ");
 }
 
 TEST_CASE("generate: text that is not UTF-8 is refused where it stands") {
   generate_refuses(checkpoint() + " --prompt a --prompt \"$(printf '\\377\\376 x')\"",
-                   "--prompt 2: expected text in UTF-8, got \"\\xff\\xfe x\"");
-  generate_refuses(checkpoint() + " -", "standard input: expected text in UTF-8", "printf 'a\\300' | ");
+                   "--prompt 2: expected UTF-8 text, got \"\\xff\\xfe x\"");
+  generate_refuses(checkpoint() + " -", "standard input: expected UTF-8 text", "printf 'a\\300' | ");
 }
 
 TEST_CASE("generate's options set the recipe's keys, and the same seed gives the same text") {
@@ -175,10 +177,11 @@ TEST_CASE("generate: a prompt has the model's positions for its bound, and no ke
   const std::string bound = "expected prompt and response within the model's max_position_embeddings = 512, got ";
   generate_refuses(test::kTiny + " --prompt a --prompt " + prompt + " --max-tokens 313",
                    "--prompt 2: " + bound +
-                       "200 tokens of prompt, template included, and up to 313 of response; shorten the "
+                       "200 prompt tokens (template included) and up to 313 response tokens; shorten the "
                        "prompt, or lower --max-tokens to 312");
-  generate_refuses(checkpoint() + " --prompt " + std::string(15000, '7'),
-                   bound + "15000 tokens of prompt, template included, and up to 24 of response; shorten the prompt\n");
+  generate_refuses(
+      checkpoint() + " --prompt " + std::string(15000, '7'),
+      bound + "15000 prompt tokens (template included) and up to 24 response tokens; shorten the prompt\n");
 }
 
 TEST_CASE("generate: the KV cache is as large as what is asked for") {
@@ -190,8 +193,9 @@ TEST_CASE("generate: the KV cache is as large as what is asked for") {
   CHECK(rows(test::kTiny + wide + kAsked + "--set trainer.threads=2 --n 2", little).size() == 2);
   generate_refuses(
       test::kTiny + kAsked + "--set trainer.threads=2 --set rollout.kv_pages=5000 --set rollout.page_size=4096",
-      "memory: expected enough for the model and what is sampled at once (--n, --max-tokens, rollout.max_num_seqs, "
-      "rollout.kv_pages), got none left",
+      "memory: expected enough for the model and the samples generated at once (--n, --max-tokens, "
+      "rollout.max_num_seqs, "
+      "rollout.kv_pages), got no memory left",
       little);
 }
 
@@ -204,7 +208,7 @@ TEST_CASE("generate: a prompt that lacks the task's last line break is pointed o
     return output.substr(at, output.find('\n', at) - at);
   };
   CHECK(hints(checkpoint() + " --prompt 'a\n' --prompt b --prompt c") ==
-        "hint: prompts of the recipe's task countdown end in a line break, --prompt 2 does not (bash: --prompt "
+        "hint: prompts of the recipe's task countdown end with a newline, but --prompt 2 does not (bash: --prompt "
         "$'…\\n')");
   CHECK(hints(checkpoint() + " --prompt 'a\n'") == "");
   const test::TempDir dir;
@@ -217,12 +221,13 @@ TEST_CASE("generate: fp8 keys and values want the run's prompts, or another form
   const std::string hf = exported(dir / "hf"), few = kAsked + "--max-tokens 4";
   generate_refuses(
       hf + few + fp8,
-      "quant.rollout.kv_cache fp8_e4m3: expected training prompts to calibrate it on, got no data in the recipe; "
+      "quant.rollout.kv_cache fp8_e4m3: expected training prompts for calibration, got no training data in the recipe; "
       "add --set quant.rollout.kv_cache=bf16");
   const std::string gone = "--set data.train_generator.task=null --set data.train_files=[/none/a.jsonl]";
   generate_refuses(checkpoint() + few + fp8 + gone, "got no file /none/a.jsonl; add --set quant.rollout.kv_cache=bf16");
-  generate_refuses(hf + few + " --set quant.rollout.weights=int8 --set quant.rollout.profile=auto",
-                   "quant.rollout.profile: expected training prompts to make it on, got no data in the recipe");
+  generate_refuses(
+      hf + few + " --set quant.rollout.weights=int8 --set quant.rollout.profile=auto",
+      "quant.rollout.profile: expected training prompts for calibration, got no training data in the recipe");
   CHECK(rows(checkpoint() + few + fp8).size() == 1);
   CHECK(rows(checkpoint() + few + " --set quant.rollout.kv_cache=bf16 " + gone).size() == 1);
   // Scales computed once are in the checkpoint.

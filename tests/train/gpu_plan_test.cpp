@@ -271,7 +271,7 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     CHECK(bytes[rank] == 24 * kGiB);
     CHECK(train::auto_settings_of(resumed[rank].recipe) == run.chosen);
-    CHECK(plans[rank].ends_with(" of 24.00 GiB, as the checkpoint has it"));
+    CHECK(plans[rank].ends_with(" of 24.00 GiB, from the checkpoint"));
     CHECK(resumed[rank].annotated_yaml.find("# auto, from the checkpoint") != std::string::npos);
   }
   const std::string said = test::read_file(run.dir / "log.txt");
@@ -299,7 +299,7 @@ TEST_CASE("another number of sequences decoded at once is named when a run resum
     base::set_log_file({});
     return test::read_file(log);
   };
-  const std::string is_named = "rollout.max_num_seqs 64 (it was made with 256): on a GPU samples depend on";
+  const std::string is_named = "rollout.max_num_seqs 64 (the checkpoint was made with 256): on a GPU samples depend on";
   const std::string none = said("auto"), other = said("64");
   CHECK(run.chosen.max_num_seqs == 256);
   CHECK(none.find("warning: rollout.max_num_seqs") == std::string::npos);

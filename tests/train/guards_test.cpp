@@ -95,7 +95,7 @@ TEST_CASE("dynamic sampling that finds no groups ends the run with exit code 3, 
   const test::Outcome none = run("none", flat, "on_exhausted: train_partial");
   INFO(none.output);
   CHECK(none.exit_code == 3);
-  CHECK(none.output.find("1 groups whose scores differ at least, got 0") != std::string::npos);
+  CHECK(none.output.find("1 groups whose scores differ (at least), got 0") != std::string::npos);
   CHECK(none.output.find("set on_exhausted") == std::string::npos);
 
   const std::string some =

@@ -44,7 +44,7 @@ TEST_CASE("training files that changed under the same names are refused on resum
   const test::Outcome first = train_recipe(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=1");
   REQUIRE(test::says(first, "step_1"));
   REQUIRE(first.exit_code == 0);
-  CHECK_FALSE(test::says(first, "are training prompts, too"));
+  CHECK_FALSE(test::says(first, "are also training prompts"));
 
   write_prompts(train_file, 9, "sums");
   const test::Outcome other_train = train_recipe(dir / "recipe.yaml", dir / "run");
@@ -57,7 +57,7 @@ TEST_CASE("training files that changed under the same names are refused on resum
   const test::Outcome other_val =
       train_recipe(dir / "recipe.yaml", dir / "run", "--set trainer.total_training_steps=2");
   CHECK(other_val.exit_code == 0);
-  CHECK(test::says(other_val, "scores after step 1 cannot be compared with those of before"));
+  CHECK(test::says(other_val, "scores after step 1 cannot be compared with earlier ones"));
 
   write_prompts(train_file, 9, "sums");
   const test::Outcome allowed = train_recipe(dir / "recipe.yaml", dir / "run", "--allow-change");
@@ -91,7 +91,7 @@ TEST_CASE("with a KL reference or adapters on model.path, other weights there ar
     for (const char* allowing : {"2", "2 --allow-change"}) {
       const test::Outcome other = train_recipe(dir / "recipe.yaml", run, steps + allowing);
       CHECK(other.exit_code == 2);
-      CHECK(test::says(other, has_adapters ? "were trained on, hash" : "another model (model.path, model.init)"));
+      CHECK(test::says(other, has_adapters ? "were trained on, hash" : "a different model (model.path, model.init)"));
     }
     std::ofstream(dir / "model/model.safetensors", std::ios::binary) << before;
     CHECK(train_recipe(dir / "recipe.yaml", run, steps + "2").exit_code == 0);
@@ -112,8 +112,8 @@ TEST_CASE("ranks that read different prompts end the job before anything is writ
       "/$OMPI_COMM_WORLD_RANK/recipe.yaml --set trainer.default_local_dir=" + (dir / "run").string() + "'";
   const test::Outcome outcome = test::run_command(command);
   CHECK(outcome.exit_code == 2);
-  CHECK(test::says(outcome, "rank 1: expected to read what rank 0 reads"));
-  CHECK(test::says(outcome, "other training prompts"));
+  CHECK(test::says(outcome, "rank 1: expected the inputs of rank 0"));
+  CHECK(test::says(outcome, "different training prompts"));
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
 }
 
@@ -135,10 +135,10 @@ TEST_CASE("ranks with other weights or another recipe end the job") {
       "--set model.path=" +
       dir.path().string() + "/$OMPI_COMM_WORLD_RANK");
   CHECK(weights.exit_code == 2);
-  CHECK(test::says(weights, "another model"));
+  CHECK(test::says(weights, "a different model"));
   const test::Outcome recipe = start("--set optim.lr=0.00$(($OMPI_COMM_WORLD_RANK+1))");
   CHECK(recipe.exit_code == 2);
-  CHECK(test::says(recipe, "rank 1: expected the recipe of rank 0, got other values of optim.lr;"));
+  CHECK(test::says(recipe, "rank 1: expected the recipe of rank 0, got different values of optim.lr;"));
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
   // Hosts may have different numbers of cores.
   CHECK(start("--set trainer.total_training_steps=1 --set trainer.threads=$(($OMPI_COMM_WORLD_RANK+1))").exit_code ==
@@ -183,7 +183,7 @@ TEST_CASE("held-out prompts that are trained on are counted in a warning, and ev
                                            {kValGenerator, "val_files: [" + (dir / "val.jsonl").string() + "]"}});
   const test::Outcome shared = train_recipe(dir / "recipe.yaml", dir / "run", "--dry-run");
   CHECK(shared.exit_code == 0);
-  CHECK(test::says(shared, "6 of the 7 held-out prompts of \"held\" are training prompts, too"));
+  CHECK(test::says(shared, "6 of the 7 held-out prompts of \"held\" are also training prompts"));
 
   write_prompts(dir / "val.jsonl", 15, "countdown");
   test::write_recipe(dir / "both.yaml",
@@ -239,8 +239,8 @@ TEST_CASE("bytes that the tokenizer has no token for are counted for each step, 
                        " --set data.train_generator.task=null --set data.val_generator.task=null "
                        "--set eval.freq=0 --set trainer.total_training_steps=1 --set data.train_files=[" +
                        (dir / "rows.jsonl").string() + "]"));
-  CHECK(
-      test::says(run, "rows.jsonl: 6 bytes without a token in the vocabulary are left out, as the tokenizers library"));
+  CHECK(test::says(run,
+                   "rows.jsonl: 6 bytes without a token in the vocabulary are left out, as in the tokenizers library"));
   REQUIRE(run.exit_code == 0);
   CHECK(test::stable_rows(dir / "run/metrics.jsonl").back().at("data/unencodable_bytes") == 6);
   CHECK_FALSE(test::stable_rows(test::finished_run() / "metrics.jsonl").back().contains("data/unencodable_bytes"));

@@ -109,8 +109,8 @@ TEST_CASE("judge takes the ground truth from the field it is told, and says whic
   CHECK(judge("--verifier math --ground-truth-key meta.gold", row).output.find("wrong value") != std::string::npos);
   const Outcome none = judge("--verifier math", row);
   CHECK(none.exit_code == 2);
-  CHECK(none.output.find("standard input:1: expected a field \"ground_truth\", got none; its fields are \"answer\", "
-                         "\"meta\", \"response\"; --ground-truth-key NAME") != std::string::npos);
+  CHECK(none.output.find("standard input:1: expected a field \"ground_truth\", got a row with the fields \"answer\", "
+                         "\"meta\", \"response\"; name the field with --ground-truth-key NAME") != std::string::npos);
   CHECK(judge("--verifier math --ground-truth-key gold", row).output.find("a field \"gold\"") != std::string::npos);
   CHECK(judge("--verifier countdown --ground-truth-key gold",
               R"({"response":"<answer>3+4</answer>","gold":{"numbers":[3,4],"target":7}})")
@@ -220,5 +220,5 @@ for line in sys.stdin:
                                       " --set 'reward.command=[python3, " + (program.dir / "reward.py").string() + "]'",
                                   R"({"response": "7", "ground_truth": "7"})"
                                   "\n");
-  CHECK(says(outcome, "reward.command wrote NaN or an infinity, where null is a score that does not apply"));
+  CHECK(says(outcome, "reward.command wrote NaN or an infinity (use null for a score that does not apply)"));
 }

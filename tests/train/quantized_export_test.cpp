@@ -137,8 +137,8 @@ TEST_CASE("what no folder in compressed-tensors' format can hold is refused by i
   refuses(one_step(dir / "wide", "--set quant.rollout.weights=bf16"),
           "expected a run with quant.rollout.weights int8, fp8_e4m3 or int4, got bf16");
   const fs::path int8 = test::finished_run() / "checkpoints/step_4";
-  refuses(int8, "--dtype: expected none beside --quantized", "--dtype float32");
-  refuses(int8, "--merge: expected none beside --quantized", "--merge");
+  refuses(int8, "--dtype: expected no --quantized with it", "--dtype float32");
+  refuses(int8, "--merge: expected no --quantized with it", "--merge");
   REQUIRE(export_quantized(dir / "hf", int8, "").exit_code == 0);
   refuses(dir / "hf", "--quantized: expected a checkpoint");
 }

@@ -285,7 +285,7 @@ TEST_CASE("eval samples with the profile that a checkpoint brings, as the run di
               .exit_code == 0);  // of the weights after training
   const test::Outcome refused = with_file(other);
   CHECK(refused.exit_code == 2);
-  CHECK(refused.output.find("the profile that the checkpoint brings") != std::string::npos);
+  CHECK(refused.output.find("the profile stored in the checkpoint") != std::string::npos);
 }
 
 TEST_CASE("eval calibrates fp8 keys and values on the prompts that the run had come to") {

@@ -201,13 +201,13 @@ TEST_CASE("a plan is compared with the memory that there is: refused, doubted, o
     return train::check_memory(parts, take_turns, num_here, {bytes, "this machine's memory", free});
   };
   CHECK(check(20'000'000'000, 20'000'000'000) == "");
-  CHECK_THAT(check(20'000'000'000, 10'000'000'000), Catch::Contains("free now"));
+  CHECK_THAT(check(20'000'000'000, 10'000'000'000), Catch::Contains("of free memory"));
   CHECK_THAT(check(13'000'000'000, 13'000'000'000), Catch::Contains("is more than this machine's memory"));
   CHECK(check(13'000'000'000, 13'000'000'000, 1, true) == "");  // activations or the KV cache
   CHECK_THROWS_WITH(check(5'900'000'000, 0),
                     Catch::Contains("memory: expected a plan within this machine's memory, 5.49 GiB, got 5.59 GiB") &&
                         Catch::Contains("\"masters\", 3.73 GiB"));
-  CHECK_THROWS_WITH(check(13'000'000'000, 0, 3), Catch::Contains("16.76 GiB of 3 processes here"));
+  CHECK_THROWS_WITH(check(13'000'000'000, 0, 3), Catch::Contains("16.76 GiB in 3 processes here"));
   CHECK(check(0, 0) == "");  // nobody knows
 }
 

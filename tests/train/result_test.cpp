@@ -29,7 +29,7 @@ TEST_CASE("the model that a run names at its end exists") {
   INFO(none.output);
   REQUIRE(none.exit_code == 0);
   CHECK(model_path(none.output).empty());
-  CHECK(none.output.find("no checkpoint: the recipe asks for no step") != std::string::npos);
+  CHECK(none.output.find("no checkpoint: the recipe has no steps") != std::string::npos);
   for (const char* steps : {"2", "1"}) {  // one is fewer than were made: the run had ended in its second step
     const test::Outcome outcome = test::run_command(test::tiny_command(run, kNoColdStart + steps));
     INFO(outcome.output);

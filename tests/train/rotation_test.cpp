@@ -118,7 +118,7 @@ TEST_CASE("a run of before, whose checkpoints say nothing of a rotation, goes on
   CHECK(test::difference(dir / "whole", dir / "old") == "");
   const test::Outcome generated = test::run_command(test::kProgram + "generate " + recipe.string() + " --checkpoint " +
                                                     (dir / "old/checkpoints/step_2").string() + " --prompt '1 2 3'");
-  CHECK(test::says(generated, "samples int8 weights with"));
+  CHECK(test::says(generated, "sampled from int8 weights with"));
 
   // The same recipe in a new run rotates the matrices, and other tokens follow.
   const test::Outcome today = test::run_command(run_of(recipe, dir / "new"));
@@ -129,7 +129,7 @@ TEST_CASE("a run of before, whose checkpoints say nothing of a rotation, goes on
   const test::Outcome gap =
       test::run_command(test::kProgram + "check gap " + (dir / "new/checkpoints/step_4").string() + " --seed 3");
   REQUIRE(gap.exit_code == 0);
-  CHECK(test::says(gap, " of 16 samples, drawn by bf16 weights at temperature 1, seed 3"));
+  CHECK(test::says(gap, " in 16 samples, drawn with bf16 weights at temperature 1, seed 3"));
   const auto k3_of = [&](const std::string& setting) {
     const std::size_t at = gap.output.find("\n" + setting + "  ");
     REQUIRE(at != std::string::npos);
@@ -141,13 +141,13 @@ TEST_CASE("a run of before, whose checkpoints say nothing of a rotation, goes on
   CHECK(k3_of("int8 rotated") > 0);
   CHECK(k3_of("bf16") < k3_of("int8"));
   CHECK(k3_of("int8") < k3_of("int4"));
-  CHECK(test::says(gap, "recommended, the fewest bytes with a k3 below 0.03: int4 ("));
+  CHECK(test::says(gap, "recommended (fewest bytes with a k3 below 0.03): int4 ("));
 }
 
 TEST_CASE("check gap says which settings a model's widths do not have") {
   const test::Outcome gap =
       test::run_command(test::kProgram + "check gap " + (test::finished_run() / "checkpoints/step_4").string());
   CHECK(gap.exit_code == 0);
-  CHECK(test::says(gap, "int8 rotated                a block of 64 does not divide the inputs of every matrix"));
+  CHECK(test::says(gap, "int8 rotated                a block of 64 does not divide the input size of every matrix"));
   CHECK(test::says(gap, "\nint8 "));
 }

@@ -63,12 +63,12 @@ TEST_CASE("a dense run has no metrics of routes, and names a replay that cannot 
   REQUIRE(rows.size() == 1);
   for (const auto& [name, value] : rows.front().metrics) CHECK_FALSE(name.starts_with("moe/"));
   const std::string dry = test::kProgram + test::kTiny + " --dry-run --set algorithm.router_replay=rollout";
-  const std::string idle = "the model is dense, and these cannot act: algorithm.router_replay rollout;";
+  const std::string idle = "the model is dense, so these have no effect: algorithm.router_replay rollout;";
   CHECK(test::says(test::run_command(dry), idle));
   CHECK(test::run_command(dry + " " + kSetMoe).output.find(idle) == std::string::npos);
   const std::string once = test::kProgram + test::kTiny + " --dry-run " + kSetMoe +
                            "--set algorithm.router_replay=old --set actor.mini_batch_size=4";
-  CHECK(test::says(test::run_command(once), "these cannot act: algorithm.router_replay old;"));
+  CHECK(test::says(test::run_command(once), "these have no effect: algorithm.router_replay old;"));
 }
 
 TEST_CASE("a stopped run of a mixture resumes to the bits of a whole one, and not with another replay") {

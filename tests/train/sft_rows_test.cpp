@@ -217,11 +217,11 @@ TEST_CASE("rows that cannot be learned from have one error with file and line") 
   const std::pair<const char*, const char*> cases[] = {
       {"[1]", "a JSON array"},
       {"{\"a\": 1}", "rows.jsonl:1: expected one of `prompt`, `question`, or `messages`, got none"},
-      {"{\"prompt\": \"a\"}", "one of `response`, `completion`, `answer` beside the prompt, got none"},
+      {"{\"prompt\": \"a\"}", "one of `response`, `completion`, `answer` in addition to the prompt, got no such key"},
       {"{\"prompt\": \"a\", \"response\": \"b\", \"answer\": \"c\"}", "both `response` and `answer`"},
       {"{\"prompt\": \"a\", \"messages\": []}", "`messages`, or `prompt` with its response, got both"},
-      {"{\"prompt\": \" \", \"response\": \"b\"}", "`prompt` to hold text"},
-      {"{\"prompt\": \"a\", \"response\": 3}", "`response` to be a text or messages, got number"},
+      {"{\"prompt\": \" \", \"response\": \"b\"}", "`prompt` to contain text"},
+      {"{\"prompt\": \"a\", \"response\": 3}", "`response` with text or messages, got number"},
       {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "more than one question and its answer"},
   };
   for (const auto& [row, message] : cases) {

@@ -54,7 +54,7 @@ TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, 
   for (const char* line :
        {"mode        none\n", "loss        grpo (default), clip low 0.2 (default)", "correction  tis (default)",
         "sampler     int8 (default) weights", "optimizer   adamw (default), lr 0.001", "verifier    countdown",
-        "4 samples a prompt, temperature 1.0 (default), up to 24 tokens"})
+        "4 samples per prompt, temperature 1.0 (default), up to 24 tokens"})
     CHECK(says(run.output, line));
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("a large gap is told with what closes it, bitwise mode first, and with
   config::Recipe recipe;
   CHECK(says(advice(recipe),
              "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0, or set "
-             "quant.rollout.rotation: hadamard, or take a quant.rollout.weights"));
+             "quant.rollout.rotation: hadamard, or use a quant.rollout.weights"));
   recipe.quant.rotation = config::RotationKind::hadamard;
   CHECK_FALSE(advice(recipe).find("quant.rollout.rotation") != std::string::npos);
   recipe.rollout.bitwise = true;
@@ -129,19 +129,20 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
     const auto warnings = fresh.observe(1, with(sound_row(), changes));
     return warnings.empty() ? std::string() : warnings[0];
   };
-  CHECK(says(one(with(kFlat, {{"reward/no_answer_fraction", 1}})), "100 % of the responses have no answer"));
-  CHECK(says(one(kFlat), "no response is right: take easier prompts"));
-  CHECK(says(one(with(kFlat, {{"reward/correct_fraction", 1}})), "take harder prompts"));
+  CHECK(says(one(with(kFlat, {{"reward/no_answer_fraction", 1}})),
+             "the verifier finds no answer in 100 % of the responses"));
+  CHECK(says(one(kFlat), "no response is correct: use easier prompts"));
+  CHECK(says(one(with(kFlat, {{"reward/correct_fraction", 1}})), "use harder prompts"));
   CHECK(says(one({{"mismatch/dropped_fraction", 0.8}}), "drops 80 % of the tokens"));
   CHECK(says(one({{"mismatch/k3_kl", 0.5}}), "far apart"));
-  CHECK(says(one({{"mismatch/k3_kl", std::nan("")}}), "no finite value"));
+  CHECK(says(one({{"mismatch/k3_kl", std::nan("")}}), "mismatch/k3_kl is not finite"));
   CHECK(one({}).empty());
 
   train::Health broken(recipe);
   CHECK(broken.observe(1, sound_row()).empty());
   const auto fell = broken.observe(2, with(sound_row(), kFlat));
   REQUIRE(fell.size() == 1);  // this also explains its flat groups
-  CHECK(says(fell[0], "no response is right any more (reward/correct_fraction 0, before it was 0.500)"));
+  CHECK(says(fell[0], "no response is correct any more (reward/correct_fraction 0, previously 0.500)"));
 
   // Rare rewards: one step without any is no drop, many are.
   config::Recipe small = recipe;
@@ -155,10 +156,10 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   train::Health endless(small);
   const train::Metrics ends = with(kFlat, {{"response_length/clip_ratio", 0.1}}),
                        cut = with(kFlat, {{"response_length/clip_ratio", 1}});
-  CHECK(says(endless.observe(1, with(sound_row(), ends)).at(0), "take easier prompts"));
+  CHECK(says(endless.observe(1, with(sound_row(), ends)).at(0), "use easier prompts"));
   const auto broke = endless.observe(2, with(sound_row(), cut));
   REQUIRE(broke.size() == 1);
-  CHECK(says(broke[0], "no response ends by itself any more (response_length/clip_ratio 1.00, before it was 0.10)"));
+  CHECK(says(broke[0], "most responses are cut now (response_length/clip_ratio 1.00, previously as low as 0.10)"));
   CHECK(says(broke[0], "lower optim.lr"));
 }
 
@@ -201,16 +202,16 @@ TEST_CASE("scores on the way and the export's own are shown and logged, the log 
   CHECK(says(run.output, command + " --quantized --out DIR"));
   const auto of = [&](const std::string& arguments) { return test::run_command(test::kProgram + arguments).output; };
   const std::string exported = of(command + " --out " + (dir / "model").string());
-  CHECK(says(exported, "the run sampled int8 weights with int8 keys and values, which scored countdown mean@2 "));
+  CHECK(says(exported, "the run sampled from int8 weights with int8 keys and values, which scored countdown mean@2 "));
   CHECK(says(exported, "the exported model scored countdown "));
   const std::string eval = "eval " + test::kTiny + " --checkpoint ";
   const std::string checkpoint = (dir / "run/checkpoints/step_4").string();
   CHECK(says(of(eval + checkpoint), checkpoint + "; its run scored countdown mean@2 "));
   CHECK(says(of("generate " + checkpoint + " --prompt 1 --max-tokens 1"), "; its run scored countdown mean@2 "));
   CHECK(says(of(eval + checkpoint + " --set quant.rollout.weights=bf16"),
-             "samples bf16 weights with bf16 keys and values, of " + checkpoint +
-                 "; its run sampled int8 weights with int8 keys and values, which scored countdown mean@2 "));
-  CHECK(says(of(eval + (dir / "model").string()), "they are quantized now from the folder's own"));
+             "sampled from bf16 weights with bf16 keys and values, of " + checkpoint +
+                 "; its run sampled from int8 weights with int8 keys and values, which scored countdown mean@2 "));
+  CHECK(says(of(eval + (dir / "model").string()), "quantizing the folder's weights now may lose"));
   CHECK(run.output.find("->", score) > run.output.find('\n', score));
   const std::string log = test::read_file(dir / "run/log.txt");
   for (const char* part : {"command: ", "tiny.yaml, resolved ", "eval after step 4  countdown", "held-out countdown",
@@ -268,14 +269,14 @@ TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unle
   const test::Outcome refused = test::run_command(lacking);
   CHECK(refused.exit_code == 2);
   CHECK(says(refused.output, "memory per device"));
-  CHECK(says(refused.output, "typo.jsonl (data.train_files): a run needs it"));
+  CHECK(says(refused.output, "typo.jsonl (data.train_files): needed by a run"));
   CHECK(says(refused.output, "--allow-absent"));
   CHECK(test::run_command(lacking + " --allow-absent").exit_code == 0);
   CHECK(test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --allow-absent").exit_code == 2);
   const test::Outcome resumed =
       test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run --resume nowhere/step_3");
   CHECK(resumed.exit_code == 2);
-  CHECK(says(resumed.output, "absent      nowhere/step_3/state.json (--resume): a run needs it"));
+  CHECK(says(resumed.output, "absent      nowhere/step_3/state.json (--resume): needed by a run"));
 }
 
 TEST_CASE("a GPU that is not there is missed by the key that asks for it") {

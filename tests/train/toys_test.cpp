@@ -106,9 +106,8 @@ TEST_CASE("the toy task's verifier: right and wrong words, letters in their plac
 
 TEST_CASE("a key of a task is refused with the word of another task") {
   const std::vector<std::string> settings = {"data.val_generator.letters=6"};
-  CHECK_THROWS_WITH(
-      config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
-      Catch::Contains("data.val_generator.task reverse beside data.val_generator.letters, got countdown"));
+  CHECK_THROWS_WITH(config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
+                    Catch::Contains("data.val_generator.task reverse with data.val_generator.letters, got countdown"));
 }
 
 TEST_CASE("without a catalog that has them the toys' words are refused, with the words there are") {

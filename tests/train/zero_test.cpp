@@ -220,7 +220,7 @@ TEST_CASE("ranks to whom one path is two checkpoints are refused") {
                                           "/checkpoints/step_1"));
   INFO(refused.output);
   CHECK(refused.exit_code == 2);
-  CHECK(refused.output.find("one checkpoint that all ranks see, got another checkpoint on rank 1") !=
+  CHECK(refused.output.find("the same checkpoint on all ranks, got a different checkpoint on rank 1") !=
         std::string::npos);
   CHECK(test::names_in(dir / "run/checkpoints").empty());
 }

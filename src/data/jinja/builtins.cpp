@@ -46,7 +46,7 @@ Value stripped(const Call& call) {
     if (is_right) end -= trailing_space_bytes(std::string_view(bytes).substr(begin));
   } else {
     const std::string& characters = call.text(0).bytes();
-    if (!is_ascii(characters)) fail("strip of characters beyond ASCII");
+    if (!is_ascii(characters)) fail("strip with non-ASCII characters");
     if (is_left) begin = std::min(bytes.find_first_not_of(characters), end);
     if (is_right) end = std::max(bytes.find_last_not_of(characters) + 1, begin);
   }
@@ -54,7 +54,7 @@ Value stripped(const Call& call) {
 }
 
 Values parts_of(const Text& text, const Text& separator, std::int64_t most, Budget& budget) {
-  if (separator.empty()) fail("a search for nothing");
+  if (separator.empty()) fail("an empty search string");
   spend_search(text, separator, budget);
   Values parts;
   std::size_t begin = 0;
@@ -76,7 +76,7 @@ Value with_case(const Call& call) {
   const std::string& bytes = text.bytes();
   const bool capitalizes = call.name == "capitalize";
   if (capitalizes ? !is_ascii(bytes) : call.name == "lower" && bytes.find("Σ") != std::string::npos)
-    fail(call.name + " of an unusual letter");
+    fail(call.name + " of an unsupported letter");
   Text result;
   for (const TextRun& run : text.runs()) {
     const std::string_view part = text.bytes(run);
@@ -104,7 +104,7 @@ Value replaced(const Call& call) {
 
 Value to_json(const Call& call) {
   const Value& indent = call.argument(1);
-  if (is_true(call.argument(0))) fail("tojson in ASCII");
+  if (is_true(call.argument(0))) fail("tojson with ensure_ascii");
   const std::int64_t width = is_true(indent) ? std::clamp<std::int64_t>(integer_of(indent, call.name), 1, 16) : 0;
   return json_of(call.value, static_cast<std::size_t>(width), call.budget);
 }
@@ -132,7 +132,7 @@ std::int64_t length(const Call& call) {
 Value pairs_of(const Call& call) {
   const bool is_sorted = call.name == "dictsort";
   if (call.value.is_undefined() && !is_sorted) return make_list({});
-  if (call.value.object() == nullptr) fail("the items of what is no object");
+  if (call.value.object() == nullptr) fail("the items of a non-object");
   Values pairs;
   for (const auto& [name, member] : call.value.object()->members) pairs.push_back(make_list({name, member}));
   const auto key = [](const Value& pair) {
@@ -183,7 +183,7 @@ Value range(const Call& call) {
   const auto bound = [&](std::size_t i) { return integer_of(call.argument(i), call.name); };
   const std::size_t num_bounds = call.arguments.size();
   const std::int64_t end = bound(num_bounds == 1 ? 0 : 1), step = num_bounds == 3 ? bound(2) : 1;
-  if (step == 0 || step != static_cast<std::int32_t>(step)) fail("a range in such steps");
+  if (step == 0 || step != static_cast<std::int32_t>(step)) fail("a range with an unsupported step");
   Values items;
   for (std::int64_t at = num_bounds == 1 ? 0 : bound(0); step > 0 ? at < end : at > end; at += step) {
     call.budget.spend(64);
@@ -193,7 +193,7 @@ Value range(const Call& call) {
 }
 
 Value new_namespace(const Call& call) {
-  if (!call.arguments.positional.empty()) fail("a namespace of values without names");
+  if (!call.arguments.positional.empty()) fail("a namespace with positional arguments");
   return make_object<Namespace>(call.arguments.named);
 }
 
@@ -206,7 +206,7 @@ Value day(const Call& call) {
 }
 
 Value raised(const Call& call) {
-  fail("its own error: " + base::quoted(printed(call.argument(0), call.budget).bytes(), 200));
+  fail("the template's own error: " + base::quoted(printed(call.argument(0), call.budget).bytes(), 200));
 }
 
 // ---- operators
@@ -227,7 +227,7 @@ Value concatenated(Value left, const Value& right, Budget& budget) {
 }
 
 Value calculated(const Value& left, const Value& right, Wide (*operation)(Wide, Wide)) {
-  const Wide result = operation(integer_of(left, "a calculation"), integer_of(right, "a calculation"));
+  const Wide result = operation(integer_of(left, "arithmetic"), integer_of(right, "arithmetic"));
   if (result != static_cast<std::int64_t>(result)) fail("a number of more than 64 bits");
   return static_cast<std::int64_t>(result);
 }
@@ -335,7 +335,7 @@ const std::vector<Operator>& operators() {
       {"*", kMultiplied, integers([](Wide a, Wide b) { return a * b; })},
       {"//", kMultiplied, integers(quotient)},
       {"%", kMultiplied, integers([](Wide a, Wide b) { return a - quotient(a, b) * b; })},
-      {"/", kMultiplied, [](const Value&, const Value&, Budget&) -> Value { fail("a division with a fraction"); }},
+      {"/", kMultiplied, [](const Value&, const Value&, Budget&) -> Value { fail("the operator /"); }},
   };
   return kOperators;
 }
@@ -347,7 +347,7 @@ Builtin builtin_of(Use use, const std::string& name) {
   const auto row = std::ranges::find_if(rows(), is_named);
   const std::string what = (use == kFilter     ? "the filter "
                             : use == kTest     ? "the test "
-                            : use == kFunction ? "a call of "
+                            : use == kFunction ? "the function "
                                                : "the method ") +
                            base::quoted(name);
   if (row == rows().end()) return [what](const Value&, const Arguments&, Budget&) -> Value { fail(what); };
@@ -357,7 +357,7 @@ Builtin builtin_of(Use use, const std::string& name) {
       return std::ranges::find(row.parameters, one.first.bytes()) != row.parameters.end();
     };
     const bool fits = std::cmp_less_equal(given.size(), most) && std::ranges::all_of(given.named, is_known);
-    if (!fits && row.parameters[0] != "*") fail(what + " with such arguments");
+    if (!fits && row.parameters[0] != "*") fail(what + " with these arguments");
     budget.spend(64 + (use == kOfText ? text_of(value, name).cost_bytes() : 0));
     return row.run({name, value, given, row.parameters, budget});
   };

@@ -73,7 +73,7 @@ class Lexer {
 
   void comment() {
     const std::size_t end = text_.find("#}", at_);
-    if (end == std::string::npos) fail("a comment that does not end");
+    if (end == std::string::npos) fail("an unclosed comment");
     const char control = end > at_ ? text_[end - 1] : '\0';
     at_ = end + 2;
     behind(control, true);
@@ -85,9 +85,9 @@ class Lexer {
     const std::string_view closing = is_block ? "%}" : "}}";
     const std::size_t first = tokens_.size();
     for (int depth = 0;;) {  // depth of braces: an object's "}" does not end a tag
-      if (tokens_.size() - first > kMaxTagTokens) fail("a tag of more than 256 words");
+      if (tokens_.size() - first > kMaxTagTokens) fail("a tag of more than 256 tokens");
       skip_space();
-      if (at_ == text_.size()) fail("a tag that does not end");
+      if (at_ == text_.size()) fail("an unclosed tag");
       const char c = text_[at_];
       const bool controlled = (c == '-' || (c == '+' && is_block)) && rest().substr(1).starts_with(closing);
       if (depth == 0 && (controlled || rest().starts_with(closing))) {
@@ -113,7 +113,7 @@ class Lexer {
       while (at_ < text_.size() && is_name(text_[at_])) ++at_;
       std::string text = text_.substr(begin, at_ - begin);
       const bool is_integer = std::ranges::all_of(text, is_digit) && text.size() <= 9 && !rest().starts_with('.');
-      if (is_digit(c) && !is_integer) fail("a number that is no small integer");
+      if (is_digit(c) && !is_integer) fail("a number that is not an integer of at most 9 digits");
       return put(is_digit(c) ? TokenKind::number : TokenKind::name, std::move(text));
     }
     constexpr std::array<std::string_view, 24> kSigns = {"==", "!=", "<=", ">=", "//", "+", "-", "*",
@@ -130,12 +130,12 @@ class Lexer {
     for (++at_; rest().substr(0, 1) != std::string_view(&quote, 1); ++at_) {
       const bool is_escape = rest().starts_with('\\');
       if (is_escape) ++at_;
-      if (at_ >= text_.size()) fail("a string that does not end");
+      if (at_ >= text_.size()) fail("an unclosed string");
       constexpr std::string_view kNames = "nrt\\'\"", kCharacters = "\n\r\t\\'\"", kOthers = "01234567xuUNabfv\n";
       const char c = text_[at_];
       const std::size_t which = is_escape ? kNames.find(c) : std::string::npos;
       if (is_escape && (kOthers.find(c) != std::string_view::npos || static_cast<unsigned char>(c) >= 0x80))
-        fail("an escape that is not known, in a string");
+        fail("an unsupported escape in a string");
       if (is_escape && which == std::string_view::npos) value += '\\';  // Python keeps an unknown escape
       value += which == std::string_view::npos ? c : kCharacters[which];
     }

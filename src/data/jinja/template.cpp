@@ -67,8 +67,8 @@ constexpr std::size_t kWork_bytes = std::size_t{64}
 
 /// Returns what the macro writes. The macro sees its parameters and the template's top-level names.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
-  if (run.num_macros == kMaxMacros) fail("macros that call each other without end");
-  if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments of a macro");
+  if (run.num_macros == kMaxMacros) fail("macro calls nested too deeply");
+  if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments for a macro");
   const std::size_t num_own = run.scopes.size() > 1 ? run.scopes[1] : run.names.size();
   run.budget.spend(64 * num_own);
   Run call{run.budget, {run.names.begin(), run.names.begin() + static_cast<std::ptrdiff_t>(num_own)}, {0, num_own}};
@@ -84,19 +84,19 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
 /// Returns base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other
 /// than 1, or −1 without bounds.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
-  if (base.list() == nullptr && base.text() == nullptr) fail("a part of what is no list");
-  const Value list = elements_of(base, "a part", budget);
+  if (base.list() == nullptr && base.text() == nullptr) fail("a slice of a non-list");
+  const Value list = elements_of(base, "a slice", budget);
   const Values& items = list.list()->items;
   const std::int64_t size = std::ssize(items);
   budget.spend(64 + 16 * items.size());
   const auto is_given = [&](std::size_t i) { return !bounds[i].is_none(); };
   const auto place = [&](std::size_t i, std::int64_t otherwise) {
-    const std::int64_t at = is_given(i) ? integer_of(bounds[i], "a part") : otherwise;
+    const std::int64_t at = is_given(i) ? integer_of(bounds[i], "a slice") : otherwise;
     return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
   };
   const std::int64_t begin = place(0, 0), end = std::max(begin, place(1, size));
-  const std::int64_t step = is_given(2) ? integer_of(bounds[2], "a part") : 1;
-  if (step != 1 && (step != -1 || is_given(0) || is_given(1))) fail("a part of a list in steps");
+  const std::int64_t step = is_given(2) ? integer_of(bounds[2], "a slice") : 1;
+  if (step != 1 && (step != -1 || is_given(0) || is_given(1))) fail("a slice with an unsupported step");
   Values part(items.begin() + begin, items.begin() + end);
   if (step == -1) std::ranges::reverse(part);
   if (base.list() != nullptr) return make_list(std::move(part));
@@ -125,10 +125,10 @@ class Parser {
   }
   bool take(std::string_view word) { return is(word) ? (++at_, true) : false; }
   void expect(std::string_view word) {
-    if (!take(word)) fail("no " + base::quoted(word) + " where one belongs");
+    if (!take(word)) fail("no " + base::quoted(word) + " where it is expected");
   }
   std::string expect_name() {
-    if (token().kind != TokenKind::name) fail("no name where one belongs");
+    if (token().kind != TokenKind::name) fail("no name where one is expected");
     return tokens_[at_++].text;
   }
   int id_of(const std::string& name) { return names.try_emplace(name, std::ssize(names)).first->second; }
@@ -142,7 +142,7 @@ class Parser {
   std::string tag_name() const { return is("{%") && token(1).kind == TokenKind::name ? token(1).text : ""; }
   bool take_tag(std::string_view name) { return tag_name() == name && is("%}", 2) ? (at_ += 3, true) : false; }
   void expect_tag(const std::string& name) {
-    if (!take_tag(name)) fail("no " + base::quoted(name) + " where one belongs");
+    if (!take_tag(name)) fail("no " + base::quoted(name) + " where it is expected");
   }
   Statement body_until(const std::string& end) {
     Statement body = statements();
@@ -212,9 +212,9 @@ class Parser {
 
   static void bind(const std::vector<int>& ids, const Value& item, Run& run) {
     if (ids.size() == 1) return run.set(ids[0], item);
-    const Value parts = elements_of(item, "a loop's names", run.budget);
+    const Value parts = elements_of(item, "loop unpacking", run.budget);
     const Values& values = parts.list()->items;
-    if (values.size() != ids.size()) fail("a loop whose names are not as many as its values");
+    if (values.size() != ids.size()) fail("a loop whose names and values differ in number");
     for (std::size_t i = 0; i < ids.size(); ++i) run.set(ids[i], values[i]);
   }
 
@@ -275,7 +275,7 @@ class Parser {
       Value result = value(run);
       if (member.empty()) return run.set(id, std::move(result));
       const Value* target = run.find(id);
-      if (target == nullptr || target->names() == nullptr) fail("`set` of a member of what is no namespace");
+      if (target == nullptr || target->names() == nullptr) fail("`set` of a member of a non-namespace");
       run.budget.spend(64);
       target->names()->set(Text(member), std::move(result));
     };
@@ -330,7 +330,7 @@ class Parser {
     if (rest.empty()) return first;
     const bool is_chain = rank == kCompared && rest.size() > 1;
     return [=](Run& run) {
-      if (is_chain) fail("a chain of comparisons");
+      if (is_chain) fail("a chained comparison");
       Value left = first(run);
       for (const auto& [taken, operand] : rest) {
         run.budget.spend(64 + (left.text() == nullptr ? 0 : left.text()->size() / 8));
@@ -368,7 +368,7 @@ class Parser {
     if (now.kind == TokenKind::number) return literal(std::int64_t{std::stoll(now.text)});
     if (now.text == "(") return tuple();
     if (now.text == "[") return list(items("]"));
-    if (now.text != "{") fail("the sign " + base::quoted(now.text) + " where a value belongs");
+    if (now.text != "{") fail("the sign " + base::quoted(now.text) + " where a value is expected");
     return [given = evaluated(items("}"))](Run& run) { return make_object<Object>(given(run).named); };
   }
 
@@ -441,7 +441,7 @@ class Parser {
       else if (with_filters && take("is")) value = filter(value, kTest), is_filtered = true;
       else break;
     }
-    if (is("(")) fail("a call of what has no name");
+    if (is("(")) fail("a call of an unnamed value");
     return value;
   }
 

@@ -20,7 +20,7 @@ int depth_with(const Value& member, int depth) {
   const int below = member.object() != nullptr ? member.object()->depth
                     : member.list() != nullptr ? member.list()->depth
                                                : 0;
-  if (below >= kMaxValueDepth) fail("lists and objects of more than 100 in each other");
+  if (below >= kMaxValueDepth) fail("lists and objects nested more than 100 deep");
   return std::max(depth, below + 1);
 }
 
@@ -79,12 +79,12 @@ bool is_true(const Value& value) {
 }
 
 const Text& text_of(const Value& value, std::string_view what) {
-  if (value.text() == nullptr) fail(std::string(what) + " of what is no text");
+  if (value.text() == nullptr) fail(std::string(what) + " on a non-string");
   return *value.text();
 }
 
 std::int64_t integer_of(const Value& value, std::string_view what) {
-  if (value.integer() == nullptr) fail(std::string(what) + " of what is no integer");
+  if (value.integer() == nullptr) fail(std::string(what) + " with a non-integer");
   return *value.integer();
 }
 
@@ -102,7 +102,7 @@ Value elements_of(const Value& value, std::string_view what, Budget& budget) {
   } else if (const Object* object = value.object()) {
     for (const auto& [name, member] : object->members) items.push_back(name);
   } else if (!value.is_undefined()) {
-    fail(std::string(what) + " of what is no list");
+    fail(std::string(what) + " on a non-list");
   }
   return make_list(std::move(items));
 }
@@ -141,7 +141,7 @@ class Writer {
     } else if (value.kind() == Kind::real) {
       out_.add(nlohmann::json(value.real()).dump(), 0);
     } else {
-      fail("what is no value where text belongs");
+      fail("a value that cannot be converted to text");
     }
   }
 
@@ -163,7 +163,7 @@ class Writer {
   void quote(const Text& text) {
     const std::string& bytes = text.bytes();
     budget_.spend(16 + text.cost_bytes());
-    if (!is_json_ && !is_printable(bytes)) fail("a list or an object with unusual characters where text belongs");
+    if (!is_json_ && !is_printable(bytes)) fail("a list or object with unprintable characters as text");
     const bool is_double = is_json_ || (bytes.find('\'') != std::string::npos && bytes.find('"') == std::string::npos);
     const char mark = is_double ? '"' : '\'';
     out_.add({&mark, 1}, 0);
@@ -231,13 +231,13 @@ bool are_equal(const Value& left, const Value& right, Budget& budget) {
 int compare(const Value& left, const Value& right) {
   const auto order = [](const auto& a, const auto& b) { return a < b ? -1 : b < a ? 1 : 0; };
   if (left.text() != nullptr && right.text() != nullptr) return order(left.text()->bytes(), right.text()->bytes());
-  if (!left.is_number() || !right.is_number()) fail("an order of what has none");
+  if (!left.is_number() || !right.is_number()) fail("an order comparison of such values");
   const std::int64_t *a = left.integer(), *b = right.integer();
   return a != nullptr && b != nullptr ? order(*a, *b) : order(left.real(), right.real());
 }
 
 Value member_of(const Value& base, std::string_view name) {
-  if (base.is_undefined()) fail("`." + std::string(name) + "` of what is not defined");
+  if (base.is_undefined()) fail("`." + std::string(name) + "` of an undefined value");
   const Object* object = base.names() != nullptr ? base.names() : base.object();
   if (const Value* found = object == nullptr ? nullptr : object->find(name)) return *found;
   const Loop* loop = base.loop();
@@ -266,7 +266,7 @@ bool is_method(std::string_view name) {
 
 Value item_of(const Value& base, const Value& key, Budget& budget) {
   budget.spend(64);
-  if (base.is_undefined()) fail("an element of what is not defined");
+  if (base.is_undefined()) fail("an element of an undefined value");
   const Text* name = key.text();
   if (name != nullptr && base.object() != nullptr && is_method(name->bytes()) && !base.object()->find(name->bytes()))
     return Value(Kind::method);

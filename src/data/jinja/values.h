@@ -109,7 +109,7 @@ struct Arguments {
 struct Budget {
   std::size_t left = 0;
   void spend(std::size_t amount) {
-    if (amount > left) fail("more work than a chat template takes");
+    if (amount > left) fail("more work than a chat template may do");
     left -= amount;
   }
 };

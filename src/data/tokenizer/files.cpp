@@ -108,8 +108,8 @@ Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
   if (std::filesystem::is_regular_file(dir)) return parse(state::read_text(dir, kMaxFile_bytes), "", dir.string());
   for (const char* other : {"vocab.json", "tokenizer.model"}) {
     QRL_REQUIRE(!std::filesystem::exists(dir / other) || std::filesystem::exists(dir / kTokenizerFile),
-                (dir / kTokenizerFile).string(), "a readable file", std::string("none, but ") + other,
-                "load it with transformers' AutoTokenizer and save_pretrained: that writes one");
+                (dir / kTokenizerFile).string(), "a readable file", std::string("no such file, but ") + other,
+                "load it with transformers' AutoTokenizer, and write the file with save_pretrained");
   }
   std::map<std::string, std::string> files = {{kTokenizerFile, state::read_text(dir / kTokenizerFile, kMaxFile_bytes)}};
   std::string eos_token;
@@ -130,7 +130,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
 
 std::string Tokenizer::describe() const {
   return parts_->summary + ", ids 0 to " + std::to_string(vocab_size() - 1) +
-         (eos() < 0 ? "" : ", ends texts with " + std::to_string(eos()));
+         (eos() < 0 ? "" : ", end token " + std::to_string(eos()));
 }
 
 const std::string* Tokenizer::file(const std::string& name) const {
@@ -145,7 +145,7 @@ void Tokenizer::save(const std::filesystem::path& dir) const {
     std::ofstream out(dir / name, std::ios::binary);
     out << text;
     out.close();
-    QRL_REQUIRE(!out.fail(), (dir / name).string(), "to write it", "an error");
+    QRL_REQUIRE(!out.fail(), (dir / name).string(), "a file that can be written", "a write error");
   }
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kMaxDepth = 16;
 constexpr const char* kUseByteLevel =
-    "tokenizers of the GPT-2, Qwen2/3, Llama 3 and Phi-2 kind are: byte-level BPE, no normalizer or NFC";
+    "use a tokenizer like that of GPT-2, Qwen2/3, Llama 3 or Phi-2: byte-level BPE, with NFC or no normalizer";
 /// GPT-2's pattern (Radford et al. 2019, encoder.py), which ByteLevel applies with use_regex.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -51,7 +51,7 @@ class TokenizerReader {
     if (!eos_token.empty()) {
       const auto eos = result_.added_ids.find(eos_token);
       QRL_REQUIRE(eos != result_.added_ids.end() && result_.is_special[static_cast<std::size_t>(eos->second)], where_,
-                  "the end token " + base::quoted(eos_token) + " among the special added tokens", "none");
+                  "the end token " + base::quoted(eos_token) + " among the special added tokens", "no such token");
       result_.eos = eos->second;
     }
     return std::move(result_);
@@ -125,7 +125,7 @@ class TokenizerReader {
       const auto id = static_cast<std::size_t>(id_of(value, token));
       QRL_REQUIRE(
           id < vocab_.size() && vocab_[id].data() == nullptr, where_,
-          "the " + std::to_string(vocab_.size()) + " ids of model.vocab to be 0, 1, 2, … without holes or repeats",
+          "the " + std::to_string(vocab_.size()) + " ids of model.vocab to be 0, 1, 2, … without gaps or repeats",
           base::quoted(token) + " with id " + std::to_string(id));
       vocab_[id] = token;
       ids_.emplace(token, static_cast<TokenId>(id));
@@ -218,7 +218,7 @@ class TokenizerReader {
                   base::quoted(name));
       (seen ? behind : before).push_back(added->second);
     }
-    QRL_REQUIRE(seen, where_, "post_processor.single to hold the text", "none");
+    QRL_REQUIRE(seen, where_, "post_processor.single to hold the text", "no text");
     result_.prefix.insert(result_.prefix.begin(), before.begin(), before.end());
     result_.suffix.insert(result_.suffix.end(), behind.begin(), behind.end());
   }
@@ -238,7 +238,7 @@ class TokenizerReader {
       added.lstrip = flag_of(entry, "lstrip");
       added.rstrip = flag_of(entry, "rstrip");
       added.normalized = flag_of(entry, "normalized");
-      QRL_REQUIRE(!added.text.empty(), where_, "added tokens to have content", "an empty one");
+      QRL_REQUIRE(!added.text.empty(), where_, "added tokens to have content", "an empty token");
       QRL_REQUIRE(!result_.added_ids.contains(added.text), where_, "each added token once",
                   base::quoted(added.text) + " twice");
       added.id = added_id(added.text, field(entry, "id"), next_id);
@@ -283,7 +283,7 @@ class TokenizerReader {
       // Marks tokens that user text must never become: added tokens, except single bytes that are not special.
       const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
       QRL_REQUIRE(!spelled || spelled->size() != 1 || !result_.is_special[id], where_,
-                  "special added tokens that are no single byte of the vocabulary", base::quoted(vocab_[id]));
+                  "special added tokens that are not single bytes of the vocabulary", base::quoted(vocab_[id]));
       if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
@@ -305,8 +305,8 @@ class TokenizerReader {
       both.assign(left).append(right);
       merges.push_back({merge_id(left, entry), merge_id(right, entry), merge_id(both, entry)});
       // Refuses merges of user text that would produce a control token.
-      QRL_REQUIRE(!is_added_[static_cast<std::size_t>(merges.back().merged)], where_, "merges that make no added token",
-                  base::quoted(entry.dump()));
+      QRL_REQUIRE(!is_added_[static_cast<std::size_t>(merges.back().merged)], where_,
+                  "merges that do not produce an added token", base::quoted(entry.dump()));
     }
     std::vector<std::string> vocab = result_.id_to_bytes;
     for (std::size_t id = 0; id < num_ids_; ++id) {
@@ -340,8 +340,8 @@ class TokenizerReader {
   }
   TokenId merge_id(std::string_view token, const json& entry) const {
     const auto found = ids_.find(token);
-    QRL_REQUIRE(found != ids_.end(), where_, "merges of tokens of the vocabulary into one",
-                base::quoted(token) + " of " + base::quoted(entry.dump()) + " is not in it");
+    QRL_REQUIRE(found != ids_.end(), where_, "merges of vocabulary tokens into a vocabulary token",
+                base::quoted(token) + " of " + base::quoted(entry.dump()) + ", which is not in the vocabulary");
     return found->second;
   }
 

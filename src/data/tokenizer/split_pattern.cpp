@@ -64,9 +64,9 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    base::fail_input(where_, "a split pattern of the syntax that this version reads",
+    base::fail_input(where_, "a split pattern in supported syntax",
                      base::quoted(what) + " in " + base::quoted(pattern_, 200),
-                     R"(literals, classes, \s, \d, \p{category}, groups, look-around and repeats are read)");
+                     R"(use only literals, classes, \s, \d, \p{category}, groups, look-around and repeats)");
   }
   bool next_is(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
 
@@ -161,7 +161,7 @@ class Translator {
     const bool known =
         is_number(body.substr(0, comma)) &&
         (comma == std::string_view::npos || comma + 1 == body.size() || is_number(body.substr(comma + 1)));
-    if (!known) refuse("{ that is no {n}, {n,} or {n,m}");
+    if (!known) refuse("{ that is not {n}, {n,} or {n,m}");
     out_ += pattern_.substr(at_, close + 1 - at_);
     at_ = close + 1;
     // {n,m}+ is possessive in PCRE2 and a nested repeat in Oniguruma. {n}? is lazy in PCRE2 and optional in Oniguruma.
@@ -183,7 +183,8 @@ std::string pcre2_message(int code) {
 }  // namespace
 
 SplitPattern::SplitPattern(const std::string& pattern, const std::string& where) : where_(where) {
-  QRL_REQUIRE(pattern.size() <= kMaxPattern_bytes, where, "a split pattern of at most 10,000 bytes", "a longer one");
+  QRL_REQUIRE(pattern.size() <= kMaxPattern_bytes, where, "a split pattern of at most 10,000 bytes",
+              "a longer pattern");
   const std::string translated = Translator(pattern, where).translate();
   int error = 0;
   PCRE2_SIZE error_at = 0;
@@ -210,7 +211,7 @@ bool SplitPattern::find(std::string_view text, std::size_t from, Scratch& scratc
     result = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match_data, nullptr);
   }
   if (result == PCRE2_ERROR_NOMATCH) return false;
-  QRL_REQUIRE(result >= 0, where_, "a split pattern that finds its way through the text",
+  QRL_REQUIRE(result >= 0, where_, "a split pattern that can be matched against the text",
               pcre2_message(result) + " in a text of " + std::to_string(text.size()) + " bytes");
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match_data);
   begin = bounds[0];

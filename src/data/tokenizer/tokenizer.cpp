@@ -159,7 +159,7 @@ void Tokenizer::warn_of_unencodable(const std::string& where, std::int64_t num_b
   base::log_warning(where + ": " + std::to_string(num_bytes) + (num_bytes == 1 ? " byte" : " bytes") +
                     " without a token in the vocabulary " + (num_bytes == 1 ? "is " : "are ") +
                     (unknown < 0 ? "left out" : "read as token " + std::to_string(unknown)) +
-                    ", as the tokenizers library does");
+                    ", as in the tokenizers library");
 }
 
 const std::vector<TokenId>& Tokenizer::prefix() const { return parts_->prefix; }

@@ -53,7 +53,7 @@ std::vector<float> query_scales(const ObservedQueries& queries, const ops::HeadS
 
 KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                       const KvCalibration& options) {
-  QRL_REQUIRE(!sequences.empty(), "KV calibration", "one prompt or more", "none");
+  QRL_REQUIRE(!sequences.empty(), "KV calibration", "one prompt or more", "no prompts");
   const model::ModelConfig& config = snapshot.config();
   const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
   const auto num_scales = static_cast<std::size_t>(config.num_hidden_layers * heads.num_kv_heads);

@@ -156,7 +156,7 @@ ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<
 
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences) {
-  QRL_REQUIRE(!sequences.empty(), "calibration of activations", "one prompt or more", "none");
+  QRL_REQUIRE(!sequences.empty(), "calibration of activations", "one prompt or more", "no prompts");
   const model::ModelConfig& config = snapshot.config();
   ObservedInputs observed(config);
   for (const std::vector<types::TokenId>& sequence : sequences) observe_inputs(snapshot, sequence, observed);

@@ -47,7 +47,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   }
 
   void load(const model::Snapshot& snapshot) override {
-    QRL_INVARIANT(!snapshot.rotation(), "decoder on a GPU", "matrices that are not rotated", "rotated ones");
+    QRL_INVARIANT(!snapshot.rotation(), "decoder on a GPU", "matrices that are not rotated", "rotated matrices");
     snapshot_ = &snapshot;
     uploaded_version_ = uploaded_base_ = -1;
   }
@@ -153,7 +153,7 @@ void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> se
     tokens.insert(tokens.end(), sequence.begin(), sequence.end());
     starts.push_back(static_cast<std::int32_t>(tokens.size()));
   }
-  QRL_REQUIRE(!tokens.empty(), "KV calibration", "one prompt or more", "none");
+  QRL_REQUIRE(!tokens.empty(), "KV calibration", "one prompt or more", "no prompts");
   upload_unless_there();
   const PackedTicks packed({tokens, starts, {}}, limits());
   const cuda::Tick& tick = packed.ticks().front();
@@ -184,7 +184,8 @@ void DeviceBackend::upload_unless_there() {
   const model::Snapshot& snapshot = *snapshot_;
   if (uploaded_version_ == snapshot.version()) return;
   const bool has_adapters = snapshot.lora().enabled();
-  QRL_INVARIANT(has_adapters || !has_adapters_, "upload", "a snapshot with adapters, as the first", "one without");
+  QRL_INVARIANT(has_adapters || !has_adapters_, "upload", "a snapshot with adapters, like the first",
+                "a snapshot without adapters");
   has_adapters_ = has_adapters;
   upload_weights(has_adapters && uploaded_base_ == snapshot.base_number());
   uploaded_base_ = snapshot.base_number();
@@ -270,12 +271,12 @@ std::string DeviceBackend::rewrite(std::span<const model::DeviceMaster> masters)
 
 void DeviceBackend::upload(const model::Snapshot& snapshot) {
   QRL_INVARIANT(&snapshot == snapshot_ && snapshot.version() >= 0, "device weights",
-                "the published snapshot that the decoder reads", "another");
+                "the published snapshot that the decoder reads", "another snapshot");
   upload_unless_there();
 }
 
 std::int64_t DeviceBackend::begin() {
-  QRL_INVARIANT(snapshot_->version() >= 0, "decoder", "a published snapshot", "one that was not written to its end");
+  QRL_INVARIANT(snapshot_->version() >= 0, "decoder", "a published snapshot", "an incomplete snapshot");
   upload_unless_there();
   num_finished_ = num_started_;
   const std::int64_t num_pages = engine_->allocate_kv();
@@ -321,8 +322,8 @@ void DeviceBackend::finish() {
   sampled_.resize(started.on_device.places.size());
   engine_->finish(sampled_);
   for (std::size_t i = 0; i < sampled_.size(); ++i) {
-    QRL_INVARIANT(sampled_[i].token >= 0, "sample", "logits that are finite or -inf, one of them finite",
-                  "other logits", "the weights or the forward pass are broken");
+    QRL_INVARIANT(sampled_[i].token >= 0, "sample", "finite or -inf logits, at least one finite",
+                  "NaN, +inf or only -inf", "the weights or the forward pass are broken");
     started.samples[started.on_device.places[i]] = {sampled_[i].token, sampled_[i].logprob};
   }
 }

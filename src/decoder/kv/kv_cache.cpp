@@ -99,7 +99,7 @@ ops::KvPages KvCache::layer(std::int64_t layer_idx) const {
                      nullptr,
                      nullptr};
   if (format_ == KvFormat::fp8_e4m3) {
-    QRL_INVARIANT(!scales_.keys_LK.empty(), "KV cache", "calibrated scales", "none");
+    QRL_INVARIANT(!scales_.keys_LK.empty(), "KV cache", "calibrated scales", "no scales");
     const auto first = static_cast<std::size_t>(layer_idx * heads_.num_kv_heads);
     pages.key_scales = scales_.keys_LK.data() + first;
     pages.value_scales = scales_.values_LK.data() + first;

@@ -95,7 +95,7 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
       return TensorList{share.defined() ? share.add_(d_x) : d_x};
     })[0];
   }
-  QRL_INVARIANT(!beside.input_gradient, "learner", "no adapter beside a trained matrix", "one");
+  QRL_INVARIANT(!beside.input_gradient, "learner", "no adapter on a trained matrix", "an adapter");
   return differentiable({x}, {y}, [input, master, layer, device, in_fp8, num_rows = rows.size(0)](const TensorList& d) {
     const Tensor kept_x =
         torch::empty({num_rows, layer.form->in},

@@ -28,7 +28,7 @@ bool Publisher::write_adapters(model::Snapshot& snapshot, std::int64_t version, 
   if (stays_there) {
     write_on_device(snapshot, version, *device);
   } else if (!snapshot.lora().enabled()) {
-    QRL_INVARIANT(!engine_.reads_snapshot(), "publish", "a snapshot with adapters", "one without");
+    QRL_INVARIANT(!engine_.reads_snapshot(), "publish", "a snapshot with adapters", "a snapshot without adapters");
     snapshot.publish(weights_.all_masters(), version);
   } else {
     if (has_base_ != &snapshot) snapshot.publish(weights_.base(), version);
@@ -56,8 +56,8 @@ const model::Snapshot* Publisher::present() const {
 const model::Snapshot* Publisher::for_forward_pass() const {
   if (!engine_.reads_snapshot()) return nullptr;
   const model::Snapshot* snapshot = present();
-  QRL_INVARIANT(snapshot != nullptr, "learner", "a published snapshot of the present weights",
-                "one of other weights, or none", "publish after each update");
+  QRL_INVARIANT(snapshot != nullptr, "learner", "a published snapshot of the current weights",
+                "a snapshot of other weights, or no snapshot", "publish after each update");
   return snapshot;
 }
 

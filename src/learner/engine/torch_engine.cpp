@@ -21,7 +21,8 @@ struct SampledPass {
 /// Runs the decoder's own forward pass on `device`, for Numerics::bitwise.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers) {
-  QRL_INVARIANT(targets.kept.empty(), "a bitwise learner on a device", "draws without top-k and top-p", "others");
+  QRL_INVARIANT(targets.kept.empty(), "a bitwise learner on a device", "sampling without top-k and top-p",
+                "sampling with top-k or top-p");
   const auto there = torch::TensorOptions().dtype(torch::kFloat32).device(device);
   TensorList streams;
   std::vector<float*> after_layer;
@@ -124,10 +125,10 @@ class TorchEngine : public ForwardEngine {
  private:
   void read_weights(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device,
                     bool is_on_device) override {
-    QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish",
-                  "the device's weights for a low_bit learner there", "none");
+    QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish", "weights on the device for a low_bit learner",
+                  "no weights on the device");
     QRL_INVARIANT(!reads_snapshot() || !snapshot.rotation(), "publish", "matrices that are not rotated",
-                  "rotated ones");
+                  "rotated matrices");
     const bool has_base =
         parameters.options().lora.enabled() && &snapshot == base_of_ && snapshot.base_number() == base_number_;
     base_of_ = &snapshot;

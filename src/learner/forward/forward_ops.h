@@ -61,7 +61,7 @@ class Ops {
 
   /// Computes a sparse layer's mixture of experts, fp32 [N, D]. `needs_output` as in linear.
   virtual Tensor mlp_of_experts(const LayerWeights& /*layer*/, const Recomputable& /*x*/, bool /*needs_output*/) const {
-    QRL_INVARIANT(false, "forward pass", "a dense layer", "experts, which these operations lack");
+    QRL_INVARIANT(false, "forward pass", "a dense layer", "experts, which these operations do not support");
   }
 
  private:

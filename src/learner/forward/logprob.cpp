@@ -143,7 +143,7 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
   const auto backward = [hidden, lm_head, &head, &targets, total, lse, by_hidden_MD,
                          kept_entropy = entropy.detach()](const TensorList& d) {
     if (by_hidden_MD.defined()) {
-      QRL_INVARIANT(!d[1].defined(), "log-probs", "no gradient of the entropies", "one");
+      QRL_INVARIANT(!d[1].defined(), "log-probs", "no gradient of the entropies", "a gradient");
       const Tensor rows = torch::tensor(targets.rows), d_hidden_ND = torch::zeros_like(hidden);
       const Tensor d_hidden_MD = by_hidden_MD * floats_or_zeros(d[0], total).unsqueeze(1);
       return TensorList{d_hidden_ND.index_copy_(0, rows, d_hidden_MD.to(hidden.scalar_type()))};

@@ -25,7 +25,8 @@ void check_batch(const types::MicroBatch& batch, const model::ModelConfig& confi
   const auto outside = [&](types::TokenId token) { return token < 0 || token >= config.vocab_size; };
   QRL_REQUIRE(std::none_of(batch.tokens.begin(), batch.tokens.end(), outside) &&
                   std::none_of(batch.targets.begin(), batch.targets.end(), outside),
-              "micro-batch", "token ids below the vocabulary's " + std::to_string(config.vocab_size), "one outside");
+              "micro-batch", "token ids from 0 to below vocab_size = " + std::to_string(config.vocab_size),
+              "a token id outside this range");
 }
 
 }  // namespace
@@ -89,7 +90,8 @@ PackedRows MicroBatchPacker::rows(const types::MicroBatch& batch) {
 }
 
 TargetRows MicroBatchPacker::targets(const types::MicroBatch& batch, const ops::SampleParams& sample_params) const {
-  QRL_REQUIRE(sample_params.temperature > 0, "temperature", "above 0 (log-probs of a greedy choice teach nothing)",
+  QRL_REQUIRE(sample_params.temperature > 0, "temperature",
+              "a temperature above 0 (greedy sampling leaves nothing to train on)",
               std::to_string(sample_params.temperature));
   TargetRows targets;
   targets.temperature = sample_params.temperature;
@@ -101,7 +103,7 @@ TargetRows MicroBatchPacker::targets(const types::MicroBatch& batch, const ops::
     if (!sample_params.cuts()) continue;
     const auto kept = t < batch.kept.size() ? batch.kept[t] : std::span<const types::TokenId>();
     QRL_INVARIANT(std::ranges::binary_search(kept, batch.targets[t]), "micro-batch",
-                  "with top-k or top-p the tokens that each target was sampled from, the target among them",
+                  "with top-k or top-p, the tokens that each target was sampled from, including the target",
                   std::to_string(kept.size()) + " tokens without " + std::to_string(batch.targets[t]));
     targets.kept.push_back(kept);
   }

@@ -54,15 +54,15 @@ AisSignals ais_signals(const AisSums& sums, const AisSettings& settings) {
 
 namespace {
 
-const config::NumberParam kAisCap{"rollout_correction.ais.C", config::kAtLeast1, 5,
-                                  "largest importance ratio that is blended in"};
+const config::NumberParam kAisCap{"rollout_correction.ais.C", config::kAtLeast1, 5, "cap on the importance ratios"};
 const config::NumberParam kAisDelta{"rollout_correction.ais.delta", config::kPositive, 0.02,
                                     "mean |log ratio| from which the mismatch counts in full"};
 const config::NumberParam kAisGamma{"rollout_correction.ais.gamma", config::kPositive, 1.2,
-                                    "growth of the advantages' deviation from which it counts against"};
-const config::NumberParam kAisBeta{"rollout_correction.ais.beta_var", config::kAtLeast0, 1, "weight of that"};
+                                    "growth of the advantages' standard deviation above which alpha falls"};
+const config::NumberParam kAisBeta{"rollout_correction.ais.beta_var", config::kAtLeast0, 1,
+                                   "weight of this growth in alpha"};
 const config::NumberParam kAisEps{"rollout_correction.ais.eps", config::kPositive, 1e-6,
-                                  "added to the advantages' deviation in the quotient of the two"};
+                                  "added to the denominator of this growth"};
 
 AisSettings ais_settings(const config::ParamValues& own) {
   return {own.of(kAisCap), own.of(kAisDelta), own.of(kAisGamma), own.of(kAisBeta), own.of(kAisEps)};
@@ -111,11 +111,12 @@ Metrics prepare_blend(std::span<const types::MicroBatch* const> batches, LossOpt
 extern const Correction ais_correction;
 const Correction ais_correction{
     {.word = "ais",
-     .what = "truncated importance sampling, blended in by how reliable the ratios are",
+     .what = "truncated importance sampling, blended in according to the ratios' reliability",
      .paper = "AIS, §3",
-     .constraints = constraints_of_correction("its cap is rollout_correction.ais.C", true),
+     .constraints = constraints_of_correction("set its cap with rollout_correction.ais.C instead", true),
      .params = {kAisCap, kAisDelta, kAisGamma, kAisBeta, kAisEps},
-     .aliases = {{"gamma", "rollout_correction.ais.gamma", "AIS's; there is no critic to discount for"}}},
+     .aliases = {{"gamma", "rollout_correction.ais.gamma",
+                  "for AIS; there is no discount factor, because there is no critic"}}},
     CorrectionLevel::token,
     adaptive_importance,
     read_cap,

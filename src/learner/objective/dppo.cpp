@@ -12,7 +12,7 @@ const config::NumberParam kTvDelta{
 const config::NumberParam kTvCap{"algorithm.dppo_tv.ratio_cap", config::kAtLeast1, 20, "largest weight of a token"};
 const config::NumberParam kKlDelta{
     "algorithm.dppo_kl.delta", config::kPositive, 0.05,
-    "largest KL between the sampler's drawing a token or not and the policy's, in the advantage's direction"};
+    "largest Bernoulli KL of a token between sampler and policy, in the advantage's direction"};
 const config::NumberParam kKlCap{"algorithm.dppo_kl.ratio_cap", config::kAtLeast1, 20, "largest weight of a token"};
 
 /// Computes J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for the tokens in `outside`, else 1.
@@ -58,12 +58,14 @@ void read_kl(const config::ParamValues& own, SurrogateSettings& settings) {
 
 std::vector<config::Constraint> constraints_of_dppo() {
   std::vector<config::Constraint> constraints = constraints_of_weighted_log_probs();
-  constexpr const char* kBound = "its bound is on probabilities, algorithm.dppo_….delta: set it to null or delete it";
+  constexpr const char* kBound =
+      "this loss bounds probabilities, with algorithm.dppo_….delta: set it to null or delete it";
   constraints.push_back({"algorithm.clip_ratio_low", {"null"}, kBound});
   constraints.push_back({"algorithm.clip_ratio_high", {"null"}, kBound});
-  constraints.push_back({"rollout_correction.method",
-                         {"none"},
-                         "its ratio is to the sampler, so a weight for the gap would count it twice: set it to none"});
+  constraints.push_back(
+      {"rollout_correction.method",
+       {"none"},
+       "this loss already uses ratios to the sampler, so a correction would count the gap twice: set it to none"});
   return constraints;
 }
 
@@ -76,11 +78,10 @@ std::vector<config::KeyDefault> defaults_of_dppo() {
 }  // namespace
 
 std::vector<config::Constraint> constraints_of_weighted_log_probs() {
-  return {{"algorithm.clip_ratio_c", {"0.0"}, "the dual clip belongs to a clipped ratio: set it to 0"},
-          {"rollout_correction.acr", {"false"}, "there is no upper clip bound of a ratio to raise: set it to false"},
-          {"rollout_correction.behaviour_in_ratio",
-           {"false"},
-           "it is the token ratio pi/mu inside the clip: set it to false"}};
+  return {
+      {"algorithm.clip_ratio_c", {"0.0"}, "the dual clip needs a clipped ratio: set it to 0"},
+      {"rollout_correction.acr", {"false"}, "this loss has no upper clip bound to raise: set it to false"},
+      {"rollout_correction.behaviour_in_ratio", {"false"}, "it needs a loss that clips token ratios: set it to false"}};
 }
 
 extern const PolicyLoss dppo_tv_loss;
@@ -99,7 +100,7 @@ const PolicyLoss dppo_tv_loss{
 
 extern const PolicyLoss dppo_kl_loss;
 const PolicyLoss dppo_kl_loss{{.word = "dppo_kl",
-                               .what = "the same within a bound on the KL of drawing the token or not",
+                               .what = "like dppo_tv, but within a bound on the Bernoulli KL of a token",
                                .paper = "DPPO, arXiv 2602.04879",
                                .defaults = defaults_of_dppo(),
                                .constraints = constraints_of_dppo(),

@@ -23,7 +23,7 @@ Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSett
 
 extern const PolicyLoss grpo_loss;
 const PolicyLoss grpo_loss{{.word = "grpo",
-                            .what = "ratios of tokens, a mean over each response",
+                            .what = "token ratios, averaged over each response",
                             .paper = "Shao et al. 2024, DeepSeekMath, eq. 3",
                             .defaults = {{"algorithm.clip_ratio_low", "0.2"},
                                          {"algorithm.clip_ratio_high", "0.2"},
@@ -34,7 +34,7 @@ const PolicyLoss grpo_loss{{.word = "grpo",
 
 extern const PolicyLoss dapo_loss;
 const PolicyLoss dapo_loss{{.word = "dapo",
-                            .what = "ratios of tokens, a wider upper bound, a mean over all tokens",
+                            .what = "token ratios, a wider upper bound, averaged over all tokens",
                             .paper = "Yu et al. 2025, eq. 8",
                             .defaults = {{"algorithm.clip_ratio_low", "0.2"},
                                          {"algorithm.clip_ratio_high", "0.28"},
@@ -45,7 +45,7 @@ const PolicyLoss dapo_loss{{.word = "dapo",
 
 extern const PolicyLoss dr_grpo_loss;
 const PolicyLoss dr_grpo_loss{{.word = "dr_grpo",
-                               .what = "ratios of tokens, sums over a fixed length, no division by the deviation",
+                               .what = "token ratios, sums over a fixed length, no division by the standard deviation",
                                .paper = "Liu et al. 2025, Dr. GRPO",
                                .defaults = {{"algorithm.clip_ratio_low", "0.2"},
                                             {"algorithm.clip_ratio_high", "0.2"},

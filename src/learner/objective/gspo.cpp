@@ -10,16 +10,15 @@ torch::Tensor sequence_ratio(const SurrogateInput& input, bool token_form) {
 }
 
 std::vector<config::Constraint> constraints_of_sequence_ratios() {
-  return {{"algorithm.clip_ratio_c", {"0.0"}, "the dual clip bounds a token's ratio: set it to 0"},
-          {"algorithm.loss_agg_mode",
-           {"seq-mean-token-mean"},
-           "the surrogate belongs to the sequence and its mean goes over sequences: set it to null"},
-          {"rollout_correction.acr",
-           {"false"},
-           "a token's truncation does not move the clip range of a sequence's ratio: set it to false"},
-          {"rollout_correction.behaviour_in_ratio",
-           {"false"},
-           "it is the token ratio pi/mu inside the clip: set it to false"}};
+  return {
+      {"algorithm.clip_ratio_c", {"0.0"}, "the dual clip bounds a token's ratio: set it to 0"},
+      {"algorithm.loss_agg_mode",
+       {"seq-mean-token-mean"},
+       "this loss has one ratio per sequence and averages over sequences: set it to null"},
+      {"rollout_correction.acr",
+       {"false"},
+       "truncated token weights do not change the clip range of a sequence ratio: set it to false"},
+      {"rollout_correction.behaviour_in_ratio", {"false"}, "it needs a loss that clips token ratios: set it to false"}};
 }
 
 namespace {
@@ -39,7 +38,7 @@ Surrogate sequence_ratio_surrogate(const SurrogateInput& input, const SurrogateS
 extern const PolicyLoss gspo_loss;
 const PolicyLoss gspo_loss{
     {.word = "gspo",
-     .what = "ratios of sequences",
+     .what = "sequence ratios",
      .paper = "Zheng et al. 2025, eq. 5 and 7",
      .defaults = {{"algorithm.clip_ratio_low", "3e-4"},
                   {"algorithm.clip_ratio_high", "4e-4"},
@@ -47,7 +46,7 @@ const PolicyLoss gspo_loss{
                   {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
                   {"algorithm.norm_adv_by_std", "true"}},
      .constraints = constraints_of_sequence_ratios(),
-     .aliases = {{"importance_sampling_level", "algorithm.name", "sequence is gspo; token is every loss by tokens"}},
+     .aliases = {{"importance_sampling_level", "algorithm.name", "gspo for sequence, a token-level loss for token"}},
      .needs_updates = true},
     sequence_ratio_surrogate};
 

@@ -25,7 +25,7 @@ std::vector<config::Constraint> constraints_of_correction(std::string_view own_c
   std::vector<config::Constraint> constraints{
       {"rollout_correction.behaviour_in_ratio",
        {"false"},
-       "the gap would be counted twice, in the ratio and as a weight: keep one"}};
+       "the gap would be counted twice, in the ratio and as a weight: use only one"}};
   if (!own_cap.empty()) constraints.push_back({"rollout_correction.threshold", {"null"}, std::string(own_cap)});
   if (one_bound || !own_cap.empty())
     constraints.push_back(

@@ -67,7 +67,7 @@ Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
 }
 
 torch::Tensor token_shares(config::LossAggMode mode, const Sequences& sequences, const Denominators& denominators) {
-  QRL_INVARIANT(denominators.tokens > 0 && denominators.sequences > 0, "loss aggregation", "tokens that count",
+  QRL_INVARIANT(denominators.tokens > 0 && denominators.sequences > 0, "loss aggregation", "tokens in the loss",
                 std::to_string(denominators.tokens));
   const auto num_sequences = static_cast<double>(denominators.sequences);
   const auto all = [&](double share) { return torch::full({sequences.num_tokens()}, share, torch::kFloat64); };

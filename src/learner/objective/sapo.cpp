@@ -8,7 +8,8 @@ namespace {
 
 const config::NumberParam kTauPositive{"algorithm.sapo.tau_pos", config::kPositive, 1,
                                        "temperature of the gate where the advantage is above 0"};
-const config::NumberParam kTauNegative{"algorithm.sapo.tau_neg", config::kPositive, 1.05, "and elsewhere", true};
+const config::NumberParam kTauNegative{"algorithm.sapo.tau_neg", config::kPositive, 1.05,
+                                       "temperature of the gate elsewhere", true};
 
 torch::Tensor temperatures(const torch::Tensor& advantages, const SurrogateSettings& settings) {
   return torch::where(advantages > 0, torch::full_like(advantages, settings.tau_positive),
@@ -42,7 +43,7 @@ void add_gate(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, 
 
 std::vector<config::Constraint> constraints_of_sapo() {
   std::vector<config::Constraint> constraints = constraints_of_weighted_log_probs();
-  constexpr const char* kGate = "a soft gate stands for the clip: set it to null or delete it";
+  constexpr const char* kGate = "a soft gate replaces the clip: set it to null or delete it";
   constraints.push_back({"algorithm.clip_ratio_low", {"null"}, kGate});
   constraints.push_back({"algorithm.clip_ratio_high", {"null"}, kGate});
   return constraints;
@@ -53,7 +54,7 @@ std::vector<config::Constraint> constraints_of_sapo() {
 extern const PolicyLoss sapo_loss;
 const PolicyLoss sapo_loss{
     {.word = "sapo",
-     .what = "ratios of tokens through a soft gate in place of the clip",
+     .what = "token ratios with a soft gate instead of the clip",
      .paper = "Gao et al. 2025, SAPO",
      .defaults = {{"algorithm.clip_ratio_c", "0"},
                   {"algorithm.loss_agg_mode", "seq-mean-token-mean"},

@@ -10,16 +10,18 @@ namespace {
 
 const config::NumberParam kBandLow{"algorithm.tbpo.seq_clip_ratio_low", config::kInside0To1, 3e-4,
                                    "sequence ratios are clipped at 1 - this where the advantage is 0 or more"};
-const config::NumberParam kBandHigh{"algorithm.tbpo.seq_clip_ratio_high", config::kPositive, 4e-4, "and at 1 + this"};
+const config::NumberParam kBandHigh{"algorithm.tbpo.seq_clip_ratio_high", config::kPositive, 4e-4,
+                                    "sequence ratios are clipped at 1 + this where the advantage is 0 or more"};
 const config::NumberParam kNegativeLow{"algorithm.tbpo.neg_seq_clip_ratio_low", config::kInside0To1, 3e-4,
-                                       "and at 1 - this where it is negative", true};
+                                       "sequence ratios are clipped at 1 - this where the advantage is negative", true};
 const config::NumberParam kNegativeHigh{"algorithm.tbpo.neg_seq_clip_ratio_high", config::kPositive, 7e-4,
-                                        "and at 1 + this", true};
+                                        "sequence ratios are clipped at 1 + this where the advantage is negative",
+                                        true};
 const config::NumberParam kBandCap{"algorithm.tbpo.seq_tis_imp_ratio_cap", config::kAtLeast1, 2,
-                                   "rollout_correction.method tbpo: C, its weights lie in [1/C, C]"};
+                                   "C, where weights lie in [1/C, C]"};
 const config::WordParam<bool> kDrops{"algorithm.tbpo.mismatch_action",
                                      {{"clip", false}, {"drop", true}},
-                                     "a weight outside: clip it, or drop its sequence (weight 0)"};
+                                     "a weight outside [1/C, C]: clip it, or drop its sequence (weight 0)"};
 
 /// Computes the surrogate from r_i = s_i (sequence_ratio). A ≥ 0: min(r_i·A, clip(r_i, 1 − ε_l, 1 + ε_h)·A). A < 0:
 /// clip(r_i, 1 − ε⁻_l, 1 + ε⁻_h)·A, whose gradient is 0 on both sides of the band.
@@ -95,16 +97,15 @@ void add_band_weights(const ObjectiveTokens& tokens, const ObjectiveSettings& se
 
 std::vector<config::Constraint> constraints_of_bands() {
   std::vector<config::Constraint> constraints = constraints_of_sequence_ratios();
-  constexpr const char* kBands = "its bands are algorithm.tbpo.seq_clip_ratio_… and neg_seq_clip_ratio_…";
+  constexpr const char* kBands = "set algorithm.tbpo.seq_clip_ratio_… and neg_seq_clip_ratio_… instead";
   constraints.push_back({"algorithm.clip_ratio_low", {"null"}, kBands});
   constraints.push_back({"algorithm.clip_ratio_high", {"null"}, kBands});
-  constraints.push_back(
-      {"rollout_correction.method",
-       {"tbpo", "none"},
-       "its objective weighs whole sequences by the geometric mean of their ratios and no other way: set "
-       "tbpo, or take another loss"});
-  constexpr const char* kWhole = "its objective is of whole sequences: tokens cannot be left out one by one";
-  constraints.push_back({"algorithm.teacher.path", {"null"}, "its bands go by the sign of a response's advantage"});
+  constraints.push_back({"rollout_correction.method",
+                         {"tbpo", "none"},
+                         "this loss weights whole sequences, only by the geometric mean of their ratios: set tbpo, or "
+                         "choose another loss"});
+  constexpr const char* kWhole = "this loss works on whole sequences: single tokens cannot be left out";
+  constraints.push_back({"algorithm.teacher.path", {"null"}, "its bands depend on the sign of a response's advantage"});
   constraints.push_back({"rollout_correction.rs", {"none", "seq_sum", "seq_mean", "seq_max"}, kWhole});
   constraints.push_back({"algorithm.top_entropy_quantile", {"1.0"}, kWhole});
   constraints.push_back({"algorithm.clip_cov.ratio", {"0.0"}, kWhole});
@@ -115,7 +116,7 @@ std::vector<config::Constraint> constraints_of_bands() {
 
 extern const PolicyLoss tbpo_loss;
 const PolicyLoss tbpo_loss{{.word = "tbpo",
-                            .what = "ratios of sequences within bands that depend on the sign of the advantage",
+                            .what = "sequence ratios within bands that depend on the sign of the advantage",
                             .paper = "QaRL, §3.2",
                             .defaults = {{"algorithm.clip_ratio_c", "0"},
                                          {"algorithm.loss_agg_mode", "seq-mean-token-mean"},
@@ -132,7 +133,7 @@ const Correction tbpo_correction{
     {.word = "tbpo",
      .what = "the geometric mean of a sequence's ratios, within a band",
      .paper = "QaRL, §3.2",
-     .constraints = constraints_of_correction("its cap is algorithm.tbpo.seq_tis_imp_ratio_cap", false),
+     .constraints = constraints_of_correction("set its cap with algorithm.tbpo.seq_tis_imp_ratio_cap instead", false),
      .params = {kBandCap, kDrops}},
     CorrectionLevel::sequence,
     trust_band_weights,

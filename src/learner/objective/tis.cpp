@@ -4,10 +4,9 @@ namespace qrl::learner {
 
 namespace {
 
-const config::FlagParam kAcr{
-    "rollout_correction.acr", false,
-    "raise the upper clip bound by what the truncation took off a token's weight (QuRL's adaptive "
-    "clipping range)"};
+const config::FlagParam kAcr{"rollout_correction.acr", false,
+                             "raise the upper clip bound by the factor by which a token's weight was truncated (QuRL's "
+                             "adaptive clipping range)"};
 
 void read_acr(const config::ParamValues& own, CorrectionSettings& settings) { settings.acr = own.of(kAcr); }
 

@@ -38,7 +38,7 @@ void open_library() {
   const char* said = dlerror();
   report.fits = false;
   report.why = said != nullptr ? said : path + " cannot be opened";
-  if (has_path) report.what_to_do = "the folders of what it needs belong in LD_LIBRARY_PATH";
+  if (has_path) report.what_to_do = "add the folders of the libraries that it needs to LD_LIBRARY_PATH";
   base::require(report, kWhere);
 }
 
@@ -52,10 +52,10 @@ int load_cuda_library(int number) {
     open_library();
     loaded = true;
   }
-  QRL_INVARIANT(at::globalContext().hasCUDART(), "LibTorch's CUDA part", "loaded before LibTorch was asked for it",
-                "loaded too late");
+  QRL_INVARIANT(at::globalContext().hasCUDART(), "LibTorch's CUDA part", "a load before its first use",
+                "a load after its first use");
   QRL_REQUIRE(torch::cuda::is_available(), "trainer.device: cuda", "a GPU that LibTorch can use",
-              "none (no driver, or CUDA_VISIBLE_DEVICES hides it)", "use trainer.device cpu");
+              "no usable GPU (no driver, or CUDA_VISIBLE_DEVICES hides all GPUs)", "use trainer.device cpu");
   constexpr bool kOnlyWarns = false;  // if true, FlashAttention's backward pass would not be deterministic
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
   at::globalContext().setAllowBF16ReductionCuBLAS(false);              // keeps split-K sums in fp32

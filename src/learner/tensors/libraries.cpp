@@ -47,9 +47,9 @@ base::LibraryReport libtorch_report(std::uint64_t abi_version, const std::string
   report.wanted = TORCH_VERSION;
   report.path = path;
   const auto part = [&](int shift) { return std::to_string(abi_version >> shift & 0xff); };
-  report.found = abi_version == 0 ? "one before 2.9" : part(56) + "." + part(48) + "." + part(40);
+  report.found = abi_version == 0 ? "a version before 2.9" : part(56) + "." + part(48) + "." + part(40);
   report.fits = report.found == report.wanted;
-  report.what_to_do = "take the folder of another torch out of LD_LIBRARY_PATH, or put that of torch " TORCH_VERSION
+  report.what_to_do = "remove the other torch's folder from LD_LIBRARY_PATH, or put the folder of torch " TORCH_VERSION
                       " for CUDA 13 first";
   return report;
 }
@@ -80,13 +80,13 @@ base::LibraryReport libtorch_cuda_report(const std::string& path) {
   report.wanted = TORCH_VERSION " for CUDA 13";
   report.what_to_do =
       base::is_in_wheel()
-          ? "`pip install --force-reinstall torch==" TORCH_VERSION "` takes PyPI's, which is for CUDA 13"
+          ? "run `pip install --force-reinstall torch==" TORCH_VERSION "`, which installs PyPI's build for CUDA 13"
           : "run `QRL_TORCH_CUDA=on scripts/setup`, which fetches it; or put the folder of a PyTorch " TORCH_VERSION
             " for CUDA 13 first in LD_LIBRARY_PATH";
   if (path.find('/') == std::string::npos) return report;
   report.path = path;
   const std::string version = version_beside(path);
-  report.found = version.empty() ? "one of a version that nothing tells" : version;
+  report.found = version.empty() ? "an unknown version" : version;
   const std::string plain = version.substr(0, version.find('+'));
   const std::string build = plain.size() < version.size() ? version.substr(plain.size() + 1) : "";
   report.fits = version.empty() || (plain == TORCH_VERSION && (build.empty() || build.starts_with("cu13")));
@@ -99,7 +99,7 @@ base::LibraryReport nccl_report(int version, const base::SharedLibrary& library)
   report.wanted = "2.4 or newer";
   report.path = library.path;
   report.why = library.why;
-  report.what_to_do = std::string(base::is_in_wheel() ? "" : "`QRL_TORCH_CUDA=on scripts/setup` fetches it, or ") +
+  report.what_to_do = std::string(base::is_in_wheel() ? "" : "run `QRL_TORCH_CUDA=on scripts/setup`, or ") +
                       "`pip install nvidia-nccl-cu13`";
   if (library.handle == nullptr) return report;
   // Before 2.9, the minor version has one digit.
@@ -131,9 +131,8 @@ std::optional<base::Error> gpu_error(const std::string& what) {
   const std::size_t named = what.find(" does not have a deterministic implementation");
   if (named != std::string::npos) {
     const std::string operation = what.substr(0, named);
-    return base::Error(base::ErrorKind::internal, "trainer.device: cuda",
-                       "operations that give the same bits each time (LibTorch's deterministic algorithms)",
-                       operation.substr(operation.rfind('\n') + 1) + ", which has no such implementation",
+    return base::Error(base::ErrorKind::internal, "trainer.device: cuda", "deterministic operations in LibTorch",
+                       operation.substr(operation.rfind('\n') + 1) + ", which has no deterministic implementation",
                        "use trainer.device: cpu");
   }
   const std::size_t begin = what.find("CUDA out of memory");

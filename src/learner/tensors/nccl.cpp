@@ -49,11 +49,11 @@ struct Library {
   template <class Function>
   void find(Function*& function, const char* name) {
     function = reinterpret_cast<Function*>(dlsym(handle, name));
-    QRL_REQUIRE(function != nullptr, "NCCL's library", std::string("a function ") + name, "none");
+    QRL_REQUIRE(function != nullptr, "NCCL's library", std::string("the function ") + name, "a library without it");
   }
   void check(int result, const char* what) const {
     QRL_INVARIANT(result == kSuccess, std::string("NCCL, ") + what, "success",
-                  std::string(error_string(result)) + " (NCCL_DEBUG=WARN in the environment makes it say more)");
+                  std::string(error_string(result)) + " (set NCCL_DEBUG=WARN in the environment for details)");
   }
 
   void* handle = nullptr;  // never closed, because NCCL has its own threads
@@ -75,10 +75,10 @@ class ByNccl final : public RankTensors {
   ByNccl(dist::Collectives& world, const torch::Device& device, const std::string& library)
       : world_(world), device_(device), nccl_(library) {
     UniqueId id{};
-    if (world.is_first()) nccl_.check(nccl_.get_unique_id(&id), "a job's name");
+    if (world.is_first()) nccl_.check(nccl_.get_unique_id(&id), "the job's unique id");
     world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
-    const dist::Deadline deadline = limit("meet");
-    nccl_.check(nccl_.comm_init_rank(&comm_, world.size(), id, world.rank()), "ranks that meet");
+    const dist::Deadline deadline = limit("connection");
+    nccl_.check(nccl_.comm_init_rank(&comm_, world.size(), id, world.rank()), "connecting the ranks");
   }
   ~ByNccl() override {
     if (std::uncaught_exceptions() == 0)

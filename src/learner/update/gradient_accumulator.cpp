@@ -22,7 +22,7 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
         std::bit_cast<std::uint32_t>(log_probs_M.data_ptr<float>()[i]) == std::bit_cast<std::uint32_t>(sampled) ? 0 : 1;
   }
   QRL_INVARIANT(differ == 0, "rollout.bitwise", "the sampler's log-probs, bit for bit",
-                std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens differ");
+                std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens with different log-probs");
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ GradientAccumulator::~GradientAccumulator() = default;
 
 void GradientAccumulator::add(const types::MicroBatch& batch, const types::GlobalCounts& counts,
                               const LossOptions& loss, const ops::SampleParams& sample_params, bool is_last) {
-  QRL_INVARIANT(!sums_.begun(), "micro-batch", "an update after the last one", "another");
+  QRL_INVARIANT(!sums_.begun(), "micro-batch", "an update after the last micro-batch", "another micro-batch");
   auto next = std::make_unique<MicroBatchInFlight>(batch, counts, loss);
   next->rows = packer_.rows(batch);
   next->targets = packer_.targets(next->batch, sample_params);  // targets point into next->batch

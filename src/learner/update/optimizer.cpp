@@ -271,7 +271,7 @@ void clear_gradients(Parameters& parameters) {
 Optimizer::Optimizer(const OptimizerOptions& options, std::int64_t total_updates)
     : options_(options), total_updates_(total_updates) {
   QRL_REQUIRE(options.lr_scheduler == config::LrScheduler::constant || total_updates > 0, "optim.lr_scheduler",
-              "a total number of updates for a schedule that ends", std::to_string(total_updates));
+              "a number of updates above 0 for a linear or cosine schedule", std::to_string(total_updates));
 }
 
 double Optimizer::lr() const { return learning_rate(options_, num_updates_, total_updates_); }
@@ -285,7 +285,8 @@ void Optimizer::step(Parameters& parameters, double gradient_norm, RankTensors& 
 }
 
 void Optimizer::reset(const OptimizerOptions& options, std::int64_t total_updates) {
-  QRL_INVARIANT(options.name == options_.name, "optimizer", "one of the same kind", "another");
+  QRL_INVARIANT(options.name == options_.name, "optimizer", "an optimizer of the same kind",
+                "an optimizer of another kind");
   *this = Optimizer(options, total_updates);
 }
 

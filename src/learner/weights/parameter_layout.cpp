@@ -50,7 +50,7 @@ std::int64_t layer_of(std::string_view name) {
 
 ParameterLayout::ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options) : options_(options) {
   const bool has_adapters = options.lora.enabled();
-  QRL_INVARIANT(!has_adapters || !is_sharded(), "parameters", "adapters on every rank", "shards of them");
+  QRL_INVARIANT(!has_adapters || !is_sharded(), "parameters", "adapters on every rank", "sharded adapters");
   place(has_adapters ? model::adapter_specs(config, options.lora) : model::weight_specs(config));
   share_out();
 }
@@ -141,7 +141,7 @@ std::vector<AdamwSegment> ParameterLayout::adamw_segments(const GradientRange& r
 const Placement& ParameterLayout::placement(const std::string& name) const {
   const auto found = std::find_if(placements_.begin(), placements_.end(),
                                   [&](const Placement& placement) { return placement.spec.name == name; });
-  QRL_INVARIANT(found != placements_.end(), "parameters", "tensor " + name, "none of that name");
+  QRL_INVARIANT(found != placements_.end(), "parameters", "tensor " + name, "no tensor of that name");
   return *found;
 }
 

@@ -58,7 +58,7 @@ Weight Parameters::weight(const std::vector<std::string>& names) const {
   std::int64_t rows = 0, next = first.offset;
   for (const std::string& name : names) {
     const Placement& part = layout_.placement(name);
-    QRL_INVARIANT(part.offset == next, "parameters", name + " next to " + names.front(), "apart");
+    QRL_INVARIANT(part.offset == next, "parameters", name + " next to " + names.front(), "a gap between them");
     rows += part.spec.shape[0];
     next += part.spec.shape.numel();
   }
@@ -77,7 +77,7 @@ Weight Parameters::frozen(const std::vector<std::string>& names, const model::We
   for (const model::WeightSpec& spec : model::weight_specs(config_)) {
     if (std::find(names.begin(), names.end(), spec.name) != names.end()) parts.push_back(spec);
   }
-  QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "none of that name");
+  QRL_INVARIANT(parts.size() == names.size(), "parameters", "tensor " + names.front(), "no tensor of that name");
   const bool is_table = is_matrix(parts.front()) && !is_layer_matrix(parts.front().kind);
   if (is_matrix(parts.front()) && !options_.reads_layers && !is_kept) return {};
   std::vector<std::int64_t> shape(parts.front().shape.dims().begin(), parts.front().shape.dims().end());

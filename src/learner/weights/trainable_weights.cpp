@@ -26,8 +26,7 @@ std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collect
   if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
   if (share_gpus(device.index(), world)) {
     base::log_warning(
-        "ranks share GPUs: what they exchange goes through host memory (as many processes as GPUs on each "
-        "machine would use NCCL)");
+        "ranks share GPUs and exchange data through host memory (with a GPU for each process they would use NCCL)");
     return ranks_through_host(world, device);
   }
   return ranks_by_nccl(world, device, "libnccl.so.2");
@@ -62,7 +61,7 @@ TrainableWeights::TrainableWeights(const model::ModelConfig& config, const model
       ranks_(ranks_on(parameters_.options().device, world)) {}
 
 void TrainableWeights::require_trainable() const {
-  QRL_INVARIANT(parameters_.flat().trainable(), "learner", "a trainable one", "one made for scores alone");
+  QRL_INVARIANT(parameters_.flat().trainable(), "learner", "a trainable learner", "a learner made only for scoring");
 }
 
 base::Buffer TrainableWeights::master(const std::string& name) const {

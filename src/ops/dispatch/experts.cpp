@@ -62,7 +62,8 @@ bool choose_experts(const Router& router, const float* logits_M, const std::uint
   std::copy_n(given_k == nullptr ? own_k : given_k, chosen, used_k);
   std::sort(used_k, used_k + chosen);
   QRL_INVARIANT(used_k[chosen - 1] < count && std::adjacent_find(used_k, used_k + chosen) == used_k + chosen, "route",
-                std::to_string(chosen) + " different experts of " + std::to_string(count), "others");
+                std::to_string(chosen) + " different experts of " + std::to_string(count),
+                "repeated or out-of-range experts");
 
   if (!is_finite) {
     std::fill_n(gates_k, chosen, std::nanf(""));

@@ -63,12 +63,12 @@ Isa choose() {
     if (forced == nullptr ? supported(isa) : name(isa) == forced) {
       QRL_REQUIRE(supported(isa), "environment variable QRL_ISA",
                   "an instruction set of this processor: " + supported_names(), std::string(name(isa)),
-                  "unset QRL_ISA to take the best one");
+                  "unset QRL_ISA to use the best one");
       return isa;
     }
   }
   base::fail_input("environment variable QRL_ISA", "amx | avx512 | avx2 | portable", base::quoted(forced),
-                   "unset QRL_ISA to take the best one");
+                   "unset QRL_ISA to use the best one");
 }
 
 struct Path {

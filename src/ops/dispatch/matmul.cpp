@@ -140,7 +140,7 @@ void matmul(const Matmul& task) {
     return left.transposed || left.values.is_bf16 == (task.type == MatmulType::bf16);
   };
   QRL_INVARIANT(fits(task.left) && (task.more_depth == 0 || fits(task.more_left)), "matmul",
-                "left operands of the matmul's type", "one of the other type");
+                "left operands of the matmul's type", "a left operand of the other type");
   if (task.rows == 0) return;
   const MatmulKernels& table = matmul_kernels(task.type);
   const Plan plan(task, table);

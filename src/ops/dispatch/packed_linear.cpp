@@ -211,12 +211,12 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
                const FixedScales& fixed) {
   check_range({first_row, first_row + rows}, packed.out, "pack_rows");
   const FormatSpec& what = spec(packed.format);
-  QRL_INVARIANT(fixed.row_scales == nullptr || packed.format == Format::int8, "pack_rows",
-                "scales of rows for int8 alone", std::string(name(packed.format)));
+  QRL_INVARIANT(fixed.row_scales == nullptr || packed.format == Format::int8, "pack_rows", "row scales only for int8",
+                std::string(name(packed.format)));
   QRL_INVARIANT(fixed.input_factors == nullptr || fixed.row_scales != nullptr || !what.has_weight_scales(), "pack_rows",
-                "factors of inputs together with scales of rows", "factors alone");
+                "input factors together with row scales", "only input factors");
   QRL_INVARIANT(packed.rotation.fits(packed.in) && (!packed.rotation || what.has_weight_scales()), "pack_rows",
-                "a rotation of whole blocks, and of formats with scales alone", std::string(name(packed.format)));
+                "a rotation of whole blocks, only for formats with scales", std::string(name(packed.format)));
   const base::Range mine = team.slice(rows, 16);
   EnteringWeights entering(weight, fixed.input_factors, packed);
   const std::int64_t num_words = ceil_div(packed.in, inputs_per_word(packed.format));
@@ -330,7 +330,7 @@ void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint16_t* bf16_weight) {
   check_range({first_row, first_row + rows}, packed.out, "unpack_rows");
   QRL_INVARIANT(spec(packed.format).weights == Element::bf16 && packed.in % 2 == 0, "unpack_rows",
-                "a layer in bf16 of an even width", std::string(name(packed.format)));
+                "a bf16 layer of even width", std::string(name(packed.format)));
   for (std::int64_t row = first_row; row < first_row + rows;) {
     const std::int64_t end = std::min(first_row + rows, (row / kRowsAtOnce + 1) * kRowsAtOnce);
     std::uint16_t* to = bf16_weight + (row - first_row) * packed.in;

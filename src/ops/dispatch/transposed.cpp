@@ -106,7 +106,8 @@ PackedLinear make_unscaled(std::int64_t out, std::int64_t in) {
 
 void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLinear& to) {
   check_int8(weight.format);
-  QRL_INVARIANT(to.out == weight.in && to.in == weight.out, "transpose_quantized", "a transposed shape", "another");
+  QRL_INVARIANT(to.out == weight.in && to.in == weight.out, "transpose_quantized", "a transposed shape",
+                "a different shape");
   const base::Range mine = team.slice(num_panels(to));
   const std::int64_t num_words = to.panels.shape()[1], words_of_weight = weight.panels.shape()[1];
   for (std::int64_t panel = mine.begin; panel < mine.end; ++panel) {
@@ -129,7 +130,8 @@ void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLin
 void transpose_quantized(base::Team& team, const Activations& x, PackedLinear& to) {
   check_int8(x.format);
   const std::int64_t num_rows = x.max_rows();
-  QRL_INVARIANT(to.out == x.width && to.in == num_rows, "transpose_quantized", "a transposed shape", "another");
+  QRL_INVARIANT(to.out == x.width && to.in == num_rows, "transpose_quantized", "a transposed shape",
+                "a different shape");
   const base::Range mine = team.slice(num_panels(to));
   constexpr std::int64_t kColumns = 16;
   const std::array<std::int8_t, kPanelColumns> nothing{};
@@ -177,7 +179,7 @@ void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear
   check_blocks(weight, "transpose_blocks");
   check_blocks(to, "transpose_blocks");
   QRL_INVARIANT(to.out == weight.in && to.in == transposed_inputs(weight), "transpose_blocks", "a transposed shape",
-                "another");
+                "a different shape");
   const base::Range mine = team.slice(num_panels(to));
   const std::int64_t scale_stride = to.scales.shape()[1], weight_stride = weight.scales.shape()[1];
   for_tensors(weight, [&](std::int64_t first, std::int64_t input, std::int64_t outputs) {

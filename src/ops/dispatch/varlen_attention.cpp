@@ -32,7 +32,8 @@ Families families_of(const VarlenAttention& attention) {
   std::int64_t prefix_length = 0;
   for (std::int64_t s = 0; s < attention.num_sequences; ++s) {
     const bool continues = attention.continues_prefix != nullptr && attention.continues_prefix[s] != 0;
-    QRL_INVARIANT(!continues || s > 0, "varlen attention", "a prefix before the sequence that continues it", "none");
+    QRL_INVARIANT(!continues || s > 0, "varlen attention", "a prefix before the sequence that continues it",
+                  "no prefix");
     const std::int64_t length = attention.sequence_starts[s + 1] - attention.sequence_starts[s];
     if (continues) {
       families.all.back().end_sequence = s + 1;

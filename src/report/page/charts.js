@@ -71,7 +71,7 @@ function chartOptions(panel, curves, width, isLog) {
   }
   return {width, height: HEIGHT, series, bands, cursor: {sync: {key: panel.source === "sft" ? "update" : "step", setSeries: false, scales: ["x", null]}, y: false, drag: {x: true, y: false}},
     scales: {x: {time: false}, y: {distr: isLog ? 3 : 1, range: isLog ? undefined : evenRange}},
-    axes: [{...axis, label: panel.source === "sft" ? "update of the cold start" : "step", labelSize: 20, size: 36,
+    axes: [{...axis, label: panel.source === "sft" ? "cold-start update" : "step", labelSize: 20, size: 36,
       values: (u, ticks) => ticks.map((value) => Number.isInteger(value) ? tick(value) : "")},
     {...axis, label: panel.unit, labelSize: 20, size: 58, ...(isLog ? {filter: logTicks} : {}), values: (u, ticks) => ticks.map(tick)}]};
 }

@@ -34,14 +34,14 @@ function table(head, rows) {
 function sessionRows(run) {
   return run.sessions.map((session) => [time(session.unix), session.host, session.processor + " (" + session.isa + ")", session.program,
     session.ranks + " × " + session.threads, String(session.first_step), session.ended ? String(session.last_step) : "–",
-    session.ended ? duration(session.ended_unix - session.unix) : "–", session.ended || (run.running ? "at work" : "killed, or cut off")]);
+    session.ended ? duration(session.ended_unix - session.unix) : "–", session.ended || (run.running ? "running" : "killed or cut off")]);
 }
 
 function drawAbout(runs) {
   redraw(byId("about").lastElementChild, runs.map((run) => {
     const set = run.recipe.filter((line) => line[2] !== "default");
     return element("div", {class: "run"}, element("h3", {}, element("span", {class: "swatch", style: "background:var(--curve-" + (run.letter.charCodeAt(0) - 65) % MOST_COLORS + ")"}), shown(named(run, runs))),
-      element("p", {}, run.num_rows + (run.num_rows === 1 ? " row, " : " rows, ") + duration(run.seconds) + (run.unreadable > 0 ? "; " + run.unreadable + " lines were no metric row" : "") + (run.running ? "; at work now" : "")),
+      element("p", {}, run.num_rows + (run.num_rows === 1 ? " row, " : " rows, ") + duration(run.seconds) + (run.unreadable > 0 ? "; " + run.unreadable + " lines are not metric rows" : "") + (run.running ? "; running now" : "")),
       run.sessions.length > 0 ? table(["started", "host", "processor", "program", "ranks × threads", "first step", "last step", "took", "ended"], sessionRows(run)) : null,
       run.changes.length > 0 ? element("ul", {}, ...run.changes.map((change) => element("li", {}, "changed on resume, " + shown(change)))) : null,
       element("details", {}, element("summary", {}, "recipe: " + set.length + " keys set, " + (run.recipe.length - set.length) + " by default"),

@@ -17,8 +17,8 @@ async function ask(path, parameters) {
 
 /** What a run in the list does now, or how it ended. */
 function statusOf(run) {
-  if (!run.running) return run.ended || (run.starts > 0 ? "killed, or cut off" : "not at work");
-  return run.step === 0 && run.cold_update > 0 && run.cold_update < run.cold_updates ? "cold start, " + run.cold_update + " of " + run.cold_updates : "at work";
+  if (!run.running) return run.ended || (run.starts > 0 ? "killed or cut off" : "not running");
+  return run.step === 0 && run.cold_update > 0 && run.cold_update < run.cold_updates ? "cold start, " + run.cold_update + " of " + run.cold_updates : "running";
 }
 
 class Live {
@@ -41,10 +41,10 @@ class Live {
       if (this.name === null && list.length > 0) await this.open((list.find((run) => run.running) || list[0]).name);
       else await this.follow(listed);
       const gone = this.name !== null && !listed && list.every((run) => run.name !== this.name);
-      byId("server-says").textContent = gone ? "The folder of " + shown(this.name) + " is gone." : list.length === 0 ? "There is no run yet." : "";
+      byId("server-says").textContent = gone ? "The folder of " + shown(this.name) + " is gone." : list.length === 0 ? "No runs yet." : "";
       document.documentElement.dataset.asked = String(Number(document.documentElement.dataset.asked || 0) + 1);
     } catch (error) {
-      byId("server-says").textContent = "qrl-train watch does not answer (" + error.message + "). What stands here may be old.";
+      byId("server-says").textContent = "qrl-train watch does not answer (" + error.message + "). This page may be out of date.";
     }
     setTimeout(() => this.tick(), EVERY_MS);
   }

@@ -55,7 +55,7 @@ class Samples {
     this.runs.value = String(this.run);
     this.fillSteps(known);
     const parts = [element("div", {class: "tools"}, runs.length > 1 ? this.runs : null, known.length > 0 ? this.steps : null, known.length > 0 ? this.field : null), this.bars, this.list];
-    this.container.replaceChildren(...(known.length > 0 ? parts : [...(runs.length > 1 ? [parts[0]] : []), element("p", {}, "The run folder holds no rollouts (trainer.rollout_dump).")]));
+    this.container.replaceChildren(...(known.length > 0 ? parts : [...(runs.length > 1 ? [parts[0]] : []), element("p", {}, "The run folder has no rollouts (trainer.rollout_dump).")]));
     this.load();
     return runs.reduce((sum, run) => sum + run.samples.reduce((all, file) => all + (file.groups || []).reduce((n, group) => n + group.samples.length, 0), 0), 0);
   }
@@ -97,14 +97,14 @@ class Samples {
         element("b", {}, " answer "), element("bdi", {class: "text"}, shown(group.ground_truth))),
       element("div", {class: "cards"}, ...samples.map(sampleCard)));
     }).filter(Boolean);
-    this.list.replaceChildren(...(boxes.length > 0 ? boxes : [element("p", {}, "No sample is left by search and filter.")]));
+    this.list.replaceChildren(...(boxes.length > 0 ? boxes : [element("p", {}, "No sample matches the search and filter.")]));
   }
 }
 
 function sampleCard(sample) {
   const parts = Object.entries(sample.score_parts || {}).filter(([, value]) => value !== 0).map(([name, value]) => name + " " + number(value)).join(", ");
-  const facts = [sample.response_tokens + " tokens", sample.stop === "length" ? "cut" : null, parts || null, Number.isFinite(sample.advantage) ? "A " + number(sample.advantage) : null];
+  const facts = [sample.response_tokens + " tokens", sample.stop === "length" ? "truncated" : null, parts || null, Number.isFinite(sample.advantage) ? "A " + number(sample.advantage) : null];
   return element("div", {class: "card"}, element("p", {}, element("b", {class: "score"}, number(sample.score)), " ", facts.filter(Boolean).join(" · ")),
     element("pre", {class: "text", dir: "auto"}, shown(sample.response)),
-    element("p", {class: "reason"}, shown(sample.reason || ""), sample.extracted ? " · read: " : "", element("bdi", {class: "text"}, shown(sample.extracted || ""))));
+    element("p", {class: "reason"}, shown(sample.reason || ""), sample.extracted ? " · extracted: " : "", element("bdi", {class: "text"}, shown(sample.extracted || ""))));
 }

@@ -134,7 +134,7 @@ class Lexer {
       if (peek() == '*') ++at_;
       return meaning->type == T::wrapper ? read_wrapped(meaning->code, begin) : push_meaning(*meaning, name);
     }
-    fail("a command that is not known: \\" + std::string(letters));
+    fail("an unknown command: \\" + std::string(letters));
   }
 
   void push_meaning(const Meaning& meaning, std::string_view source) {

@@ -206,11 +206,11 @@ constexpr std::pair<std::string_view, std::string_view> kShells[] = {
 
 }  // namespace
 
-const std::string_view Fault::kOpenBracket = "a bracket, a bar or an environment that is not closed by its like";
-const std::string_view Fault::kUnfitWords = "words that are no part of a formula";
-const std::string_view Fault::kNoOperationBetween = "two things without an operation between them";
-const std::string_view Fault::kOperandMissing = "an operand is missing, or nested too deep";
-const std::string_view Fault::kUnlikeRows = "rows of different lengths, or an entry with something left over";
+const std::string_view Fault::kOpenBracket = "an unclosed bracket, bar or environment";
+const std::string_view Fault::kUnfitWords = "words that are not part of a formula";
+const std::string_view Fault::kNoOperationBetween = "two operands without an operation between them";
+const std::string_view Fault::kOperandMissing = "a missing operand, or one nested too deep";
+const std::string_view Fault::kUnlikeRows = "rows of different lengths, or an entry with unread text";
 
 std::span<const Row> default_rows() noexcept { return kRows; }
 std::span<const std::pair<std::string_view, std::string_view>> shells() noexcept { return kShells; }

@@ -84,8 +84,8 @@ ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t
     auto task = try_problem(ranges, random);
     if (task && split_of(std::string_view(task->text)) == split) return *std::move(task);
   }
-  base::fail_input("arithmetic generator", "a problem with these numbers of steps, max_number and max_target",
-                   "none in a hundred thousand attempts", "widen the ranges");
+  base::fail_input("arithmetic generator", "a problem within the ranges of steps, max_number and max_target",
+                   "no such problem in 100,000 attempts", "widen the ranges");
 }
 
 std::string arithmetic_prompt(const ArithmeticTask& task) { return task.text + "\n"; }

@@ -7,8 +7,8 @@ namespace qrl::tasks {
 
 namespace {
 
-const config::IntegerParam kMinSteps{"min_steps", {1, 8}, 1, "fewest operations of a problem", "max_steps"};
-const config::IntegerParam kMaxSteps{"max_steps", {1, 8}, 2, "most operations of a problem"};
+const config::IntegerParam kMinSteps{"min_steps", {1, 8}, 1, "fewest operations in a problem", "max_steps"};
+const config::IntegerParam kMaxSteps{"max_steps", {1, 8}, 2, "most operations in a problem"};
 
 ArithmeticRanges ranges_of(const config::ParamValues& own) {
   return {own.of(kMinSteps), own.of(kMaxSteps), own.of(max_number_key()), own.of(max_target_key())};
@@ -29,7 +29,7 @@ WorkedTask demonstrate(const config::ParamValues& own, std::uint64_t seed, std::
 
 extern const Task arithmetic_task;
 const Task arithmetic_task{{{.word = "arithmetic",
-                             .what = "word problems in small numbers",
+                             .what = "word problems with small numbers",
                              .params = {max_number_key(), max_target_key(), kMinSteps, kMaxSteps}},
                             generate,
                             demonstrate},

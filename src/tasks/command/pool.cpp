@@ -42,10 +42,10 @@ std::string note_on(const std::vector<std::string>& withheld, const std::string&
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),
                        [&](const auto& name) { return mentions(last_words, name); });
   const std::string named = base::joined(mentioned, ", ");
-  if (!named.empty()) return "it was not given " + named + ": set reward.env: [" + named + "]";
+  if (!named.empty()) return "the program was not given " + named + ": set reward.env: [" + named + "]";
   return withheld.empty() ? ""
                           : std::to_string(withheld.size()) +
-                                " variables of the environment are withheld from it (reward.env: [NAME] gives one)";
+                                " environment variables are withheld from it (reward.env: [NAME] passes one on)";
 }
 
 struct ParsedLine {
@@ -153,11 +153,11 @@ void Pool::take_ready(Slot& slot, std::string_view line) {
   if (!is_ready) refuse_start(slot, base::quoted(line, kShown_bytes) + fault);
   const nlohmann::ordered_json& ready = message["ready"];
   const nlohmann::ordered_json protocol = ready.value("protocol", nlohmann::ordered_json(1));
-  if (protocol != 1) refuse_start(slot, "protocol " + protocol.dump() + ", and this program speaks 1");
+  if (protocol != 1) refuse_start(slot, "protocol " + protocol.dump() + ", but this program speaks protocol 1");
   const std::string said = ready.dump();
   if (ready_.empty()) ready_ = said;
   if (said != ready_)
-    refuse_start(slot, "another ready line than the first worker's: " + base::quoted(said, kShown_bytes));
+    refuse_start(slot, "a ready line that differs from the first worker's: " + base::quoted(said, kShown_bytes));
   slot.worker->is_ready = true;
 }
 
@@ -267,12 +267,12 @@ void Pool::take_lines(Slot& slot, Work& work) {
       return id != answer.end() && id->is_number_unsigned() && *id == held.id;
     });
     if (row == worker.held.end() && !worker.had_rows) {
-      refuse_start(slot, "more behind it, before the first row: " + base::quoted(*line, kShown_bytes));
+      refuse_start(slot, "another line after it, before the first row: " + base::quoted(*line, kShown_bytes));
     }
     if (row == worker.held.end()) {
       const std::string what = !fault.empty() && holds_nan(*line)
-                                   ? "NaN or an infinity, where null is a score that does not apply: "
-                                   : "no answer to a row that it has: ";
+                                   ? "NaN or an infinity (use null for a score that does not apply): "
+                                   : "a line that answers none of its rows: ";
       return break_protocol(slot, work,
                             what + base::quoted(*line, kShown_bytes) + (fault.empty() ? "" : " (" + fault + ")"));
     }
@@ -290,7 +290,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
   Worker& worker = *slot.worker;
   const double now_s = base::now_s();
   if (!worker.is_ready) {
-    if (now_s - worker.started_s > settings_.start_timeout_s) refuse_start(slot, "none");
+    if (now_s - worker.started_s > settings_.start_timeout_s) refuse_start(slot, "no such line");
     return;
   }
   const auto is_late = [&](const HeldRow& row) { return now_s - row.since_s > settings_.timeout_s; };

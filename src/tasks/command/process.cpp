@@ -168,8 +168,8 @@ Process::Process(const Program& program) {
   const int error =
       posix_spawn(&watchdog_, file.c_str(), &plan.actions, &plan.attributes, argv.data(), environment.data());
   if (error != 0) watchdog_ = -1;
-  QRL_INVARIANT(error == 0, kCommandKey, "its watchdog to start out of memory (memfd_create)", std::strerror(error),
-                "allow it: sysctl vm.memfd_noexec=0, a larger ulimit -u");
+  QRL_INVARIANT(error == 0, kCommandKey, "its watchdog to start from a memory file (memfd_create)",
+                std::strerror(error), "allow it: sysctl vm.memfd_noexec=0, a larger ulimit -u");
   in_ = std::move(in.write);
   out_ = std::move(out.read);
   err_ = std::move(err.read);
@@ -187,7 +187,7 @@ void Process::require_start(const Program& program) {
                         recv(notes_.get(), &note, sizeof note, MSG_DONTWAIT) == sizeof note;
   if (is_there && note.kind == WatchdogNote::Kind::started) return;
   const std::string got =
-      !is_there ? "none within " + std::to_string(static_cast<int>(kStart_s)) + " s" : std::strerror(note.value);
+      !is_there ? "no start within " + std::to_string(static_cast<int>(kStart_s)) + " s" : std::strerror(note.value);
   kill();
   base::fail_input(kCommandKey, "a program that starts", what + ": " + got);
 }
@@ -222,7 +222,7 @@ std::string find_program(const std::string& name, const std::string& folder) {
   if (name.find('/') != std::string::npos) {
     const std::filesystem::path file = std::filesystem::path(folder) / name;
     QRL_REQUIRE(runs(file), kCommandKey, "a program", base::quoted(file.string(), 200) + ", which cannot be executed",
-                "its first word is a file, relative to the recipe, or a name to look for in PATH");
+                "name a file relative to the recipe, or a program in PATH");
     return file.string();
   }
   const char* variable = std::getenv("PATH");
@@ -240,8 +240,8 @@ std::string find_program(const std::string& name, const std::string& folder) {
 ProgramEnvironment program_environment(const std::vector<std::string>& names) {
   ProgramEnvironment all;
   for (const std::string& name : names)
-    QRL_REQUIRE(std::getenv(name.c_str()) != nullptr, "reward.env", "names of variables that are set", name,
-                "export " + name + ", or take it out of the list");
+    QRL_REQUIRE(std::getenv(name.c_str()) != nullptr, "reward.env", "names of environment variables that are set", name,
+                "export " + name + ", or remove it from the list");
   std::string path = base::shipped_folder("apps/python", "python", "qrl_reward.py");
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string_view text = *one, name = text.substr(0, text.find('='));

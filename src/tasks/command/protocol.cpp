@@ -26,18 +26,18 @@ bool fits_float(double value) { return std::abs(value) <= std::numeric_limits<fl
 bool read_flag(const ordered_json& ready, const char* name) {
   const auto found = ready.find(name);
   if (found == ready.end()) return false;
-  QRL_REQUIRE(found->is_boolean(), kCommandKey, std::string("true or false as ") + name + " of the ready line",
+  QRL_REQUIRE(found->is_boolean(), kCommandKey, std::string("true or false for ") + name + " in the ready line",
               found->dump());
   return found->get<bool>();
 }
 
 void add_score(const std::string& name, const ordered_json& weight, CommandReady& out) {
   QRL_REQUIRE(config::is_score_name(name), kCommandKey,
-              "names of scores of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
+              "score names of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
   QRL_REQUIRE(std::ranges::find(out.scores, name) == out.scores.end(), kCommandKey, "each score once in the ready line",
               base::quoted(name) + " twice");
   QRL_REQUIRE(weight.is_number() && fits_float(weight.get<double>()), kCommandKey,
-              "a number as the weight of " + base::quoted(name) + ", one that a float holds", weight.dump());
+              "a number as the weight of " + base::quoted(name) + ", within the range of a float", weight.dump());
   out.scores.push_back(name);
   out.weights.push_back(weight.get<double>());
 }
@@ -109,7 +109,7 @@ CommandReady read_ready(const std::string& text) {
               "scores of the ready line: a list of 1 to 64 names, or an object of names and weights",
               base::quoted(scores.dump(), 200));
   const ordered_json fields = ready.value("fields", ordered_json::array());
-  QRL_REQUIRE(fields.is_array(), kCommandKey, "a list as fields of the ready line", fields.dump());
+  QRL_REQUIRE(fields.is_array(), kCommandKey, "a list for fields in the ready line", fields.dump());
   for (const ordered_json& field : fields) {
     const std::pair<const char*, bool*> known[] = {{"row", &out.wants_row},
                                                    {"tokens", &out.wants_tokens},
@@ -122,7 +122,7 @@ CommandReady read_ready(const std::string& text) {
   }
   out.checks_gold = read_flag(ready, "checks_gold");
   const ordered_json rows = ready.value("rows", ordered_json("sample"));
-  QRL_REQUIRE(rows == "sample" || rows == "group", kCommandKey, "sample or group as rows of the ready line",
+  QRL_REQUIRE(rows == "sample" || rows == "group", kCommandKey, "sample or group for rows in the ready line",
               rows.dump());
   out.takes_groups = rows == "group";
   return out;

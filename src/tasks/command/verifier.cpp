@@ -39,8 +39,8 @@ PoolSettings settings_of(const CommandOptions& options) {
   settings.num_workers = num_workers(options);
   if (settings.num_workers > base::num_threads())
     base::log_once("reward.workers", "reward.workers is " + std::to_string(settings.num_workers) +
-                                         ", and this process has " + std::to_string(base::num_threads()) +
-                                         " threads: they take turns unless the program waits for others");
+                                         ", but this process has " + std::to_string(base::num_threads()) +
+                                         " threads: workers take turns, except while they wait for something else");
   settings.in_flight = options.in_flight;
   settings.timeout_s = options.timeout_s;
   settings.start_timeout_s = options.start_timeout_s;
@@ -160,7 +160,7 @@ const CommandReady& CommandVerifier::start(const Question* first) const {
   if (!log_file_.empty()) pool->log_to(log_file_);
   ready_ = read_ready(pool->start());
   is_group_ = options_.rows ? *options_.rows == config::RewardRows::group : ready_.takes_groups;
-  QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, since the program asks for whole groups",
+  QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, because the program takes whole groups",
               std::to_string(options_.in_flight), "delete it");
   require_weights();
   pool_ = std::move(pool);
@@ -184,7 +184,7 @@ void CommandVerifier::require_weights() const {
   const std::vector<double> all = weights();
   QRL_REQUIRE(std::ranges::any_of(all, [](double weight) { return weight != 0; }), "reward.weights",
               "a score with a weight other than 0 (the command's scores: " + base::joined(ready_.scores, ", ") + ")",
-              "none", "every response would score 0");
+              "only weights of 0", "every response would score 0");
 }
 
 void CommandVerifier::check_golds() const {
@@ -205,10 +205,12 @@ void CommandVerifier::check_golds() const {
   int num_faults = 0;
   job.fail = [&](std::size_t row, RowFault fault) {
     refusals[row] = reason_of(fault);
-    QRL_REQUIRE(
-        ++num_faults < kMostGoldFaults, kCommandKey, "a program that answers each ground truth within reward.timeout_s",
-        std::to_string(num_faults) + " without an answer, the last at " + golds[row].second + ": " + refusals[row],
-        "answer {\"id\": …, \"ok\": true}, or name an error; checks_gold false in the ready line checks none");
+    QRL_REQUIRE(++num_faults < kMostGoldFaults, kCommandKey,
+                "a program that answers each ground truth within reward.timeout_s",
+                std::to_string(num_faults) + " ground truths without an answer, the last at " + golds[row].second +
+                    ": " + refusals[row],
+                "answer {\"id\": …, \"ok\": true} or an error, or set checks_gold to false in the ready line to skip "
+                "these checks");
   };
   pool_->run(job);
   std::string lines;
@@ -217,7 +219,7 @@ void CommandVerifier::check_golds() const {
     if (refusals[row].empty() || ++num_refused > kShownGolds) continue;
     lines += "\n  " + golds[row].second + ": " + refusals[row];
   }
-  QRL_REQUIRE(num_refused == 0, kCommandKey, "ground truths that the program can judge by",
+  QRL_REQUIRE(num_refused == 0, kCommandKey, "ground truths that the program accepts",
               std::to_string(num_refused) + " of " + std::to_string(golds.size()) + " refused" +
                   (num_refused > kShownGolds ? ", the first " + std::to_string(kShownGolds) : "") + ":" + lines);
 }
@@ -264,10 +266,10 @@ void CommandVerifier::check_errors(const CommandBatch& batch) const {
   throw base::Error(
       base::ErrorKind::guard, "reward",
       none_judged
-          ? "a command that judges one of the first " + std::to_string(kFirstResponses) + " responses"
+          ? "a command that judges at least one of the first " + std::to_string(kFirstResponses) + " responses"
           : "at most reward.max_error_fraction = " + std::to_string(options_.max_error_fraction) + " verifier errors",
       got + ")" + (last.empty() ? "" : "; the last: " + base::quoted(last, 200)),
-      "qrl-train check reward RECIPE asks the command without training" +
+      "run qrl-train check reward RECIPE to test the command without training" +
           (errors.empty() ? "" : "; its last lines on standard error:" + errors));
 }
 
@@ -346,7 +348,7 @@ const Task command_task{{},
                            return std::make_unique<CommandVerifier>(
                                options.command, after.empty() ? nullptr : make_verifier_of(options, after));
                          },
-                         "what a program judges",
+                         "data that your program judges",
                          {}}};
 
 }  // namespace qrl::tasks

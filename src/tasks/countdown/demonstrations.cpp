@@ -117,8 +117,8 @@ Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t
     demonstration.response += "<answer>" + last->expression + "</answer>";
     return demonstration;
   }
-  base::fail_input("sft.demonstrations", "tasks that operations from left to right with values of 1 to 99 solve",
-                   "none in " + std::to_string(kMaxTasks), "lower max_target or max_number");
+  base::fail_input("sft.demonstrations", "tasks that can be solved from left to right with values from 1 to 99",
+                   "no such task in " + std::to_string(kMaxTasks), "lower max_target or max_number");
 }
 
 }  // namespace qrl::tasks

@@ -83,8 +83,8 @@ RandomExpression expression_of_split(base::RandomStream random, const CountdownR
     auto expression = try_expression(random, ranges);
     if (expression && split_of(expression->task()) == split) return *std::move(expression);
   }
-  base::fail_input("countdown generator", "a task with these numbers of numbers, max_number and max_target",
-                   "none in a million attempts", "widen the ranges");
+  base::fail_input("countdown generator", "a task within min_numbers to max_numbers, max_number and max_target",
+                   "no such task in a million attempts", "widen the ranges");
 }
 
 CountdownTask with_sorted_numbers(CountdownTask task) {

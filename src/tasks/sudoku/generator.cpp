@@ -30,7 +30,7 @@ SudokuGrid random_solution(int size, base::RandomStream& random) {
     }
   }
   const auto solved = solve_sudoku(grid, 1, kMaxTrials);
-  QRL_INVARIANT(!solved.grids.empty(), "sudoku generator", "a completion of three diagonal boxes", "none");
+  QRL_INVARIANT(!solved.grids.empty(), "sudoku generator", "a completion of three diagonal boxes", "no completion");
   return solved.grids.front();
 }
 
@@ -71,7 +71,7 @@ SudokuTask generate_sudoku(const SudokuRanges& ranges, std::uint64_t seed, Split
   base::fail_input("sudoku generator",
                    "grids with one solution and " + std::to_string(ranges.min_empty) + " to " +
                        std::to_string(ranges.max_empty) + " empty cells",
-                   "none in " + std::to_string(kMaxGrids), "lower max_empty");
+                   "no such grid in " + std::to_string(kMaxGrids), "lower max_empty");
 }
 
 std::string sudoku_prompt(const SudokuTask& task) { return rows_of(task.puzzle) + "\n"; }

@@ -10,7 +10,7 @@ namespace {
 const config::WordParam<int> kGridSize{"grid_size", {{"4", 4}, {"9", 9}}, "rows of a grid"};
 const config::IntegerParam kMinEmpty{"min_empty", {1, 64}, 4, "fewest empty cells", "max_empty"};
 const config::IntegerParam kMaxEmpty{
-    "max_empty", {1, 64}, 8, "most empty cells; 4x4 grids have up to 12, 9x9 ones some 55"};
+    "max_empty", {1, 64}, 8, "most empty cells; 4x4 grids can have up to 12, 9x9 grids about 55"};
 
 SudokuRanges ranges_of(const config::ParamValues& own) {
   return {own.of(kGridSize), own.of(kMinEmpty), own.of(kMaxEmpty)};
@@ -37,7 +37,7 @@ const Task sudoku_task{
      generate,
      demonstrate},
     {{.word = "sudoku",
-      .what = "a filled grid; its partial credit is the share of empty cells that are right",
+      .what = "a filled grid; partial credit is the share of empty cells filled correctly",
       .uses = {"reward.partial"}},
      make,
      "grids",

@@ -271,7 +271,7 @@ void SudokuVerifier::check_ground_truth(const Question& question, const std::str
   const auto gold = read_gold(question.ground_truth);
   QRL_REQUIRE(gold != nullptr, where,
               "a sudoku ground truth such as {\"puzzle\":\"3102200002100320\"} (16 or 81 digits, 0 for an empty cell; "
-              "\"solution\" may be there too and must solve it)",
+              "an optional \"solution\" must solve it)",
               base::quoted(question.ground_truth));
   const bool solvable = gold->solution || !solve_sudoku(gold->puzzle, 1, kMaxLoadTrials).grids.empty();
   QRL_REQUIRE(solvable, where, "a sudoku with a solution", base::quoted(question.ground_truth, 120));

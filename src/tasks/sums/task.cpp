@@ -51,7 +51,7 @@ SumTask generate_sum(std::int64_t max_number, std::uint64_t seed, Split split, s
     if (split_of(std::span<const std::int64_t>(numbers)) == split) return task;
   }
   base::fail_input("sums generator", "two numbers up to max_number " + std::to_string(max_number) + " in each split",
-                   "none in ten thousand attempts", "raise max_number");
+                   "no such numbers in ten thousand attempts", "raise max_number");
 }
 
 /// Returns "47 + 38 = 85", for example. With probability 1/3, the result is wrong by up to 10.

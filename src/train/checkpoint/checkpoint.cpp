@@ -122,7 +122,7 @@ class StoredLearner {
       require_same(found->second.shape);
       return file.read_f32(name, 0, {to.as<float>(), static_cast<std::size_t>(to.numel())});
     }
-    base::fail_input(where_, "a tensor " + name, "none of that name");
+    base::fail_input(where_, "a tensor " + name, "no such tensor");
   }
 
  private:
@@ -151,12 +151,13 @@ class StoredLearner {
 }  // namespace
 
 LoadedState read_checkpoint_state(const fs::path& checkpoint) {
-  require_sound_checkpoint(checkpoint, "use an older one");
+  require_sound_checkpoint(checkpoint, "use an older checkpoint");
   const std::string where = (checkpoint / kStateFile).string();
   const auto json = state::parse_json(state::read_text(where, kMaxCheckpointText_bytes), where);
   const auto at = [&](const char* key) -> const nlohmann::json& {
-    QRL_REQUIRE(json.contains(key), where, std::string("the entry ") + key, "none",
-                "another version of qrl-train wrote it: continue with that one, or export it and start from the model");
+    QRL_REQUIRE(
+        json.contains(key), where, std::string("the entry ") + key, "no such entry",
+        "another version of qrl-train wrote it: continue with that version, or export it and start from the model");
     return json.at(key);
   };
   LoadedState loaded{{}, state::read_text(checkpoint / kRecipeFile, kMaxCheckpointText_bytes),
@@ -188,8 +189,8 @@ void restore_learner(const fs::path& checkpoint, const RunState& state, learner:
     // On different hosts, equal paths may be different folders.
     const auto manifests = world.all_gather(manifest_text(checkpoint));
     for (std::size_t rank = 1; rank < manifests.size(); ++rank) {
-      QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "one checkpoint that all ranks see",
-                  "another checkpoint on rank " + std::to_string(rank), "put it where all hosts see it");
+      QRL_REQUIRE(manifests[rank] == manifests[0], checkpoint.string(), "the same checkpoint on all ranks",
+                  "a different checkpoint on rank " + std::to_string(rank), "put it where all hosts see it");
     }
   }
   std::optional<StoredLearner> stored;

@@ -30,19 +30,20 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",
               "auto, never, or a checkpoint's folder (with state.json)", trainer.resume_from.path,
-              "checkpoints lie in RUN/checkpoints: step_N, and sft_N of a cold start");
-  require_sound_checkpoint(trainer.resume_from.path, "give another one, or --resume auto");
+              "checkpoints are in RUN/checkpoints: step_N, and sft_N for a cold start");
+  require_sound_checkpoint(trainer.resume_from.path, "use another checkpoint, or --resume auto");
   fs::path given = fs::canonical(trainer.resume_from.path);
-  const std::string found = newest ? newest->filename().string() : "none";
+  const std::string found = newest ? newest->filename().string() : "step_N or sft_N";
   if (lies_in(given, run)) {
-    QRL_REQUIRE(newest && fs::equivalent(*newest, given), given.string(), "the newest checkpoint of its run folder",
-                "a newer one, " + found,
-                "--resume auto resumes from that; to branch off here, give another trainer.default_local_dir");
+    QRL_REQUIRE(
+        newest && fs::equivalent(*newest, given), given.string(), "the newest checkpoint of its run folder",
+        "a checkpoint other than " + found,
+        "use --resume auto to resume from the newest; to branch off here, set another trainer.default_local_dir");
   } else {
     // An interrupted first attempt may have left its copy of the cold start.
     QRL_REQUIRE(!newest || same_checkpoint(*newest, given.parent_path() / newest->filename()), run.string(),
-                "a run folder without checkpoints, to resume from one elsewhere", found,
-                "--resume auto resumes from that; else give another trainer.default_local_dir");
+                "a run folder without checkpoints, to resume from another folder's checkpoint", found,
+                "use --resume auto to resume from it, or set another trainer.default_local_dir");
   }
   return given;
 }
@@ -52,7 +53,7 @@ std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, 
   if (trainer.resume_from.mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
   QRL_REQUIRE(trainer.resume_from.mode == config::ResumeMode::automatic || !newest, run.string(),
               "no checkpoint with --resume never", newest->filename().string(),
-              "give another trainer.default_local_dir, or --resume auto");
+              "set another trainer.default_local_dir, or use --resume auto");
   return newest;
 }
 
@@ -118,7 +119,7 @@ std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const
   }
   if (!changes.empty()) {
     base::log_warning(text_of(changes) + ": scores after step " + std::to_string(saved.state.step) +
-                      " cannot be compared with those of before");
+                      " cannot be compared with earlier ones");
   }
   return changes;
 }
@@ -134,14 +135,14 @@ void check_changes(const fs::path& checkpoint, const std::vector<config::KeyChan
   }
   std::string advice;
   if (!fixed.empty()) {
-    advice = "set " + fixed + " back (fixed for a run), or begin another run at its weights: --set " +
+    advice = "set " + fixed + " back (fixed for a run), or start a new run from its weights: --set " +
              base::shell_word("model.path=" + checkpoint.string()) +
              " --set model.init.config=null --set sft.steps=0 and another trainer.default_local_dir (moments, step "
-             "number and warm-up begin anew)";
+             "number and warm-up start over)";
   }
   if (any_allowed && !allow_change) {
     advice += (advice.empty() ? "" : "; ") + std::string("--allow-change continues with the new values") +
-              (fixed.empty() ? "" : " of the others");
+              (fixed.empty() ? "" : " of the other keys");
   }
   QRL_REQUIRE(refused.empty(), checkpoint.string(), "the recipe and data it was made with", text_of(refused), advice);
 }
@@ -191,7 +192,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
   QRL_REQUIRE(changes.empty(), checkpoint.string(), "the cold start that this recipe would make", text_of(changes),
               "set them to what the cold start was made with, or delete sft.from");
   QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "a cold start of this recipe's model",
-              "another model's", "set model.init.config or model.path to that, or delete sft.from");
+              "a cold start of another model", "set model.init.config or model.path to that model, or delete sft.from");
   QRL_REQUIRE(state.sft_step == recipe.sft.steps, checkpoint.string(),
               "a cold start of sft.steps = " + std::to_string(recipe.sft.steps) + " updates",
               "a cold start saved after update " + std::to_string(state.sft_step),
@@ -204,7 +205,7 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
   check_same_cold_start(given, read_checkpoint_state(given), recipe, inputs);
   fs::path home = folder.checkpoints() / cold_start_name(recipe);
   copy_checkpoint(given, home);
-  base::log_info("took the cold start " + given.string() + " (sft.from)");
+  base::log_info("using the cold start " + given.string() + " (sft.from)");
   return home;
 }
 
@@ -212,7 +213,7 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
   if (saved.state.cold_start || saved.world_size == num_ranks) return;
   base::log_warning(checkpoint.string() + " was written by a run of " + std::to_string(saved.world_size) +
                     " ranks and continues with " + std::to_string(num_ranks) +
-                    ": sums round differently from here on, so the bits are not those of a run never stopped");
+                    ": sums round differently from here on, so results are not bit-identical to an uninterrupted run");
 }
 
 void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
@@ -227,8 +228,8 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
     base::log_info("copied " + beside.string() + ", the " + what + ", to " + home.string());
     return;
   }
-  QRL_REQUIRE(fs::exists(home), beside.string(), "the finished cold start, " + what, "none",
-              "put it beside the checkpoint that is given, where the run that made both has it");
+  QRL_REQUIRE(fs::exists(home), beside.string(), "the finished cold start, " + what, "no such folder",
+              "put it next to the given checkpoint, as in the run that made both");
   require_sound_checkpoint(home, restore);
 }
 
@@ -244,8 +245,9 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   check_changes(checkpoint, changes, allow_change);
   if (!inputs.weights.empty() && model::is_peft(checkpoint))
     require_same_base(checkpoint, base::model_folder(recipe.model.path), inputs.weights);
-  QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "what it was made with",
-              "another model (model.path, model.init)", "put it back, or give another trainer.default_local_dir");
+  QRL_REQUIRE(saved.inputs.model == inputs.model, checkpoint.string(), "the model it was made with",
+              "a different model (model.path, model.init)",
+              "restore that model, or set another trainer.default_local_dir");
   const auto of_scores = changes_of_scores(saved, before, recipe, inputs);
   changes.insert(changes.end(), of_scores.begin(), of_scores.end());
   return changes;
@@ -254,9 +256,10 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
 void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
   const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
   if (was == is || !config::samples_on_gpu(recipe) || recipe.rollout.bitwise) return;
-  base::log_warning("rollout.max_num_seqs " + std::to_string(is) + " (it was made with " + std::to_string(was) +
-                    "): on a GPU samples depend on how many rows a tick has, so the bits are not those of a run never "
-                    "stopped; with rollout.bitwise they would be");
+  base::log_warning("rollout.max_num_seqs " + std::to_string(is) + " (the checkpoint was made with " +
+                    std::to_string(was) +
+                    "): on a GPU samples depend on the rows per tick, so results are not bit-identical to an "
+                    "uninterrupted run; with rollout.bitwise they would be");
 }
 
 ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder, bool allow_change,

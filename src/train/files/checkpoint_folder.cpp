@@ -70,8 +70,8 @@ std::vector<fs::path> list_checkpoints(const fs::path& dir) {
     if (!age_of(entry.path())) continue;
     const std::optional<std::string> other = other_name(entry.path());
     if (other) {
-      base::log_once(entry.path().string(),
-                     state::shown(entry.path()) + " is a copy of " + *other + ", by what is in it: it is left alone");
+      base::log_once(entry.path().string(), state::shown(entry.path()) + " is a copy of " + *other +
+                                                ", judging by its contents: it is left alone");
     } else {
       found.push_back(entry.path());
     }
@@ -137,8 +137,8 @@ std::optional<std::int64_t> rl_step_of(const fs::path& checkpoint) {
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / kStateFile) || fs::exists(path / kManifestFile); }
 
 void require_sound_checkpoint(const fs::path& path, const std::string& what_to_do) {
-  QRL_REQUIRE(is_checkpoint(path), path.string(), "a checkpoint folder (with state.json)", "none there",
-              "they lie in RUN/checkpoints: step_N, and sft_N of a cold start");
+  QRL_REQUIRE(is_checkpoint(path), path.string(), "a checkpoint folder (with state.json)", "no checkpoint there",
+              "checkpoints are in RUN/checkpoints: step_N, and sft_N for a cold start");
   if (const auto damage = state::verify_folder(path)) {
     base::fail_input(path.string(), "a sound checkpoint", *damage, what_to_do);
   }
@@ -153,7 +153,7 @@ void copy_checkpoint(const fs::path& from, const fs::path& to) {
         }
       },
       state::folder_facts(from));
-  QRL_REQUIRE(same_checkpoint(from, to), to.string(), "a true copy of " + from.string(), "other bytes",
+  QRL_REQUIRE(same_checkpoint(from, to), to.string(), "an exact copy of " + from.string(), "different contents",
               "remove it and check the disk");
 }
 

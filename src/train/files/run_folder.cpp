@@ -16,7 +16,7 @@ namespace {
 std::filesystem::path made(const std::filesystem::path& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  QRL_REQUIRE(!error, dir.string(), "a folder that can be made", error.message(), "set trainer.default_local_dir");
+  QRL_REQUIRE(!error, dir.string(), "a folder that can be created", error.message(), "set trainer.default_local_dir");
   return dir;
 }
 
@@ -33,8 +33,8 @@ MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t keep_by
   out.sync();
   const auto size = static_cast<std::int64_t>(out.size_bytes());
   QRL_REQUIRE(size >= keep_bytes, file_.string(),
-              "at least the " + std::to_string(keep_bytes) + " bytes of the checkpoint", std::to_string(size),
-              "the file was cut or replaced; resume into another folder");
+              "at least the " + std::to_string(keep_bytes) + " bytes that the checkpoint recorded",
+              std::to_string(size), "the file was cut or replaced; resume into another folder");
   out.truncate(static_cast<std::uint64_t>(keep_bytes));
 }
 

@@ -32,7 +32,7 @@ std::string text_of_failure(const fs::path& dir, const Fill& fill) try {
 }
 
 void require_none(const std::string& failure, const fs::path& path) {
-  if (!failure.empty()) base::fail_internal(path.string(), "to be written by every rank", failure);
+  if (!failure.empty()) base::fail_internal(path.string(), "a write by every rank", failure);
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ void require_shared_folder(const fs::path& dir, const std::string& what_to_do, d
   }
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
     QRL_REQUIRE(!seen[rank].empty(), fs::path(marks).parent_path().string(), "a folder that every rank sees",
-                "rank " + std::to_string(rank) + " does not", what_to_do);
+                "rank " + std::to_string(rank) + " does not see it", what_to_do);
   }
 }
 

@@ -24,26 +24,28 @@ constexpr const char* kK3 = "mismatch/k3_kl";
 std::string Health::look_at_groups(const Metrics& row) const {
   const double cut = report::value_of(row, "response_length/clip_ratio");
   if (recipe_.algorithm.mask_truncated && cut == 1)
-    return "every response is cut at data.max_response_length, and algorithm.mask_truncated leaves such out; raise "
-           "data.max_response_length";
+    return "every response is cut at data.max_response_length, and algorithm.mask_truncated excludes these from the "
+           "loss; raise data.max_response_length";
   if (!(report::value_of(row, "data/flat_group_fraction") >= report::rule("most groups are flat").step_bound))
     return {};
   const double correct = report::value_of(row, kCorrect),
                no_answer = report::value_of(row, "reward/no_answer_fraction");
   const std::string begin =
-      "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have one reward), "
-      "so the step teaches nothing; ";
-  if (correct == 1) return begin + "all responses are right: take harder prompts";
+      "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have the same reward), so the step has "
+      "no learning signal; ";
+  if (correct == 1) return begin + "all responses are correct: use harder prompts";
   if (no_answer >= kNoAnswers) {
     return begin + base::format(
-                       "%.0f %% of the responses have no answer that the verifier reads, %.0f %% are cut: look at "
+                       "the verifier finds no answer in %.0f %% of the responses, %.0f %% are cut: look at "
                        "rollouts/step_N.jsonl, then at reward.verifier, reward.profile, data.prompt_template and "
                        "data.max_response_length",
                        100 * no_answer, 100 * cut);
   }
   if (correct == 0)
-    return begin + "no response is right: take easier prompts, a cold start (sft.steps), or raise rollout.n";
-  return begin + "prompts are always solved or never: take prompts between, raise rollout.n or rollout.temperature";
+    return begin + "no response is correct: use easier prompts or a cold start (sft.steps), or raise rollout.n";
+  return begin +
+         "each prompt is solved always or never: use prompts of medium difficulty, or raise rollout.n or "
+         "rollout.temperature";
 }
 
 /// Warns if a policy that was often right fails. With a usual share p of correct responses, n prompts per step all fail
@@ -53,13 +55,13 @@ std::string Health::look_at_fall(const Metrics& row) const {
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
   const double cut = report::value_of(row, "response_length/clip_ratio");
   constexpr const char* kCause =
-      "most often too large an update has broken the policy; lower optim.lr (%g) and resume from a checkpoint before";
+      "the usual cause is too large an update; lower optim.lr (%g) and resume from an earlier checkpoint";
   if (std::pow(1 - usual_correct_, num_prompts) < kByChance) {
-    return base::format("no response is right any more (%s 0, before it was %.3f): ", kCorrect, usual_correct_) +
+    return base::format("no response is correct any more (%s 0, previously %.3f): ", kCorrect, usual_correct_) +
            base::format(kCause, recipe_.optim.lr);
   }
   if (cut >= kMostlyCut && least_cut_ <= kRarelyCut) {
-    return base::format("no response ends by itself any more (response_length/clip_ratio %.2f, before it was %.2f): ",
+    return base::format("most responses are cut now (response_length/clip_ratio %.2f, previously as low as %.2f): ",
                         cut, least_cut_) +
            base::format(kCause, recipe_.optim.lr);
   }
@@ -80,7 +82,7 @@ std::string Health::what_closes_the_gap() const {
   add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty() &&
           !config::samples_on_gpu(recipe_),
       "set quant.rollout.rotation: hadamard");
-  add(is_low_bit, "take a quant.rollout.weights or kv_cache of more bits");
+  add(is_low_bit, "use a quant.rollout.weights or kv_cache format with more bits");
   add(true, base::format("lower optim.lr (%g)", recipe_.optim.lr));
   return advice;
 }
@@ -97,9 +99,9 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
       if (!(share > report::rule("the correction drops most tokens").step_bound)) return {};
       const config::CorrectionRecipe& correction = recipe_.rollout_correction;
       return base::format(
-          "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): "
-          "its bounds are too narrow for the gap between sampler and learner; widen "
-          "rollout_correction.threshold (%g), take a method that caps weights, or a quant.rollout.weights of more bits",
+          "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): its "
+          "bounds are too narrow for the gap between sampler and learner; widen rollout_correction.threshold (%g), or "
+          "use a method that caps weights or a quant.rollout.weights format with more bits",
           correction.method.word().c_str(), 100 * share, k3, correction.threshold.value_or(0));
     }
     case gap:
@@ -114,8 +116,8 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
       // Without KL and gradient, the step had no tokens to learn from.
       if (std::isfinite(k3) || report::value_of(row, "actor/grad_norm") == 0) return {};
       return base::format(
-          "%s has no finite value: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and go on "
-          "from a checkpoint before",
+          "%s is not finite: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and resume from an earlier "
+          "checkpoint",
           kK3, recipe_.optim.lr);
     case kNumSymptoms:
       break;
@@ -148,8 +150,8 @@ std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) 
 
 std::string Health::summary() const {
   static constexpr std::array<const char*, kNumSymptoms> kNames = {
-      "no response right or ended any more", "all groups flat", "most tokens dropped by the correction",
-      "sampler and learner far apart", "k3 KL without a finite value"};
+      "responses all wrong or mostly cut", "all groups flat", "most tokens dropped by the correction",
+      "sampler and learner far apart", "k3 KL not finite"};
   std::string text;
   for (std::size_t i = 0; i < courses_.size(); ++i) {
     if (courses_[i].num_steps == 0) continue;

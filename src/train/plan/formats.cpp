@@ -75,8 +75,8 @@ std::string rotation_text(const quant::Rotation& rotation) {
 std::string policy_text(const config::Recipe& recipe) {
   const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
   const bool rotated = recipe.quant.rotation == config::RotationKind::hadamard;
-  return (beside ? "adapters beside " : "") + std::string(quant::name(snapshot_formats(recipe.quant).linear)) +
-         " weights" + (rotated ? " (" + rotation_text({recipe.quant.rotation_block}) + ")" : "") + " with " +
+  return (beside ? "adapters on " : "") + std::string(quant::name(snapshot_formats(recipe.quant).linear)) + " weights" +
+         (rotated ? " (" + rotation_text({recipe.quant.rotation_block}) + ")" : "") + " with " +
          std::string(quant::name(kv_format(recipe.quant))) + " keys and values";
 }
 

@@ -17,7 +17,7 @@ quant::KvFormat kv_format(const config::QuantRecipe& quant);
 /// Returns a text such as "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
 std::string rotation_text(const quant::Rotation& rotation);
 
-/// Describes the sampler, such as "int8 weights with int8 keys and values" or "adapters beside int8 weights with …".
+/// Describes the sampler, such as "int8 weights with int8 keys and values" or "adapters on int8 weights with …".
 std::string policy_text(const config::Recipe& recipe);
 /// Returns whether export --quantized can write the sampler's weights. They must be low-bit, and have no rotation, int8
 /// lm_head or separate adapters.

@@ -175,7 +175,7 @@ std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& mod
   const bool is_taken = taken != AutoSettings{};
   set_auto(is_taken ? taken : choose_settings(loaded.recipe, model, num_ranks, gpu_bytes),
            is_taken ? "auto, from the checkpoint" : "auto", loaded);
-  return describe_gpu_plan(loaded.recipe, model, num_ranks, gpu_bytes) + (is_taken ? ", as the checkpoint has it" : "");
+  return describe_gpu_plan(loaded.recipe, model, num_ranks, gpu_bytes) + (is_taken ? ", from the checkpoint" : "");
 }
 
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
@@ -184,7 +184,7 @@ std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelCo
   const double ahead = activations_ahead_bytes(recipe, model, num_ranks, gpu_bytes);
   return "micro-batches of " + std::to_string(recipe.actor.max_tokens_per_micro_batch.value) + " tokens" +
          (recomputes ? " with recomputed activations" : "") + ", logits of " +
-         std::to_string(recipe.actor.logprob_chunk_tokens.value) + " at once, " +
+         std::to_string(recipe.actor.logprob_chunk_tokens.value) + " tokens at once, " +
          std::to_string(recipe.rollout.max_num_seqs.value) + " sequences decoded at once: about " +
          memory_amount(gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes)) + " of " + memory_amount(gpu_bytes) +
          (ahead > 0 ? ", with the next micro-batch's activations" : "");
@@ -193,10 +193,10 @@ std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelCo
 void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         bool is_resumed) {
   const double known = certain_bytes(estimate_memory(recipe, model, num_ranks), true);
-  QRL_REQUIRE(known <= gpu_bytes, "trainer.device: cuda", "a plan within the GPU's " + memory_amount(gpu_bytes),
-              memory_amount(known) + " of weights, gradients and moments alone",
-              "train adapters (lora.rank), share moments between processes (trainer.zero_stage 1), or take a smaller "
-              "model");
+  QRL_REQUIRE(
+      known <= gpu_bytes, "trainer.device: cuda", "a plan within the GPU's " + memory_amount(gpu_bytes),
+      memory_amount(known) + " of weights, gradients and moments alone",
+      "train adapters (lora.rank), shard moments across processes (trainer.zero_stage 1), or use a smaller model");
   const double peak = gpu_peak_bytes(recipe, model, num_ranks, gpu_bytes);
   if (peak <= gpu_bytes) return;
   base::log_warning("the plan needs about " + memory_amount(peak) + " of the GPU's " + memory_amount(gpu_bytes) +

@@ -356,7 +356,7 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
     if (part.on_gpu || !part.is_exact || part.phase != MemoryPhase::always) continue;
     if (largest == nullptr || part.bytes > largest->bytes) largest = &part;
   }
-  const std::string who = num_here > 1 ? " of " + std::to_string(num_here) + " processes here" : "";
+  const std::string who = num_here > 1 ? " in " + std::to_string(num_here) + " processes here" : "";
   const auto most = static_cast<double>(limit.bytes), free = static_cast<double>(limit.free_bytes);
   QRL_REQUIRE(certain * num_here <= most, "memory", "a plan within " + limit.what + ", " + memory_amount(most),
               memory_amount(certain * num_here) + who + " for weights, gradients and moments alone",
@@ -367,8 +367,7 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
   if (all > most)
     return "the plan of " + memory_amount(all) + who + " is more than " + limit.what + ", " + memory_amount(most);
   if (all > free)
-    return "the plan of " + memory_amount(all) + who + " is more than the " + memory_amount(free) +
-           " of memory that are free now";
+    return "the plan of " + memory_amount(all) + who + " is more than the " + memory_amount(free) + " of free memory";
   return "";
 }
 

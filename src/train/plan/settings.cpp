@@ -144,7 +144,7 @@ std::string optimizer_text(const config::LoadedRecipe& loaded) {
                                   : option(loaded, "warm-up", "optim.lr_warmup_steps");
   return shown_setting(loaded, "optim.name") + ", lr " + shown_setting(loaded, "optim.lr") +
          option(loaded, "schedule", "optim.lr_scheduler") + warm_up + "; " + std::to_string(updates) +
-         (updates == 1 ? " update" : " updates") + " a step";
+         (updates == 1 ? " update" : " updates") + " per step";
 }
 
 std::string verifier_text(const config::LoadedRecipe& loaded) {
@@ -161,7 +161,7 @@ std::string verifier_text(const config::LoadedRecipe& loaded) {
 
 std::string sampling_text(const config::LoadedRecipe& loaded) {
   const config::RolloutRecipe& rollout = loaded.recipe.rollout;
-  return shown_setting(loaded, "rollout.n") + " samples a prompt, temperature " +
+  return shown_setting(loaded, "rollout.n") + " samples per prompt, temperature " +
          shown_setting(loaded, "rollout.temperature") +
          (rollout.top_p < 1 ? option(loaded, "top_p", "rollout.top_p") : "") +
          (rollout.top_k != -1 ? option(loaded, "top_k", "rollout.top_k") : "") + ", up to " +
@@ -186,7 +186,7 @@ class IdleKeys {
     if (is_set(key) || is_set("algorithm.name")) list(key);
   }
   void warn(const std::string& why, const std::string& advice) const {
-    if (!text_.empty()) base::log_warning(why + ", and these cannot act: " + text_ + "; " + advice);
+    if (!text_.empty()) base::log_warning(why + ", so these have no effect: " + text_ + "; " + advice);
   }
 
  private:
@@ -217,7 +217,7 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
   if (recipe.algorithm.clip_ratio_c.value_or(0) != 0) add_clip("algorithm.clip_ratio_c");
   if (value_of(loaded, "rollout_correction.acr") == "true") idle.add("rollout_correction.acr");
   if (recipe.algorithm.router_replay == config::RouterReplay::old) idle.add("algorithm.router_replay");
-  idle.warn("with one update a step the ratio to the old policy is 1",
+  idle.warn("with one update per step the ratio to the old policy is 1",
             "set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
 }
 
@@ -232,14 +232,14 @@ void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
   idle.add("algorithm.clip_ratio_low");
   if (algorithm.clip_ratio_c.value_or(0) != 0) idle.add_of_loss("algorithm.clip_ratio_c");
   idle.warn("with algorithm.positive_only no advantage is negative",
-            "set algorithm.positive_only: false, or leave them out");
+            "set algorithm.positive_only: false, or remove them");
 }
 
 void warn_of_no_experts(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
   if (model.has_experts() || loaded.recipe.algorithm.router_replay == config::RouterReplay::none) return;
   IdleKeys idle(loaded);
   idle.add("algorithm.router_replay");
-  idle.warn("the model is dense", "take a mixture of experts (qwen3_moe), or leave them out");
+  idle.warn("the model is dense", "use a mixture of experts (qwen3_moe), or remove them");
 }
 
 }  // namespace
@@ -282,7 +282,7 @@ void require_positions(const config::LoadedRecipe& loaded, const model::ModelCon
               "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
               shown_setting(loaded, "data.max_prompt_length") + " + " +
                   shown_setting(loaded, "data.max_response_length") + " = " + std::to_string(longest),
-              "set lower ones in the recipe");
+              "lower one of them");
 }
 
 void require_row_positions(const SftRows& rows, const model::ModelConfig& config) {

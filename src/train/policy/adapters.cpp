@@ -49,19 +49,19 @@ void require_same_base(const fs::path& checkpoint, const fs::path& folder, const
   const std::string trained_on = checkpoint_base_hash(checkpoint);
   QRL_REQUIRE(trained_on == hash, state::shown(folder),
               "the weights that the adapters of " + state::shown(checkpoint) + " were trained on, hash " + trained_on,
-              "other weights, hash " + hash,
-              "put those of the adapters back there, or begin another run (another trainer.default_local_dir)");
+              "weights with hash " + hash,
+              "restore the adapters' base there, or start a new run (another trainer.default_local_dir)");
 }
 
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config) {
   if (!config::trains_adapters(recipe) || recipe.lora.path.empty()) return std::nullopt;
   QRL_REQUIRE(recipe.algorithm.kl_loss_coef == 0 || model::is_peft(recipe.lora.path), "lora.path: " + recipe.lora.path,
-              "the PEFT folder that algorithm.kl_loss_coef compares with", "none there", "put it back");
+              "the PEFT folder that algorithm.kl_loss_coef compares with", "no PEFT folder there", "restore it");
   const model::PeftAdapter given = model::open_peft(recipe.lora.path, config);
   const model::LoraConfig wanted = lora_config(recipe.lora);
   QRL_REQUIRE(same_adapters(config, given.lora, wanted), "lora.path: " + state::shown(recipe.lora.path),
-              "adapters as the recipe has them: " + text_of(wanted), text_of(given.lora),
-              "set lora.rank, alpha, rslora, target_modules and train_norms to the folder's");
+              "adapters that match the recipe: " + text_of(wanted), text_of(given.lora),
+              "set lora.rank, alpha, rslora, target_modules and train_norms to the folder's values");
   return given.adapters;
 }
 

@@ -81,10 +81,10 @@ void require_same_inputs(const Inputs& before, const Inputs& now, const std::str
   const auto compare = [&](const std::string& a, const std::string& b, const char* name) {
     if (a != b) other += (other.empty() ? "" : "; ") + std::string(name);
   };
-  compare(before.model, now.model, "another model (model.path, model.init)");
-  compare(before.train_prompts, now.train_prompts, "other training prompts (data.train_files, the tokenizer)");
-  compare(before.sft_rows, now.sft_rows, "other rows of the cold start (sft.train_files, the tokenizer)");
-  compare(before.held_out_prompts, now.held_out_prompts, "other held-out prompts (data.val_files, the tokenizer)");
+  compare(before.model, now.model, "a different model (model.path, model.init)");
+  compare(before.train_prompts, now.train_prompts, "different training prompts (data.train_files, the tokenizer)");
+  compare(before.sft_rows, now.sft_rows, "different cold-start rows (sft.train_files, the tokenizer)");
+  compare(before.held_out_prompts, now.held_out_prompts, "different held-out prompts (data.val_files, the tokenizer)");
   QRL_REQUIRE(other.empty(), where, expected, other, what_to_do);
 }
 
@@ -95,10 +95,10 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
   for (std::size_t rank = 1; rank < model.size(); ++rank) {
     const std::string where = "rank " + std::to_string(rank);
     QRL_REQUIRE(recipes[rank] == recipes[0], where, "the recipe of rank 0",
-                "other values of " + different_keys(recipes[0], recipes[rank]),
+                "different values of " + different_keys(recipes[0], recipes[rank]),
                 "start every rank with the same recipe");
     require_same_inputs({model[0], train[0], val[0], sft[0]}, {model[rank], train[rank], val[rank], sft[rank]}, where,
-                        "to read what rank 0 reads", "give every host the same files");
+                        "the inputs of rank 0", "give every host the same files");
   }
 }
 

@@ -24,7 +24,7 @@ void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& confi
       tokenizer.eos() >= 0, where,
       "a tokenizer_config.json that names an `eos_token`, or a generation_config.json whose `eos_token_id` is a "
       "special token",
-      "none", "nothing else says where a response ends");
+      "neither", "add one of them: nothing else marks the end of a response");
   QRL_REQUIRE(tokenizer.vocab_size() <= config.vocab_size, where,
               "vocab_size of at least the tokenizer's " + std::to_string(tokenizer.vocab_size()) + " ids",
               std::to_string(config.vocab_size));
@@ -39,13 +39,13 @@ fs::path base_folder(const fs::path& dir) {
   if (!named.empty() && fs::is_directory(beside, error)) {
     if (!is_checkpoint(dir)) {  // a checkpoint's base is checked by its hash
       base::log_warning(state::shown(dir / "adapter_config.json") + ": base_model_name_or_path " + base::quoted(named) +
-                        " is no folder here; its base is taken to be " + state::shown(beside));
+                        " is not a folder here; using the base " + state::shown(beside));
     }
     return beside;
   }
   QRL_REQUIRE(base::is_hub_name(named), state::shown(dir / "adapter_config.json") + ": base_model_name_or_path",
-              "the base's folder on this machine, or OWNER/NAME", named.empty() ? "none" : base::quoted(named),
-              "put the base there, or write its folder into the file");
+              "the base's folder on this machine, or OWNER/NAME", named.empty() ? "no name" : base::quoted(named),
+              "put the base there, or name its folder in the file");
   return base::model_folder(named);
 }
 
@@ -63,8 +63,8 @@ Policy load_adapted_policy(const fs::path& dir) {
     const std::string hash = model::weights_hash(base.config, base.weights);
     QRL_REQUIRE(hash == trained_on, state::shown(base_dir),
                 "the weights that the adapters of " + state::shown(dir) + " were trained on, hash " + trained_on,
-                "other weights, hash " + hash,
-                "put those of the adapters back there, or name their folder in adapter_config.json");
+                "weights with hash " + hash,
+                "restore the adapters' base there, or name its folder in adapter_config.json");
   }
   const fs::path tokenizer = fs::exists(dir / "tokenizer.json") ? dir : base_dir;
   return {base.config, model::merged_weights(base.config, base.weights, adapter.lora, adapter.adapters),
@@ -78,8 +78,8 @@ model::ModelConfig model_config(const config::Recipe& recipe) {
   const bool is_new = recipe.model.path.empty();
   const fs::path folder = is_new ? fs::path() : base::model_folder(recipe.model.path);
   QRL_REQUIRE(is_new || fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
-              "none at " + state::shown(folder),
-              "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and write ~ in full");
+              "no folder at " + state::shown(folder),
+              "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and spell out ~");
   return model::read_config(is_new ? fs::path(recipe.model.init_config) : folder / "config.json");
 }
 
@@ -103,7 +103,7 @@ Policy load_policy(const std::filesystem::path& dir) {
   if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
   QRL_REQUIRE(!std::filesystem::is_directory(dir / "checkpoints"), state::shown(dir),
               "a checkpoint or a model's folder", "a run's folder",
-              "name one of those in " + state::shown(dir / "checkpoints"));
+              "name a checkpoint in " + state::shown(dir / "checkpoints"));
   Policy policy = model::is_peft(dir) ? load_adapted_policy(dir) : load_hf_policy(dir);
   check_fit(policy.tokenizer, policy.config, dir.string());
   return policy;

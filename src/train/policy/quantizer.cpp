@@ -63,7 +63,7 @@ std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe
   const std::string& wanted = recipe.quant.profile;
   if (wanted.empty() || wanted == "auto") return std::nullopt;
   QRL_REQUIRE(fs::is_regular_file(wanted), "quant.rollout.profile", "auto, or a file that qrl-train profile made",
-              base::quoted(wanted), "for no profile leave the key out");
+              base::quoted(wanted), "delete the key to use no profile");
   return model::load_int8_profile(wanted, config);
 }
 
@@ -71,8 +71,8 @@ void require_same_profile(const config::Recipe& recipe, const model::ModelConfig
                           const model::Int8Profile& own) {
   const std::optional<model::Int8Profile> named = read_profile_file(recipe, config);
   QRL_REQUIRE(!named || (named->model_hash == own.model_hash && named->settings_hash == own.settings_hash),
-              recipe.quant.profile, "the profile that the checkpoint brings",
-              "one made from other weights or training data",
+              recipe.quant.profile, "the profile stored in the checkpoint",
+              "a profile of other weights or training data",
               "name the file that the run was given, or set quant.rollout.profile: auto");
 }
 

@@ -118,7 +118,7 @@ void keep_first(std::optional<std::int64_t> count, std::vector<types::Prompt>& p
 PromptEncoder::PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer)
     : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(template_options(recipe), tokenizer)) {
   const std::size_t at = recipe.prompt_template.find(kPlaceholder);
-  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "{prompt} in it",
+  QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "a template with {prompt}",
               base::readable(recipe.prompt_template));
   before_ = recipe.prompt_template.substr(0, at);
   after_ = recipe.prompt_template.substr(at + kPlaceholder.size());
@@ -155,8 +155,8 @@ std::vector<types::TokenId> PromptEncoder::encode(data::Conversation conversatio
     return encode(messages.back().content, has_system ? messages.front().content : std::string_view(), where);
   }
   QRL_REQUIRE(messages.back().role == "user" || messages.back().role == "tool", where,
-              "a prompt that ends with a message of the user or of a tool", messages.back().role);
-  QRL_REQUIRE(before_.empty() && after_.empty(), where, "prompts of one question beside data.prompt_template",
+              "a prompt that ends with a user or tool message", messages.back().role);
+  QRL_REQUIRE(before_.empty() && after_.empty(), where, "prompts of one question with data.prompt_template",
               std::to_string(messages.size()) + " messages", "set data.prompt_template: \"{prompt}\"");
   if (!has_system && !recipe_.system_prompt.empty())
     messages.insert(messages.begin(), {"system", recipe_.system_prompt});
@@ -200,12 +200,12 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
     }
     if (recipe.data.train_weights.empty()) continue;
     QRL_REQUIRE(set.prompts.size() > first, name, "one prompt or more, since data.train_weights gives it a share",
-                "none");
+                "no prompts");
     set.source_sizes.push_back(static_cast<std::int64_t>(set.prompts.size() - first));
   }
   keep_first(recipe.data.train_max_samples, set.prompts);
   verifier.finish_checks();
-  QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "none",
+  QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "no prompts",
               "set data.train_files or data.train_generator, or raise data.max_prompt_length");
   return set;
 }
@@ -234,7 +234,7 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
         auto set = std::ranges::find_if(sets, [&](const PromptSet& s) { return s.data_source == row.data_source; });
         QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),
                     file.string() + ":" + std::to_string(row.line), "a data source other than data.val_generator's",
-                    base::quoted(row.data_source), "name another one, so that both have a score of their own");
+                    base::quoted(row.data_source), "use another name, so that each has its own score");
         if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
         reader.add(*set, id++, std::move(row), file.string());
       }
@@ -245,7 +245,8 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
   verifier.finish_checks();
   for (const PromptSet& set : sets) {
     QRL_REQUIRE(!set.prompts.empty(), "held-out data of " + base::quoted(set.data_source), "one prompt or more",
-                "none: all are longer than data.max_prompt_length", "raise it, or set data.overlong_prompt: truncate");
+                "no prompts: all are longer than data.max_prompt_length",
+                "raise it, or set data.overlong_prompt: truncate");
   }
   return sets;
 }
@@ -264,7 +265,7 @@ void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> h
         std::ranges::count_if(set.prompts, [&](const types::Prompt& prompt) { return known.contains(bytes(prompt)); });
     if (num_shared == 0) continue;
     base::log_warning(std::to_string(num_shared) + " of the " + std::to_string(set.prompts.size()) +
-                      " held-out prompts of " + base::quoted(set.data_source) + " are training prompts, too");
+                      " held-out prompts of " + base::quoted(set.data_source) + " are also training prompts");
   }
 }
 

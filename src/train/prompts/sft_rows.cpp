@@ -27,10 +27,10 @@ std::string one_of(const Json& row, std::initializer_list<std::string> names, co
   for (const std::string& name : names) {
     all += (all.empty() ? "`" : ", `") + name + "`";
     if (!row.contains(name) || row[name].is_null()) continue;
-    QRL_REQUIRE(found.empty(), where, "one of " + all, "both `" + found + "` and `" + name + "`", "delete one");
+    QRL_REQUIRE(found.empty(), where, "one of " + all, "both `" + found + "` and `" + name + "`", "delete one of them");
     found = name;
   }
-  QRL_REQUIRE(!found.empty(), where, "one of " + all + beside, "none");
+  QRL_REQUIRE(!found.empty(), where, "one of " + all + beside, "no such key");
   return found;
 }
 
@@ -48,16 +48,18 @@ class SftReader {
   Labeled read(const Json& row, const std::string& where) {
     QRL_REQUIRE(row.is_object(), where, "a JSON object", row.type_name());
     if (row.contains("messages") && !row["messages"].is_null()) {
-      QRL_REQUIRE(!row.contains("prompt"), where, "`messages`, or `prompt` with its response", "both", "delete one");
+      QRL_REQUIRE(!row.contains("prompt"), where, "`messages`, or `prompt` with its response", "both",
+                  "delete one of them");
       return of_messages(data::read_conversation(row["messages"], member(row, "tools"), "messages", where), 0, where);
     }
     const std::string& key = recipe_.data.prompt_key;
     const std::string prompt_name = key.empty() ? one_of(row, {"prompt", "question"}, where, ", or `messages`")
                                                 : one_of(row, {key}, where, " (data.prompt_key), or `messages`");
-    const std::string answer_name = one_of(row, {"response", "completion", "answer"}, where, " beside the prompt");
+    const std::string answer_name =
+        one_of(row, {"response", "completion", "answer"}, where, " in addition to the prompt");
     const Json &prompt = row[prompt_name], &answer = row[answer_name];
     if (!answer.is_array()) {
-      QRL_REQUIRE(answer.is_string(), where, "`" + answer_name + "` to be a text or messages", answer.type_name());
+      QRL_REQUIRE(answer.is_string(), where, "`" + answer_name + "` with text or messages", answer.type_name());
       return answered(prompt_tokens(prompt, prompt_name, member(row, "tools"), where), answer.get<std::string>());
     }
     data::Conversation whole = conversation_of(prompt, prompt_name, member(row, "tools"), where);
@@ -108,7 +110,7 @@ class SftReader {
     }
     const bool has_answer = std::any_of(messages.begin() + first, messages.end(),
                                         [](const data::Message& message) { return message.role == "assistant"; });
-    QRL_REQUIRE(has_answer, where, "a message of the assistant to learn from", "none");
+    QRL_REQUIRE(has_answer, where, "an assistant message to learn from", "no assistant message");
     const data::RenderOptions options{false, true, recipe_.data.parse_special_tokens, recipe_.data.enable_thinking};
     const data::Rendered rendered = data::render_conversation(encoder_.chat(), conversation, options, where);
     num_cut_answers_ += rendered.num_cut_answers;
@@ -194,8 +196,8 @@ std::vector<SftRow> read_files(const config::Recipe& recipe, const data::Tokeniz
     }
     const bool cut = recipe.sft.overlong == config::OverlongPrompt::truncate;
     if (num_overlong > 0) {
-      base::log_warning(file + ": " + std::to_string(num_overlong) + " of its rows above " + std::to_string(limit) +
-                        " tokens, " + (cut ? "cut at the end" : "left out") + " (sft.overlong)" +
+      base::log_warning(file + ": " + std::to_string(num_overlong) + " of its rows exceed " + std::to_string(limit) +
+                        " tokens: " + (cut ? "cut at the end" : "left out") + " (sft.overlong)" +
                         (num_empty > 0 ? "; " + std::to_string(num_empty) + " had nothing left to learn" : ""));
     }
   }
@@ -209,10 +211,10 @@ SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& token
   if (recipe.sft.train_files.empty() || !config::has_cold_start(recipe.sft)) return rows;
   rows.train = read_files(recipe, tokenizer, recipe.sft.train_files, rows.longest);
   rows.val = read_files(recipe, tokenizer, recipe.sft.val_files, rows.longest);
-  QRL_REQUIRE(!rows.train.empty(), "sft.train_files", "one row or more to learn from", "none",
+  QRL_REQUIRE(!rows.train.empty(), "sft.train_files", "one row or more to learn from", "no such row",
               "raise sft.max_length, or set sft.overlong: truncate");
   QRL_REQUIRE(!rows.val.empty() || recipe.sft.val_files.empty(), "sft.val_files", "one row or more to learn from",
-              "none", "raise sft.max_length, or set sft.overlong: truncate");
+              "no such row", "raise sft.max_length, or set sft.overlong: truncate");
   return rows;
 }
 

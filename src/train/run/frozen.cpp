@@ -80,15 +80,16 @@ Policy load(const config::Recipe& recipe, const Policy& policy) {
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   QRL_REQUIRE(teacher.config.max_position_embeddings >= longest, kWhere,
               "a model of at least " + std::to_string(longest) + " positions",
-              std::to_string(teacher.config.max_position_embeddings), "take another, or lower the recipe's lengths");
+              std::to_string(teacher.config.max_position_embeddings),
+              "use another model, or lower the recipe's lengths");
   const std::int64_t size = policy.tokenizer.vocab_size();
   bool same = teacher.tokenizer.vocab_size() == size;
   for (std::int64_t id = 0; same && id < size; ++id) {
     const types::TokenId token = static_cast<types::TokenId>(id);
     same = teacher.tokenizer.bytes_of(token, true) == policy.tokenizer.bytes_of(token, true);
   }
-  QRL_REQUIRE(same, kWhere, "the policy's vocabulary, token by token", "another",
-              "a teacher scores the policy's own tokens: take one with the same tokenizer");
+  QRL_REQUIRE(same, kWhere, "the policy's vocabulary, token by token", "a different vocabulary",
+              "use a teacher with the same tokenizer: it scores the policy's own tokens");
   return teacher;
 }
 

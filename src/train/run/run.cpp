@@ -71,7 +71,7 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     say((held_out.empty() ? "  sampled as " : "  sampled and scored as ") + policy_text(recipe) +
         (has_quantized_export(recipe) ? ": " + command + " --quantized --out DIR" : ""));
   } else {
-    say("  no checkpoint: the recipe asks for no step");
+    say("  no checkpoint: the recipe has no steps");
   }
   const auto line = [&](const PromptSet& set) -> std::string {
     const auto rows = read_score(folder.metrics_file(), score_name(set.data_source, recipe.eval));
@@ -102,7 +102,7 @@ std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Colle
   }
   if (recipe.trainer.zero_stage > 0) {
     require_shared_folder(folder ? folder->path() : fs::path(),
-                          "set trainer.default_local_dir to one that all hosts share, or trainer.zero_stage to 0",
+                          "set trainer.default_local_dir to a folder that all hosts share, or trainer.zero_stage to 0",
                           world);
   }
   return folder;
@@ -237,7 +237,7 @@ void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Ch
   std::optional<Reference> reference;
   if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters) reference.emplace(run, state, cold_start, quantizer.profile);
   if (state.step > 0) {
-    base::log_info(has_work ? "going on after step " + std::to_string(state.step)
+    base::log_info(has_work ? "continuing after step " + std::to_string(state.step)
                             : "nothing left to do: step " + std::to_string(state.step) +
                                   " is done, trainer.total_training_steps is " +
                                   std::to_string(recipe.trainer.total_training_steps));

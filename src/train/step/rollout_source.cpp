@@ -159,7 +159,7 @@ void check_enough(const config::Recipe& recipe, const GenerationCounts& counts) 
   const std::int64_t wanted = may_be_partial ? 1 : recipe.data.train_batch_size;
   const std::string advice = "the task is too easy or too hard for the policy: change it, or raise max_num_gen_batches";
   throw base::Error(base::ErrorKind::guard, "algorithm.filter_groups",
-                    std::to_string(wanted) + " groups whose scores differ" + (may_be_partial ? " at least" : ""),
+                    std::to_string(wanted) + " groups whose scores differ" + (may_be_partial ? " (at least)" : ""),
                     std::to_string(counts.kept_groups) + " in " + std::to_string(counts.batches) + " draws of " +
                         std::to_string(*recipe.data.gen_batch_size) + " prompts",
                     may_be_partial ? advice : advice + ", or set on_exhausted: train_partial");

@@ -65,7 +65,7 @@ case $mode in
       expect_gone "$process"
     done
     wait "$job"; code=$?
-    who='the other ranks'; [ $own = no ] || who='rank [01]: it hangs'
+    who='the other ranks'; [ $own = no ] || who='rank [01]: a rank or its machine hangs'
     grep -q "waited 3 s for $who" "$QRL_PID_DIR/said" || fail "nobody says why: $(cat "$QRL_PID_DIR/said")"
     ;;
   abort | throw)
