@@ -80,8 +80,8 @@ TEST_CASE("keys of own data refuse what has no effect or contradicts another") {
       {"trainer: {max_time: 0s}", "write 3h50m"},
       {"trainer: {max_time: h}", "write 3h50m"},
       {"trainer: {max_time: 3h99m}", "got \"3h99m\"; after a larger unit write at most 23h, 59m and 59s"},
-      {"trainer: {max_time: 1m60s}", "behind a larger unit"},
-      {"trainer: {max_time: 1d24h}", "behind a larger unit"},
+      {"trainer: {max_time: 1m60s}", "after a larger unit"},
+      {"trainer: {max_time: 1d24h}", "after a larger unit"},
   };
   for (const auto& [yaml, expected] : cases) {
     INFO(yaml);

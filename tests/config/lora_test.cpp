@@ -74,7 +74,7 @@ TEST_CASE("other trainers' names of adapters' keys lead to ours") {
       {"dim: 8", "here it is lora.rank"},
       {"lora_rank: 8", "here it is lora.rank"},
       {"lora_alpha: 8", "here it is lora.alpha"},
-      {"enabled: true", "here it is lora.rank (0 is without adapters)"},
+      {"enabled: true", "here it is lora.rank (0 means no adapters)"},
       {"dropout: 0.1", "it has no counterpart here: adapters have no dropout"},
       {"merge: true", "here it is lora.publish (adapter or merge"},
       {"adapter_path: x", "here it is lora.path"},

@@ -142,8 +142,8 @@ TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
 TEST_CASE("formats that cannot meet are refused") {
   CHECK(holds(fault("quant: {rollout: {weights: int8, granularity: tensor}}"),
               "quant.rollout.weights fp8_e4m3 with quant.rollout.granularity, got int8"));
-  CHECK(holds(fault("quant: {rollout: {weights: int8, activations: fp8_e4m3}}"), "int4 takes bf16, int8 or fp8_e4m3"));
-  CHECK(holds(fault("quant: {rollout: {weights: fp8_e4m3, activations: bf16}}"), "every other format its own"));
+  CHECK(holds(fault("quant: {rollout: {weights: int8, activations: fp8_e4m3}}"), "int4 allows bf16, int8 or fp8_e4m3"));
+  CHECK(holds(fault("quant: {rollout: {weights: fp8_e4m3, activations: bf16}}"), "every other format has its own"));
   CHECK(read("quant: {rollout: {weights: int4, activations: int8}}").quant.activations ==
         config::ActivationFormat::int8);
 }
@@ -162,8 +162,8 @@ TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
       {"quant: {learner: {forwards: low_bit}}", "did you mean quant.learner.forward?"},
       {"optim.lr: 1", "nest it"},
       {"zzzzzzzzzzzz: 1", "--help-all lists all keys"},
-      {"foo: {}", "foo: expected a key"},
-      {R"("a\nb": 1)", R"("a\nb": expected a key)"},
+      {"foo: {}", "foo: expected a recipe key"},
+      {R"("a\nb": 1)", R"("a\nb": expected a recipe key)"},
       {"actor_rollout_ref: {rollout: {n: 8}}",
        "actor_rollout_ref.rollout.n: expected a recipe key, got an unknown key; here it is rollout.n"},
       {"actor_rollout_ref: {actor: {ppo_mini_batch_size: 8}}", "here it is actor.mini_batch_size"},
@@ -242,7 +242,7 @@ TEST_CASE("overrides are YAML values under the same checks, the last one wins") 
   CHECK(holds(fault("optim: {lr: 1}", {"optim={lr: x}"}), "--set optim: optim.lr: expected float > 0"));
   CHECK(holds(fault("optim: {lr: 1}", {"optim.lr={"}), "--set optim.lr: expected well-formed YAML"));
   CHECK(holds(fault("optim: {lr: 1}", {"=3"}), "expected KEY=VALUE"));
-  CHECK(holds(fault("optim: {lr: 1}", {"include=x.yaml"}), "--set include: expected a key"));
+  CHECK(holds(fault("optim: {lr: 1}", {"include=x.yaml"}), "--set include: expected a recipe key"));
 }
 
 TEST_CASE("an include is read first, from the including file's folder") {

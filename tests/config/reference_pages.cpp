@@ -27,7 +27,7 @@ std::string cell(std::string_view text) {
 }
 
 std::string words_table(const AnyChoices& choices) {
-  std::string table = "| word | what it is | key | value | belongs to |\n|---|---|---|---|---|\n";
+  std::string table = "| value | meaning | key | its default | applies with |\n|---|---|---|---|---|\n";
   for (const Option* one : choices.all()) {
     std::string first =
         "| `" + one->word + "` | " + cell(one->what) + (one->paper.empty() ? "" : " (" + cell(one->paper) + ")");
@@ -38,7 +38,7 @@ std::string words_table(const AnyChoices& choices) {
     for (const KeyDefault& value : one->defaults) add(value.key, value.value, value.with);
     for (const Constraint& limit : one->constraints) {
       const std::string values = base::joined(limit.values, " or ");
-      add(limit.key, (values == "null" ? "nothing" : values) + " alone", "");
+      add(limit.key, "only " + values, "");
     }
     if (one->defaults.empty() && one->constraints.empty()) table += first + " |  |  |  |\n";
   }
@@ -46,14 +46,14 @@ std::string words_table(const AnyChoices& choices) {
 }
 
 std::string choices_markdown(const Catalog& catalog) {
-  return "\n## Losses\n\nWhat null stands for beside a word of `algorithm.name`; \"alone\": no other value has a "
-         "meaning with "
+  return "\n## Losses\n\nMeaning of null with each value of `algorithm.name`; \"only\": no other value is allowed with "
          "it.\n\n" +
          words_table(catalog.losses) + "\n## Advantage estimators\n\nThe same for `algorithm.adv_estimator`.\n\n" +
          words_table(catalog.estimators) + "\n## Corrections\n\nThe same for `rollout_correction.method`.\n\n" +
          words_table(catalog.corrections) +
-         "\n## What a mode sets\n\nA mode sets defaults: any key may be set beside it. A value that belongs to "
-         "another key holds only while that key has the mode's value.\n\n" +
+         "\n## What a mode sets\n\nA mode sets defaults: a recipe may set any of them to another value. A default in a "
+         "row "
+         "with a last column applies only while that key has the mode's value.\n\n" +
          words_table(catalog.modes);
 }
 
@@ -62,19 +62,19 @@ constexpr std::string_view kReferenceIntro = R"(# Recipe keys
 `keys_markdown` in `tests/config/reference_pages.cpp` makes this page from the list behind `qrl-train --help-all`. A test compares the two.
 To write it again: `QRL_WRITE_REFERENCE=1 build/tests/test_config 'the committed reference page*'`.
 
-A recipe is a YAML file of sections and keys. Every fault of a recipe is reported at once, as
+A recipe is a YAML file of sections and keys. All faults of a recipe are reported at once, as
 `file:line: key: expected …, got …; what to do`. Nothing in it is ignored: an unknown key is a fault.
 
 - `include: base.yaml` at the root reads another recipe first, relative to the including file. Later keys win. `include: recipes:NAME` reads
   a recipe that comes with the program.
-- Where the including recipe, or `--set`, gives a key another value (`reward: {verifier: math}`), what the included one says of
-  keys that go with the old value (`reward.command`) is left out. Set in one file, or above it, they are refused.
+- If the including recipe, or `--set`, changes a key (`reward: {verifier: math}`), keys of the included recipe that need the
+  old value (`reward.command`) are dropped. In the same file, or in an including one, they are refused.
 - `mode: qurl` at the root sets defaults, below every file and argument.
 - `--set optim.lr=2e-6` sets a key from the command line, after all files. The value is YAML: `--set optim.betas=[0.9,0.95]`.
 - `--print-config` and a run's `config.yaml` say where each value comes from: the default, the mode, file:line, or the
   command line.
-- `null` is a value only where the default is `null`. The word in brackets says what it stands for.
-- Integers are decimal, at most 1000000000 where no other end is given. `010`, `1_000`, `0x10` and `12:30:45` are
+- `null` is a value only where the default is `null`. The text in brackets says what it means.
+- Integers are decimal, at most 1000000000 unless another limit is given. `010`, `1_000`, `0x10` and `12:30:45` are
   refused, since YAML 1.1 and 1.2 disagree on them.
 - `1e-6` is a number, although YAML 1.1 takes it for a text. NaN, infinities and what fp32 cannot hold are refused.
 - Booleans are `true` and `false`. `yes`, `no`, `on`, `off` are refused, also as bare words in a text or a list of
@@ -83,7 +83,7 @@ A recipe is a YAML file of sections and keys. Every fault of a recipe is reporte
   indentation, more than 1 MB, 64 levels, anything but UTF-8.
 - A path of a file to read is relative to the folder of the recipe that names it. On the command line it is relative to
   the working directory. So are the run folder and `trainer.resume_mode`, wherever they stand. `recipes:PATH` is a
-  file beside the program's recipes.
+  file in the program's recipe folder.
 
 Keys marked † may change when a run is resumed. Keys marked ‡ may change with `--allow-change`. A change of any other
 key is refused.
@@ -95,7 +95,7 @@ For readers who come from veRL, TRL or OpenRLHF. No name in the left column is a
 gets the advice on the right. Our keys are in [recipe keys](recipe-keys.md).
 
 `other_trainers_markdown` in `tests/config/reference_pages.cpp` makes this page from `src/config/keys/other_trainers.yaml` and from the names
-beside each loss, correction and task. A test compares the two. To write it again: `QRL_WRITE_REFERENCE=1
+listed with each loss, correction and task. A test compares the two. To write it again: `QRL_WRITE_REFERENCE=1
 build/tests/test_config 'the committed reference page*'`.
 
 | there | here |

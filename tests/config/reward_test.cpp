@@ -64,7 +64,7 @@ TEST_CASE("keys of a command have no meaning beside a built-in verifier, nor its
              "use reward.correct, reward.wrong, reward.format and reward.partial for a built-in verifier"));
   CHECK(says("reward: {timeout_s: 3}", "reward.verifier command with reward.timeout_s, got countdown"));
   CHECK(says("reward: {command: [a]}", "reward.verifier command with reward.command, got countdown"));
-  CHECK(says(kCommand + "correct: 2}", "with reward.correct, got command; reward.weights has"));
+  CHECK(says(kCommand + "correct: 2}", "with reward.correct, got command; reward.weights holds"));
   CHECK(says(kCommand + "partial: 0.5}", "with reward.partial, got command"));
   CHECK(says("reward: {verifier: command}", "reward.command with the verifier command, got no program"));
   CHECK(says("reward: {verifier: command, command: []}", "reward.command with the verifier command, got no program"));
@@ -187,6 +187,6 @@ TEST_CASE("reward.env takes names of variables alone, and shows no value") {
   CHECK(says(command + "[HF_TOKEN=abcd]}", "got \"HF_TOKEN\""));
   CHECK(fault(command + "[HF_TOKEN=abcd]}").find("abcd") == std::string::npos);
   for (const char* name : {"2X", "A B", "a-b"})
-    CHECK(says(command + "[" + name + "]}", "values are never in a recipe"));
+    CHECK(says(command + "[" + name + "]}", "a recipe never contains the value"));
   CHECK(says("reward: {verifier: math, env: [HF_TOKEN]}", "reward.verifier command"));
 }

@@ -45,7 +45,7 @@ TEST_CASE("a split is the file or the shards of its name, where the Hub puts the
   CHECK(says(refusal_of([&] { find_data_files(at + "train"); }),
              "got main/train-00000-of-00002.jsonl, socratic/train-00000-of-00001.jsonl; write DIR:CONFIG/SPLIT"));
   CHECK(says(refusal_of([&] { find_data_files(at + "dev"); }),
-             "there are: main/test, main/train, socratic/train, validation"));
+             "available splits: main/test, main/train, socratic/train, validation"));
   CHECK(says(refusal_of([&] { find_data_files(at); }), "DIR:SPLIT or DIR:CONFIG/SPLIT"));
   CHECK(says(refusal_of([&] { find_data_files(at + "../train"); }), "DIR:SPLIT or DIR:CONFIG/SPLIT"));
   fs::remove(root / "main/train-00001-of-00002.jsonl");

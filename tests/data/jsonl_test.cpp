@@ -168,9 +168,9 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
     return wide;
   };
   const std::vector<std::pair<std::string, std::string>> files = {
-      {"", "without any"},
-      {"\n\r\n \t\n", "without any"},
-      {"\xEF\xBB\xBF", "without any"},
+      {"", "a file without rows"},
+      {"\n\r\n \t\n", "a file without rows"},
+      {"\xEF\xBB\xBF", "a file without rows"},
       {"[" + kRow + "]", "a JSON array"},
       {"[\n" + kRow + "\n]", "a JSON array"},
       {"\x1f\x8b\x08\0\0"s, "gzip"},

@@ -184,7 +184,7 @@ TEST_CASE("faulty vocabularies and added tokens are refused") {
     edit(file);
     return refusal_of_json(file);
   };
-  CHECK(says(edited([](json& f) { f["model"]["vocab"].erase("a"); }), "without holes"));
+  CHECK(says(edited([](json& f) { f["model"]["vocab"].erase("a"); }), "without gaps or repeats"));
   CHECK(says(edited([](json& f) { f["model"]["vocab"].erase("ÿ"); }), "to have id 255"));
   CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = 98; }), "without gaps or repeats"));
   CHECK(says(edited([](json& f) { f["model"]["vocab"]["a"] = -1; }), "id from 0"));

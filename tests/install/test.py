@@ -87,7 +87,7 @@ class Installed(unittest.TestCase):
         if part.exists():
             self.assertIn("libmpi.so.40", part.read_bytes().decode("latin1"))
             part.write_bytes(part.read_bytes().replace(b"libmpi.so.40", b"libmpi.so.99"))  # as where Open MPI is absent
-            self.check_without_mpi("none (libmpi.so.99: ", "Open MPI's library for 2 ranks, got none (libmpi.so.99: ")
+            self.check_without_mpi("none (libmpi.so.99: ", "Open MPI's library for 2 ranks, got no library (libmpi.so.99: ")
             part.unlink()
         self.check_without_mpi("off", "one process: this build has no MPI, got 2 ranks;")
 

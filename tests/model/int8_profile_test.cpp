@@ -158,7 +158,7 @@ TEST_CASE("profile files come back as they were, and others are refused by name"
   model::ModelConfig wider = golden.config;
   wider.intermediate_size += 1;
   CHECK_THROWS_WITH(model::load_int8_profile(dir / "profile.safetensors", wider),
-                    Catch::Matchers::Contains("another model"));
+                    Catch::Matchers::Contains("a different model"));
   profile.tensors.begin()->second.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   model::save_int8_profile(dir / "nan.safetensors", profile);
   CHECK_THROWS_WITH(model::load_int8_profile(dir / "nan.safetensors", golden.config),

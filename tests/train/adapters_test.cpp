@@ -264,7 +264,7 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   CHECK(unnamed.exit_code == 2);
   CHECK(test::says(unnamed,
                    "adapter_config.json: base_model_name_or_path: expected the base's folder on this machine, "
-                   "or OWNER/NAME, got none"));
+                   "or OWNER/NAME, got no name"));
 
   const test::Outcome whole = export_to(dir / "no", base, "--merge");
   CHECK(whole.exit_code == 2);

@@ -141,7 +141,7 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
   std::ofstream(dir / "slow/vocab.json") << "{}";
   command_refuses("tokenize " + (dir / "slow").string(), "no such file, but vocab.json");
   command_refuses(test::kTiny + " --dry-run --set model.init.config=null --set model.path=Org/Name",
-                  "nothing is downloaded");
+                  "does not download models");
 }
 
 TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {

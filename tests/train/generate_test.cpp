@@ -61,7 +61,7 @@ TEST_CASE("generate: a checkpoint is sampled from as its own recipe says") {
   generate_refuses(
       "Org/Name" + kAsked,
       "Org/Name: expected a recipe file, a checkpoint, a Hugging Face folder or a model in the Hub's cache, got "
-      "nothing");
+      "no such file or folder");
 }
 
 TEST_CASE("generate: what a run's learner needs does not bound what is sampled") {

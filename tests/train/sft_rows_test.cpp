@@ -216,7 +216,7 @@ TEST_CASE("updates take epochs of rows, each once") {
 TEST_CASE("rows that cannot be learned from have one error with file and line") {
   const std::pair<const char*, const char*> cases[] = {
       {"[1]", "a JSON array"},
-      {"{\"a\": 1}", "rows.jsonl:1: expected one of `prompt`, `question`, or `messages`, got none"},
+      {"{\"a\": 1}", "rows.jsonl:1: expected one of `prompt`, `question`, or `messages`, got no such key"},
       {"{\"prompt\": \"a\"}", "one of `response`, `completion`, `answer` in addition to the prompt, got no such key"},
       {"{\"prompt\": \"a\", \"response\": \"b\", \"answer\": \"c\"}", "both `response` and `answer`"},
       {"{\"prompt\": \"a\", \"messages\": []}", "`messages`, or `prompt` with its response, got both"},
