@@ -72,7 +72,7 @@ std::string default_text(const Keys& keys, const Key& key) {
 
 std::string meaning_text(const Key& key) {
   const Condition& needed = key.condition;
-  return key.meaning + (needed.key.empty() ? "" : " (with " + needed.key + " " + needed.values + " only)");
+  return key.meaning + (needed.key.empty() ? "" : " (only with " + needed.key + " " + needed.values + ")");
 }
 
 std::string keys_help(const Keys& keys) {

@@ -52,8 +52,7 @@ std::string choices_markdown(const Catalog& catalog) {
          words_table(catalog.estimators) + "\n## Corrections\n\nThe same for `rollout_correction.method`.\n\n" +
          words_table(catalog.corrections) +
          "\n## What a mode sets\n\nA mode sets defaults: a recipe may set any of them to another value. A default in a "
-         "row "
-         "with a last column applies only while that key has the mode's value.\n\n" +
+         "row with a last column applies only while that key has the mode's value.\n\n" +
          words_table(catalog.modes);
 }
 
