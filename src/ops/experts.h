@@ -1,6 +1,6 @@
 // Contract of a mixture-of-experts layer.
 //
-// SPMD as in linear.h, without a barrier inside. Each expert's product equals `linear` bitwise.
+// Ops with a base::Team are SPMD as in linear.h and contain no barrier. Each expert's product equals `linear` bitwise.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct Router {
 bool choose_experts(const Router& router, const float* logits_M, const std::uint8_t* given_k, std::uint8_t* own_k,
                     std::uint8_t* used_k, float* gates_k);
 
-/// Computes d_logits from the gradients d of a route's gates g, in fp32; p is the softmax. With Router::normalizes:
-/// g_i·(d_i − Σ g·d) on the route, 0 elsewhere. Otherwise: p_j·(d_j − Σ p·d) for all experts, with d_j = 0 outside the
-/// route. Sums are in expert order. If a logit is not finite, all gradients are NaN.
+/// Computes d_logits in fp32 from a route's gates g and their gradients d; p is the softmax. With Router::normalizes,
+/// d_logits is g_i·(d_i − Σ g·d) for experts on the route and 0 for others. Otherwise it is p_j·(d_j − Σ p·d) for all
+/// experts, with d_j = 0 outside the route. Sums are in expert order. If a logit is not finite, all gradients are NaN.
 void gate_gradients(const Router& router, const float* logits_M, const std::uint8_t* used_k, const float* gates_k,
                     const float* d_gates_k, float* d_logits_M);
 
@@ -44,7 +44,7 @@ struct ExpertRows {
   std::vector<std::int32_t> starts;    ///< [M + 1], index of each expert's first sorted pair; last: N·k
 };
 
-/// Sets per_token, row_of, place_of and starts from `experts`, on the calling thread.
+/// Sets per_token, row_of, place_of and starts from `experts`.
 void sort_rows(const Router& router, ExpertRows& rows);
 
 /// Copies rows and their scales, to[i] = from[row_of[i]], split over the team. `from` and `to` must have the same
@@ -52,12 +52,12 @@ void sort_rows(const Router& router, ExpertRows& rows);
 void gather_rows(base::Team& team, const Activations& from, std::span<const std::int32_t> row_of, Activations& to);
 
 /// Computes y[i] = x[i] · W_eᵀ for the sorted pairs i of each expert e, split over the team by expert and panel. Does
-/// not read experts without rows. `wide`, unless null, holds the same rows in another format. Experts with weights of
-/// that format read `wide`, all others x. y is fp32 [N·k, out].
+/// not read experts without rows. `wide`, unless null, holds the rows of x in a second format. Experts whose weights
+/// have this second format multiply `wide`, the others x. y is fp32 [N·k, out].
 void expert_linear(base::Team& team, const Activations& x, const Activations* wide,
                    std::span<const PackedLinear> weights, std::span<const std::int32_t> starts, float* y);
 
-/// For each row in `which`, sums gate · z over the row's experts, in expert order, and adds the sum to the row of x.
+/// For each row in `which`, sums gate · z over the row's experts, in expert order, and adds the sum to that row of x.
 /// Rounds each product to fp32. z is fp32 [N·k, width] in sorted order, x fp32 [N, width].
 void add_experts(base::Team& team, const float* z, const ExpertRows& rows, base::Range which, std::int64_t width,
                  float* x_ND);

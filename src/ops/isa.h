@@ -5,10 +5,10 @@
 
 namespace qrl::ops {
 
-struct TileKernels;  // kernels/kernels.h
+struct TileKernels;
 
-/// Code paths of the CPU kernels, best first. amx: avx512 with int8 and bf16 matmuls in AMX tiles, if the operating
-/// system grants them. avx512: needs F, BW, DQ, VL, VNNI, BF16 and VBMI. avx2: needs AVX2 and FMA.
+/// Code paths of the CPU kernels, best first. amx: avx512 with int8 and bf16 matmuls in AMX tiles, which the operating
+/// system must grant. avx512: needs F, BW, DQ, VL, VNNI, BF16 and VBMI. avx2: needs AVX2 and FMA.
 enum class Isa { amx, avx512, avx2, portable };
 
 std::string_view name(Isa isa);
@@ -17,7 +17,7 @@ std::string_view name(Isa isa);
 /// Throws an input error if QRL_ISA is unknown or not supported.
 Isa isa();
 
-/// Switches the code path, for tests and benchmarks. Call only while no kernel runs.
+/// For tests and benchmarks. Call only while no kernel runs.
 void force_isa(Isa isa);
 
 /// Replaces the amx path's tile kernels, for tests on processors without AMX. Null restores the originals. Call only
@@ -26,7 +26,7 @@ void replace_tiles(const TileKernels* tiles);
 
 bool supported(Isa isa);
 
-/// Returns the code path in use and the supported ones, such as "avx512 (of avx512, avx2, portable)".
+/// Returns the path in use and the supported ones, such as "avx512 (of avx512, avx2, portable)".
 std::string describe_isa();
 
 }  // namespace qrl::ops

@@ -2,7 +2,7 @@
 //
 // Ops with a base::Team are SPMD: all members of the team call the op together and share its work. Other ops of this
 // header run on the calling thread. Call team.barrier() before an op that reads another op's output. Results depend
-// neither on the team's size nor on other rows: an output row has one order of operations per ISA path.
+// neither on the team's size nor on other rows: on each ISA path, a row's operations have one order.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace qrl::ops {
 /// Output columns per panel on every ISA path. A panel is 32-bit words [⌈in / inputs per word⌉][64], zero-padded. A
 /// word holds adjacent inputs of a column, the first in the lowest bits.
 ///
-/// Two formats permute the inputs of a word, so that a shift and a mask dequantize. e4m3: the bytes hold inputs 0, 2,
-/// 1, 3. int4 (two's complement, eight per word): with bf16 or e4m3 activations, the low half holds inputs 0, 2, 4, 6,
-/// the high half 1, 3, 5, 7. With int8 activations, the bytes hold inputs (0, 4), (1, 5), (2, 6), (3, 7).
+/// Two formats permute the inputs of a word, so that dequantizing takes a shift and a mask. e4m3: the bytes hold inputs
+/// 0, 2, 1, 3. int4 (two's complement, eight per word): with bf16 or e4m3 activations, the low half holds inputs 0, 2,
+/// 4, 6, the high half 1, 3, 5, 7. With int8 activations, the bytes hold the pairs (0, 4), (1, 5), (2, 6), (3, 7).
 inline constexpr std::int64_t kPanelColumns = 64;
 
 struct PackedLinear {
@@ -45,13 +45,14 @@ PackedLinear make_packed_linear(quant::Format format, std::int64_t out, std::int
                                 base::Arena* arena = nullptr);
 
 struct FixedScales {
-  const float* input_factors = nullptr;  ///< [in], multiplied into each row of weights first; null: none
-  const float* row_scales = nullptr;     ///< [rows], weight scales, int8 only; null: computed
+  const float* input_factors = nullptr;  ///< [in], multiplied into each row of weights before rotation; null: none
+  const float* row_scales = nullptr;     ///< [rows], given weight scales, int8 only; null: computed from the weights
 };
 
 /// Rotates and quantizes one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row … of `packed`. Splits
-/// the rows over the team. Calls whose row ranges share a panel need a barrier between them. Without `fixed`, equals
-/// quant::rotate and quant::round_weights bitwise. Returns false if a weight in this member's share is not finite.
+/// the rows over the team. Calls whose row ranges share a panel need a barrier between them. Without `fixed`, the
+/// result equals quant::rotate and quant::round_weights bitwise. Returns false if a weight in this member's share is
+/// not finite.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
                const FixedScales& fixed = {});
 
@@ -88,12 +89,11 @@ void quantize(base::Team& team, const float* x, base::Range rows, Activations& o
 /// Dequantizes a row to fp32 [width], still rotated.
 void dequantize_row(const Activations& quantized, std::int64_t row_idx, float* x);
 
-/// Rotates fp32 [num_rows, width] in place, bit-identically to quant::rotate; no-op without a rotation.
+/// Rotates fp32 [num_rows, width] in place, bit-identically to quant::rotate.
 void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::int64_t width, float* x);
 
-/// Computes y[row, :] = x[row, :] · Wᵀ + bias for `rows`. `accumulate` adds the result to y, like a residual. x and W
-/// must have the same rotation. y is fp32, row-major [*, out]; W's panels are split over the team. Sums, in order of
-/// the input index:
+/// Computes y[row, :] = x[row, :] · Wᵀ + bias for `rows`. `accumulate` adds the result to y. x and W must have the same
+/// rotation. y is fp32, row-major [*, out]; W's panels are split over the team. Sums run in input order:
 /// - fp32: fma in fp32 (the portable path also rounds the product).
 /// - bf16, and e4m3 or int4 dequantized to bf16: exact products added in fp32, the odd input of each pair first, like
 ///   vdpbf16ps. amx sums the even and the odd inputs of 16 pairs separately, then adds both sums. avx512 and amx flush
@@ -105,16 +105,16 @@ void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::in
 void linear(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
             float* y);
 
-/// Returns the output columns that this member writes in `linear` and may process without a barrier.
+/// Returns the output columns that this member writes in `linear`. The member may read them without a barrier.
 base::Range linear_share(const base::Team& team, std::int64_t out);
 
-/// Computes `linear` into columns of a wider matrix. `y` points to the first of them in row 0; rows are y_stride floats
-/// apart.
+/// Computes `linear` into columns of a wider matrix. `y` points to the first of these columns in row 0; rows are
+/// y_stride floats apart.
 void linear_into(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, bool accumulate,
                  float* y, std::int64_t y_stride);
 
-/// Describes a second product x[row]·Wᵀ of the same rows, bf16 or fp32 without bias. Its column 0 is added to column
-/// `first_column` of the first product. The computed columns must be whole panels of both products.
+/// Describes a second product x[row]·Wᵀ for the same rows. Its weights are bf16 or fp32, without bias. Its column 0 is
+/// added to column `first_column` of the first product. The computed columns must be whole panels of both products.
 struct AddedProduct {
   const Activations& x;
   const PackedLinear& weight;
@@ -136,7 +136,7 @@ void linear_columns(base::Team& team, const Activations& x, const PackedLinear& 
 /// sign-extended), or e4m3's bits. Throws an internal error for formats without scales.
 void unpack_quantized(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, std::uint8_t* quantized);
 
-/// Returns the stored weight scale of output `row` for the inputs from segment · scale_inputs on.
+/// Returns the stored weight scale of output `row` for the inputs that begin at segment · scale_inputs.
 float weight_scale(const PackedLinear& packed, std::int64_t segment, std::int64_t row);
 
 /// Makes a zeroed int8 layer [out, in] whose scales are all 1.
@@ -162,7 +162,7 @@ void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear
 
 /// Quantizes dense fp32 rows x [num_rows, to.out]. Writes them transposed to `to`, fp8_block128: row i of x becomes
 /// input first_row + i. A column's 128 rows share a scale, amax/448 (NaN if a value is not finite). first_row is a
-/// multiple of 128. num_rows is 128, or all rows left. Threads may quantize distinct rows at once.
+/// multiple of 128. num_rows is 128, or fewer for the last rows. Threads may quantize different rows concurrently.
 void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to);
 
 }  // namespace qrl::ops

@@ -29,8 +29,8 @@ struct Matmul {
 };
 
 /// Accumulates in fp32 in the order of ops::linear, in steps of one fp32 input or two bf16 inputs (amx: 32). The second
-/// pair continues these sums at a new step. Adds the old value of `out` last, and rounds a bf16 `out` once. An
-/// element's result depends only on its row of `left` and its column of `right`.
+/// pair continues these sums at a new step. `accumulate` adds the old value of `out` last. A bf16 `out` is rounded
+/// once. An element's result depends only on its row of `left` and its column of `right`.
 void matmul(const Matmul& task);
 
 }  // namespace qrl::ops

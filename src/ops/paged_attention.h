@@ -16,9 +16,9 @@ struct HeadShape {
   std::int64_t head_dim = 0;      ///< E
 };
 
-/// Describes one layer's key/value pages, not owned. A page holds its kv heads in order. With g = values_per_word, a
-/// head has keys [⌈E/g⌉, page_size, g] and values [⌈page_size/g⌉, E, g]. int8: a head's fp32 scales [page_size] follow
-/// its quantized values.
+/// Describes one layer's key/value pages, which it does not own. A page holds its kv heads in order. With g =
+/// values_per_word, a head has keys [⌈E/g⌉, page_size, g] and values [⌈page_size/g⌉, E, g]. int8: a head's fp32 scales
+/// [page_size] follow its quantized values.
 struct KvPages {
   quant::KvFormat format = quant::KvFormat::f32;
   std::int64_t num_pages = 0;
@@ -28,14 +28,12 @@ struct KvPages {
   const float *key_scales = nullptr, *value_scales = nullptr;
 };
 
-/// Returns the bytes of a page in `keys`, which equal those in `values`.
+/// Returns the bytes of a page in `keys`. A page in `values` has the same size.
 std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::int64_t page_size);
 
-/// Copies the first num_slots slots of page `from` to `to`, on the calling thread.
 void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from, std::int32_t to,
                 std::int64_t num_slots);
 
-/// Dequantizes one slot's key and value to fp32, [E] each.
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
@@ -52,14 +50,14 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
                     const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
                     float* qkv);
 
-/// Stores k and v of rows after norm and rotary embedding. With `write_back`, also writes the dequantized values to
-/// qkv.
+/// Stores the k and v heads of `rows`, to which norm and rotary embedding are already applied. With `write_back`, also
+/// writes the dequantized values to qkv.
 void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
               const KvPages& pages, bool write_back, float* qkv);
 
-/// Quantizes q heads, after norm and rotary embedding, to e4m3 in place: q becomes the e4m3 value of q / s, with s from
-/// scales_K (fp32 [K]). The caller multiplies the pages' key_scales by scales_K. Attention over fp8_e4m3 pages then
-/// computes FP8 scores: exact products, fp32 sums.
+/// Quantizes q heads, after norm and rotary embedding, to e4m3 in place: q becomes the e4m3 value of q / s, where s is
+/// its kv head's entry of scales_K (fp32 [K]). The caller multiplies the pages' key_scales by scales_K. Attention over
+/// fp8_e4m3 pages then computes FP8 scores: exact products, fp32 sums.
 void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv);
 
 /// Computes causal attention of each row's q heads over its sequence's pages, with softmax scale 1/sqrt(E).
@@ -68,17 +66,17 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 /// f32   Queries and softmax weights stay fp32. Products and sums are fp32 (fma).
 /// bf16, fp8_e4m3   Queries and weights are rounded to bf16, the weights before they are summed. Products are exact,
 ///       sums fp32.
-/// int8  Queries become (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights · values'
-///       scales become (256·high + low) · unit, uint8 terms with unit = largest / 65535. Each term is summed exactly in
-///       int32.
+/// int8  A query becomes (254·high + low) · unit with int8 terms high and low; unit is its largest magnitude /
+///       (127·254). Weights are multiplied by the values' scales and become (256·high + low) · unit with uint8 terms;
+///       unit is the largest product / 65535. The sums of high terms and of low terms are exact in int32.
 ///
 /// Positions are processed in spans of 128 from position 0 on. A span's weights are exp(score − the span's maximum).
 /// Its sums are in position order (int8: exact). Spans are merged in fp32, rescaled to the larger maximum. Results do
 /// not depend on page size, page order or prompt chunking.
 ///
-/// q: the first H·E of each row of `qkv`, with stride (H+2K)·E. (row, kv head) pairs are split over the team. Writes
-/// `context` fp32 [*, H·E], to be quantized after a barrier. Writes log Σ exp of the scores to lse_NH [*, H] unless
-/// null.
+/// q is the first H·E elements of each row of `qkv`; rows are (H+2K)·E apart. (row, kv head) pairs are split over the
+/// team. Writes `context` fp32 [*, H·E], to be quantized after a barrier. Writes log Σ exp of the scores to lse_NH [*,
+/// H] unless null.
 void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRows& where, base::Range rows,
                      const KvPages& pages, const float* qkv, float* context, float* lse_NH = nullptr);
 

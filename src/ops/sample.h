@@ -10,10 +10,9 @@ struct SampleParams {
   float temperature = 1.0F;  ///< 0: argmax (lowest index on ties) with log-prob 0
   float top_p = 1.0F;        ///< (0, 1]
   std::int32_t top_k = -1;   ///< −1: off
-  /// Limits the tokens after top-k and top-p to the max_kept likeliest, which SampledToken::kept lists. 0: no limit and
-  /// no list.
+  /// If above 0, sampling keeps at most the max_kept likeliest tokens after top-k and top-p. SampledToken::kept lists
+  /// them. Has no effect without top-k and top-p.
   std::int32_t max_kept = 0;
-  /// Returns whether top-k or top-p may exclude tokens.
   bool cuts() const { return temperature > 0 && (top_k != -1 || top_p < 1.0F); }
 };
 
@@ -27,18 +26,17 @@ struct SampledToken {
 /// Logits per block. A block's weights exp(…) are summed in fp32, the blocks' sums in fp64.
 inline constexpr std::int64_t kSampleBlock = 256;
 
-/// Summarizes a row's logits block by block, for sampling without top-k and top-p: each block's largest logit and Σ
-/// exp((logit − largest) / temperature).
+/// Holds each block's largest logit and Σ exp((logit − largest) / temperature), to sample a row without top-k and
+/// top-p.
 class RowSummary {
  public:
-  /// Begins a new row; `temperature` as in SampleParams.
   void begin(float temperature);
   /// Adds the row's next logits, fp32. `count`: a multiple of kSampleBlock, except in the last call.
   void take(const float* logits, std::int64_t count);
   /// Ends the row. Throws an internal error if no logit is finite, or one is NaN or +inf.
   void end();
 
-  /// Describes where a uniform number in [0, 1) falls in the row's CDF.
+  /// Describes where a uniform number in [0, 1) falls in the CDF of the row.
   struct Place {
     std::int64_t begin = 0, count = 0;  ///< the block's range of tokens
     double rest = 0;                    ///< mass between the block's start and the number, in units of Block::sum
@@ -67,8 +65,8 @@ class RowSummary {
 };
 
 /// Samples a token from [V] fp32 logits by inverse CDF with `uniform` in [0, 1). Top-k keeps the k largest logits (ties
-/// by lower index). Top-p then keeps the smallest prefix in descending order whose mass reaches p. Throws like
-/// RowSummary::end.
+/// by lower index). Top-p then keeps the smallest set of likeliest tokens whose total probability reaches p. Throws
+/// like RowSummary::end.
 SampledToken sample(const float* logits, std::int64_t vocab_size, const SampleParams& params, double uniform);
 
 /// Returns the log-prob that `sample` reports for `token` with this `kept` (ascending; empty: all), bit-identically.

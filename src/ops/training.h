@@ -16,7 +16,7 @@ struct AddRmsNorm {
   std::int64_t rows = 0, width = 0;
   float eps = 0;
   const float* x = nullptr;
-  MixedArray y;                   ///< residual branch; null data: sum = x, `sum` is not written
+  MixedArray y;                   ///< residual branch; if its data is null, sum is x and `sum` is not written
   const float* y_bias = nullptr;  ///< [width], bias of y; null: none, or already in y
   const float* gain = nullptr;    ///< [width]
   float* sum = nullptr;
@@ -40,8 +40,8 @@ struct AddRmsNormBackward {
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
-/// Transforms q, k and v heads before attention: bias, RMSNorm over E of q and k heads, rotary positions (rotate-half).
-/// With round_kv_to_bf16, rounds k and v as a bf16 paged cache stores them.
+/// Transforms q, k and v heads before attention. Adds the bias, then applies RMSNorm over E and rotary positions
+/// (rotate-half) to q and k. With round_kv_to_bf16, rounds k and v as a bf16 paged cache stores them.
 struct QkvTransform {
   std::int64_t rows = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -79,7 +79,7 @@ struct TokenDistribution {
 };
 /// Computes for each row the target's log-prob, the entropy −Σ p log p, and log Σ exp of the scaled logits.
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse);
-/// Computes d_logits, which may overwrite the logits.
+/// Computes d_logits, which may share the logits' memory.
 struct TokenGradients {
   const float *entropy = nullptr, *lse = nullptr;            ///< results of the forward pass
   const float *d_log_probs = nullptr, *d_entropy = nullptr;  ///< [rows]

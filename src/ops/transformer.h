@@ -10,8 +10,8 @@
 
 namespace qrl::ops {
 
-/// Looks up x[row, :] = table[tokens[row], :] as fp32, table [V, D] in bf16 or fp32. Throws an internal error for a
-/// token beyond V.
+/// Looks up x[row, :] = table[tokens[row], :] as fp32. The table is [V, D] in bf16 or fp32. Throws an internal error
+/// for a token beyond V.
 void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
 
 /// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)) for x, fp32 [*, out.width]. The mean is summed in fp32 in a

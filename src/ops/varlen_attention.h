@@ -15,8 +15,9 @@ enum class MatmulType : std::uint8_t { bf16, f32 };
 /// Describes packed sequences. Rows of `qkv`, C = (H + 2K)·E wide, hold H query, K key and K value heads after rope.
 /// Query head h reads key head h / (H/K).
 ///
-/// A sequence may continue a prefix: the nearest earlier sequence that continues nothing. Its rows attend to all prefix
-/// rows, then causally to their own sequence. A prefix and its continuations form a family.
+/// A sequence may continue a prefix: the nearest earlier sequence that is not itself a continuation. Rows of the
+/// continuation attend to all prefix rows, then causally to their own sequence. A prefix and its continuations form a
+/// family.
 struct VarlenAttention {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S
@@ -34,7 +35,7 @@ struct VarlenAttention {
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
 /// Overwrites d_qkv [N, C] with the gradients from d_out [N, H·E]. Method: FlashAttention (Dao et al. 2022, §3.1)
-/// without online rescaling, one block of queries at a time over all its keys.
+/// without online rescaling. Each block of queries is processed against all its keys at once.
 void varlen_attention_backward(const VarlenAttention& attention, const float* lse_NH, MixedArray d_out_NHE,
                                float* d_qkv_NC);
 

@@ -128,7 +128,7 @@ float quantize_int8(std::span<const float> values, std::span<std::int8_t> quanti
   const float scale = amax / 127.0F;
   if (scale == 0.0F) return 0.0F;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // Clamps for subnormal scales, whose rounding can move values beyond 127.
+    // Clamps, because a subnormal scale is rounded so coarsely that quotients may exceed 127.
     const float value = std::clamp(std::nearbyint(values[i] / scale), -127.0F, 127.0F);
     quantized[i] = static_cast<std::int8_t>(value);
   }
@@ -145,7 +145,7 @@ void FormatErrorSums::add(std::span<const float> original, std::span<const float
                 std::to_string(dequantized.size()));
   for (std::size_t i = 0; i < original.size(); ++i) {
     const double a = original[i], b = dequantized[i], difference = b - a;
-    // Keeps a NaN difference.
+    // A NaN difference replaces the maximum and stays.
     if (!(std::fabs(difference) <= max_abs_) && !std::isnan(max_abs_)) max_abs_ = std::fabs(difference);
     signal_ += a * a;
     noise_ += difference * difference;

@@ -15,18 +15,19 @@ namespace qrl::quant {
 ///               fp32.
 /// fp8_*         W8A8 in e4m3 (FP8-RL, FlashRL). Weight scales: fp8_tensor has one per tensor (vLLM's default).
 ///               fp8_channel has one per output channel. fp8_block128 has one per block of 128 outputs × 128 inputs
-///               (DeepSeek-V3); blocks restart with each tensor, and the last ones are ragged. Activation scales: one
-///               per token; for block128, one per token and 128 inputs. Tokens never share a scale, so that a row's
-///               bits do not depend on its batch. Products are exact. Sums are fp32 and scaled after each block.
+///               (DeepSeek-V3); blocks restart with each tensor, whose last blocks may be smaller. Activation scales:
+///               one per token; for block128, one per token and 128 inputs. Tokens never share a scale, so that a row's
+///               bits do not depend on its batch. Products are exact. Sums are fp32; block128 scales each block's sum.
 /// int4          W4A16 (QaRL). Weights: symmetric, one scale per output channel and group of 128 inputs, rounded to
-///               bf16; the last group is ragged. Activations: bf16. Products are exact. Sums are fp32 and scaled after
-///               each group.
-/// int4_int8, int4_fp8   W4A8 (QaRL). Weights as in int4; activations as in int8 or fp8_channel.
+///               bf16; the last group may be smaller. Activations: bf16. Products are exact. Sums are fp32, and each
+///               group's sum is scaled.
+/// int4_int8, int4_fp8   W4A8 (QaRL). Weights as in int4; activations as in int8 and fp8_channel, respectively.
 ///
-/// Quantized integers are round-half-even(w / scale), int8 in −127…127 and int4 in −7…7, with scale = amax/127 or
-/// amax/7. e4m3 has scale = amax/448 and rounds to nearest even. Values are divided by the stored scale and clamped. A
-/// zero amax, or a scale that underflows to zero, gives scale 0 and quantized values 0. A NaN or infinity in weights is
-/// an error at publish. In an activation row, it makes the scale NaN, so that the output shows it.
+/// int8 values are round-half-even(x / scale) in −127…127, with scale = amax/127. int4 values are in −7…7, with scale =
+/// amax/7. e4m3 values are x / scale, rounded to nearest even, with scale = amax/448. The divisor is the stored scale,
+/// and quotients are clamped. A zero amax, or a scale that underflows to zero, gives scale 0 and quantized values 0. A
+/// NaN or infinity in weights is an error at publish. In an activation row, it makes the scale NaN, so that the output
+/// shows it.
 ///
 /// Implementations: round_weights (format.cpp, the reference), RowQuantizer (ops/dispatch/packed_linear.cpp, CPU) and
 /// cuda/quantize/quantize_weights.cu.
@@ -71,10 +72,10 @@ float scale_of(Element element, float amax);
 /// [rows, ⌈inputs / scale_inputs⌉] unless empty.
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
                    std::span<float> scales = {});
-/// Does the same for one token's activations.
+/// Quantizes one token's activations and writes the dequantized values to `rounded`.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 
-/// Quantizes one row or channel to int8 and returns the scale.
+/// Quantizes one row or channel to int8. Returns the scale, NaN if a value is not finite.
 float quantize_int8(std::span<const float> values, std::span<std::int8_t> quantized);
 void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::span<float> values);
 
@@ -82,12 +83,12 @@ void dequantize_int8(std::span<const std::int8_t> quantized, float scale, std::s
 struct FormatError {
   double max_abs = 0;
   double rms = 0;
-  double snr_db = 0;  ///< 10·log10(Σ original² / Σ difference²); +inf without noise
+  double snr_db = 0;  ///< 10·log10(Σ original² / Σ difference²); +inf without differences
   double cosine = 1;  ///< cosine of the two vectors; 1 when both are zero
 };
 FormatError format_error(std::span<const float> original, std::span<const float> dequantized);
 
-/// Accumulates format_error over pieces of a tensor in order, bitwise equal to one call for the whole.
+/// Accumulates format_error over a tensor's pieces, in order. The result equals one call for the whole tensor bitwise.
 class FormatErrorSums {
  public:
   void add(std::span<const float> original, std::span<const float> dequantized);

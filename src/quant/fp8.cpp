@@ -11,7 +11,7 @@ std::uint8_t quantize_fp8(float value) {
   if (std::isnan(value)) return static_cast<std::uint8_t>(sign | 0x7f);
   const float size = std::min(std::fabs(value), kFp8Max);
   int exponent = 0;
-  std::frexp(size, &exponent);                      // size = f · 2^exponent, f in [0.5, 1)
+  std::frexp(size, &exponent);
   const int step = std::max(exponent - 1, -6) - 3;  // exponent of the last bit kept
   const auto steps =
       static_cast<int>(std::nearbyint(std::ldexp(size, -step)));  // at most 16, which carries into the exponent

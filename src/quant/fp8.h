@@ -8,8 +8,8 @@ namespace qrl::quant {
 
 inline constexpr float kFp8Max = 448.0F;
 
-/// Returns the nearest e4m3 bits (ties to even), saturated beyond ±448; NaN gives 0x7f with its sign. torch's
-/// float8_e4m3fn gives NaN beyond ±464.
+/// Returns the bits of the nearest e4m3 value (ties to even), saturated beyond ±448. NaN gives 0x7f with its sign.
+/// torch's float8_e4m3fn gives NaN beyond ±464.
 std::uint8_t quantize_fp8(float value);
 float dequantize_fp8(std::uint8_t bits);
 

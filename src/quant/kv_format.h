@@ -5,14 +5,14 @@
 
 namespace qrl::quant {
 
-/// Names the storage formats of the KV cache; ops/paged_attention.h computes with them.
+/// Storage formats of the KV cache.
 ///
 /// f32       Not rounded.
 /// bf16      Rounded to nearest even.
 /// int8      Symmetric, one fp32 scale per token and kv head: scale = amax/127, value = round-half-even in −127…127.
-///           A zero head has scale 0. A NaN or infinity makes the scale NaN, so that the output shows it.
-/// fp8_e4m3  value/scale in e4m3 (nearest even, saturating at ±448; NaN stays NaN). One fp32 scale per layer and kv
-///           head for keys and one for values, calibrated after each publish (decoder/cpu/kv_calibration.cpp).
+///           A head of zeros has scale 0. A NaN or infinity makes the scale NaN, so that the output shows it.
+/// fp8_e4m3  value/scale in e4m3 (nearest even, saturating at ±448; NaN stays NaN). Keys and values each have one fp32
+///           scale per layer and kv head, calibrated after each publish.
 enum class KvFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3 };
 
 constexpr std::string_view name(KvFormat format) {

@@ -8,7 +8,7 @@ namespace qrl::types {
 
 using TokenId = std::int32_t;
 
-/// Holds the tokens that top-k and top-p left: a set of ascending ids for each entry of another array. Empty if nothing
+/// Holds, for each entry of another array, the ascending ids of the tokens that top-k and top-p kept. Empty if nothing
 /// was excluded.
 class KeptTokens {
  public:
@@ -20,7 +20,6 @@ class KeptTokens {
     ids_.insert(ids_.end(), set.begin(), set.end());
     ends_.push_back(static_cast<std::int64_t>(ids_.size()));
   }
-  /// Appends empty sets up to `count` sets in all.
   void fill(std::size_t count) { ends_.resize(count, static_cast<std::int64_t>(ids_.size())); }
 
   std::span<const TokenId> operator[](std::size_t entry) const {
@@ -32,7 +31,7 @@ class KeptTokens {
 
  private:
   std::vector<TokenId> ids_;
-  std::vector<std::int64_t> ends_;  ///< end of each entry's set in ids_
+  std::vector<std::int64_t> ends_;
 };
 
 }  // namespace qrl::types

@@ -11,7 +11,7 @@
 
 namespace qrl::types {
 
-/// Base class of parsed ground truths. Each verifier derives its own type. A ground truth is parsed once per prompt.
+/// Base class of parsed ground truths; each verifier derives its own type.
 struct Gold {
   Gold() = default;
   Gold(const Gold&) = delete;
@@ -19,19 +19,20 @@ struct Gold {
   virtual ~Gold() = default;
 };
 
-/// One task for the model. `id`, the position in its data source, is part of the sampling key.
+/// One task for the model. `id` is the prompt's position in its data source and part of the sampling key.
 struct Prompt {
   std::uint64_t id = 0;
   std::string text;             ///< text before the chat template
   std::vector<TokenId> tokens;  ///< tokens after the chat template
   std::string ground_truth;     ///< answer in the verifier's syntax; checked at load
   std::string data_source;      ///< name in metrics ("countdown", a file's stem, …)
-  /// `ground_truth` prepared by the run's verifier, shared by copies of the prompt. Null: the prompt cannot be judged.
+  /// `ground_truth`, parsed by the run's verifier and shared by copies of the prompt. Null: the prompt cannot be
+  /// judged.
   std::shared_ptr<const Gold> gold = nullptr;
   std::int64_t unencodable_bytes = 0;  ///< bytes of the messages for which the vocabulary has no token
 };
 
-/// eos: a stop token or a stop string; length: max_new_tokens.
+/// eos: ended by a stop token or a stop string; length: ended by max_new_tokens.
 enum class StopReason : std::uint8_t { eos, length };
 
 /// Tokens sampled for one prompt, the end token included.
@@ -40,11 +41,11 @@ struct Completion {
   std::vector<float> sampler_logprobs;  ///< [tokens]: natural logs under the sampled distribution
   std::vector<std::int64_t> versions;   ///< [tokens]: version of the policy that sampled the token
   StopReason stop = StopReason::eos;
-  /// Tokens from which each token was sampled. No sets unless max_kept is set and top-k or top-p is used.
+  /// Tokens from which each token was sampled. Empty unless max_kept is set and top-k or top-p is used.
   KeptTokens kept = {};
-  std::int32_t num_limited = 0;  ///< number of tokens whose set max_kept limited
-  /// Routes of the prompt's tokens, then of all sampled tokens but the last. No entries unless wants_routes is set and
-  /// the model has experts.
+  std::int32_t num_limited = 0;  ///< number of sampled tokens for which max_kept excluded candidates
+  /// Routes of the prompt's tokens, then of all sampled tokens but the last. Empty unless wants_routes is set and the
+  /// model has experts.
   Routes routes = {};
 };
 
@@ -55,11 +56,12 @@ struct SamplingParams {
   std::int32_t top_k = -1;           ///< −1 is off
   std::int32_t max_new_tokens = 0;   ///< 1 or more
   std::vector<TokenId> stop_tokens;  ///< the completion ends after one of these
-  /// The completion ends after a token that completes one of these strings within it.
+  /// The completion ends after the token that completes one of these strings in its text.
   std::vector<std::string> stop_strings;
-  /// Limits the tokens after top-k and top-p to the max_kept likeliest, which Completion::kept lists; 0: no limit.
+  /// If above 0, sampling keeps at most the max_kept likeliest tokens after top-k and top-p. Completion::kept lists
+  /// them.
   std::int32_t max_kept = 0;
-  bool wants_routes = false;  ///< if the model has experts, completions include routes
+  bool wants_routes = false;  ///< if set and the model has experts, Completion::routes is filled
 };
 
 struct SampleRequest {
@@ -75,7 +77,6 @@ struct SampleKey {
   std::uint32_t step = 0;
 };
 
-/// Generates completions: the decoder, or a test's fake.
 class TextSource {
  public:
   virtual ~TextSource() = default;

@@ -16,7 +16,6 @@ struct Routes {
   bool empty() const { return experts.empty(); }
   std::size_t token_bytes() const { return static_cast<std::size_t>(num_layers) * static_cast<std::size_t>(per_token); }
   std::int64_t num_tokens() const { return empty() ? 0 : static_cast<std::int64_t>(experts.size() / token_bytes()); }
-  /// Returns a token's experts in all layers, [S, k].
   std::span<const std::uint8_t> of_token(std::size_t token) const {
     return std::span(experts).subspan(token * token_bytes(), token_bytes());
   }

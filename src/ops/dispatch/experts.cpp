@@ -17,7 +17,7 @@ constexpr std::int64_t kRowsOfReading = 16;
 
 constexpr std::int64_t kMaxRouterExperts = 256;
 
-/// Columns whose sums stay in L1.
+/// Number of columns summed at once, so that their sums stay in L1.
 constexpr std::int64_t kSumColumns = 512;
 
 void copy_row(const Activations& from, std::int64_t from_row, Activations& to, std::int64_t to_row) {
@@ -145,7 +145,7 @@ void expert_linear(base::Team& team, const Activations& x, const Activations* wi
   for (std::size_t expert = 0; expert < weights.size(); ++expert) total += panels * cost(expert);
   const base::Range mine = team.slice(total);
   base::Team alone = base::Team::solo();
-  // Cost of the experts before the current one. A member computes the panels that begin in its share of the cost.
+  // Total cost of the experts before the current one. A member computes the panels that begin in its share of the cost.
   std::int64_t before = 0;
   for (std::size_t expert = 0; expert < weights.size(); ++expert) {
     if (cost(expert) == 0) continue;

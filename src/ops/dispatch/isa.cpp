@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::array kBestFirst{Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
 
-/// Requests AMX's int8 and bf16 tiles from the operating system, once. Returns whether it granted them.
 bool tiles_granted() {
   static const bool granted = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -79,7 +78,7 @@ constexpr Path kPaths[] = {{Isa::amx, &g_tiled},
                            {Isa::avx512, &avx512::kKernels},
                            {Isa::avx2, &avx2::kKernels},
                            {Isa::portable, &portable::kKernels}};
-constinit std::atomic<const Path*> g_path{nullptr};  // path in use; null until the first call
+constinit std::atomic<const Path*> g_path{nullptr};
 
 const Path& use(Isa isa) {
   const Path& path = *std::ranges::find(kPaths, isa, &Path::isa);

@@ -42,8 +42,8 @@ bool same_values(Format a, Format b) {
   return a == b || (spec(a).activations == spec(b).activations && !spec(a).has_activation_scales());
 }
 
-/// Multiplies `rows` by this member's share of `panels`. task.y points to column 0 of row rows.begin. `added`: the rows
-/// of task.added, or null.
+/// Multiplies `rows` by this member's share of `panels`. task.y points to column 0 of row rows.begin. `added` holds the
+/// rows that task.added multiplies, or is null.
 void multiply(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows, base::Range panels,
               LinearTask task, const Activations* added = nullptr) {
   check_range(rows, x.max_rows(), "linear");
@@ -123,8 +123,8 @@ AddedTask task_of(const AddedProduct& added, base::Range rows, base::Range colum
           weight.in, added.first_column, weight.format == Format::bf16};
 }
 
-/// Computes linear_into_columns with `added` for kernels without LinearTask::added. Sums both products in scratch
-/// memory, then writes y.
+/// Computes linear_into_columns with `added` for kernels that do not support LinearTask::added. Sums both products in
+/// scratch memory, then writes y.
 void multiply_in_turn(base::Team& team, const Activations& x, const PackedLinear& weight, base::Range rows,
                       base::Range panels, const LinearTask& task, const AddedProduct& added) {
   constexpr std::int64_t kPanels = 2;

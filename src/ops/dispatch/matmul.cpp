@@ -20,11 +20,11 @@ const MatmulKernels& matmul_kernels(MatmulType type) {
   return type == MatmulType::f32 ? *kernels().f32_matmul : *kernels().bf16_matmul;
 }
 
-/// Maximum depth of a chunk in 32-bit words: its panel, 192 KiB, fits in L2 with the left rows.
+/// Maximum depth of a chunk, in 32-bit words. A panel of this depth, 192 KiB, fits in L2 with the left rows.
 constexpr std::int64_t kMostWords = 768;
-/// Limit on the words of a task's left rows: 1.25 MiB, to fit in L2.
+/// Maximum number of words in a task's left rows: 1.25 MiB, to fit in L2.
 constexpr std::int64_t kMostLeftWords = std::int64_t{5} << 16;
-/// Limit on the words of all panels packed at once: 8 MiB, to fit in L3.
+/// Maximum number of words in the panels packed at once: 8 MiB, to fit in L3.
 constexpr std::int64_t kMostPanelWords = std::int64_t{1} << 21;
 /// Minimum left rows per task. With fewer, a task would read more panel bytes than row bytes.
 constexpr std::int64_t kFewestRows = 48;
@@ -40,8 +40,8 @@ OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) 
   return {at(operand, row, column), operand.values.is_bf16, operand.stride};
 }
 
-/// Divides a matmul: the depth into chunks, the right operand into panels packed in batches. A task multiplies some
-/// rows by some packed panels.
+/// Divides the depth of a matmul into chunks and its right operand into panels, which are packed in batches. A task
+/// multiplies some left rows by some packed panels.
 struct Plan {
   Plan(const Matmul& task, const MatmulKernels& table) {
     add_chunks(task.left, task.right, task.depth, table);
@@ -60,8 +60,8 @@ struct Plan {
 
   struct Chunk {
     Operand left, right;
-    std::int64_t begin = 0, depth = 0;  ///< range of inputs
-    std::int64_t first_word = 0;        ///< offset in words in a panel, and in a packed left row
+    std::int64_t begin = 0, depth = 0;  ///< first input and number of inputs
+    std::int64_t first_word = 0;        ///< first word within a panel, and within a packed left row
     bool first = false, last = false;
   };
   void add_chunks(const Operand& left, const Operand& right, std::int64_t depth, const MatmulKernels& table) {
@@ -125,7 +125,7 @@ void run_task(const Matmul& task, const MatmulKernels& table, const Plan& plan, 
   }
 }
 
-/// Returns the calling thread's panel memory, kept between calls, distinct from scratch().
+/// Separate from scratch(), which tasks use.
 float* panel_memory(std::int64_t num_floats) {
   thread_local base::Buffer memory;
   return grown(memory, num_floats);

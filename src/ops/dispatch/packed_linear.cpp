@@ -47,7 +47,6 @@ int bit_of_input(const FormatSpec& what, int idx) {
   return what.activations == Element::int8 ? idx % 4 * 8 + idx / 4 * 4 : idx % 2 * 16 + idx / 2 * 4;
 }
 
-/// Packs values, each in the low bits of its byte, into words.
 void values_to_words(const FormatSpec& what, const std::uint8_t* quantized, std::int64_t in, std::uint32_t* words) {
   const int per_word = 32 / what.weight_bits;
   const std::uint32_t mask = (1U << what.weight_bits) - 1;
@@ -81,7 +80,7 @@ float scale_at(const PackedLinear& packed, std::int64_t segment, std::int64_t ro
                                                   : to_float(packed.scales.as<bf16>()[at]);
 }
 
-/// Multiplies a weight's rows by the input factors, then rotates them. Single-threaded.
+/// Multiplies a weight's rows by the input factors, then rotates them.
 class EnteringWeights {
  public:
   EnteringWeights(const float* weight, const float* factors, const PackedLinear& packed)
@@ -109,7 +108,7 @@ class EnteringWeights {
 
 class RowQuantizer {
  public:
-  /// Quantizes rows of `entering`. If rows share a scale, reads them twice, first for the scale.
+  /// If rows share a scale, reads them twice, first for the scale.
   RowQuantizer(EnteringWeights& entering, std::int64_t rows, PackedLinear& packed, const float* row_scales)
       : what_(spec(packed.format)), entering_(entering), rows_(rows), packed_(packed), row_scales_(row_scales) {
     quantized_.resize(static_cast<std::size_t>(round_up(packed.in, 8)));
@@ -127,8 +126,8 @@ class RowQuantizer {
     for (std::int64_t r = first; r < std::min(rows_, end_of_known_); ++r) add_amax(entering_.row(r));
   }
 
-  /// Quantizes `values`, the tensor's row `row`, into quantized(). Stores the scales and column sums of the layer's row
-  /// `to`.
+  /// Quantizes `values`, the tensor's row `row`, into quantized(). Stores its scales and column sums in row `to` of the
+  /// packed layer.
   void quantize(const float* values, std::int64_t row, std::int64_t to) {
     if (row_scales_ == nullptr && end_of_known_ == 0) {
       std::fill(amax_.begin(), amax_.end(), 0.0F);
@@ -146,7 +145,6 @@ class RowQuantizer {
   const std::uint8_t* quantized() const { return quantized_.data(); }
 
  private:
-  /// Calls visit(scale index, first input, number of inputs) for each segment of inputs that shares a scale.
   template <class Visit>
   void for_segments(const Visit& visit) const {
     const std::int64_t per_scale = inputs_per_scale(packed_.format, packed_.in);

@@ -23,7 +23,8 @@ using quant::KvFormat;
 
 std::int64_t round_up_quotient(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// Returns the bytes of one kv head's quantized keys or values in a page, whichever is larger, in whole cache lines.
+/// Returns the bytes of one kv head's quantized keys or values in a page, whichever is larger, rounded up to whole
+/// cache lines.
 std::int64_t quantized_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   const std::int64_t word = quant::values_per_word(format);
   return round_up(quant::value_bytes(format) *
@@ -88,7 +89,8 @@ void scatter(const Slot& at, const Element* key, const Element* value) {
   for (std::int64_t e = 0; e < at.head_dim; ++e) std::memcpy(to + e * step, value + e, sizeof(Element));
 }
 
-/// Stores one head's key and value. Unless null, kept_key and kept_value [E] receive the dequantized values.
+/// Stores one head's key and value. If kept_key is not null, also writes the dequantized key and value to kept_key and
+/// kept_value [E].
 void store_slot(const Slot& at, const float* key, const float* value, float* kept_key, float* kept_value) {
   const std::int64_t width = at.head_dim;
   const auto count = static_cast<std::size_t>(width);

@@ -37,8 +37,8 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
                                        const std::vector<float>& weights, double total) {
   const auto descending = [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); };
   const bool by_count = params.top_k > 0 && params.top_k < row.vocab_size;
-  // Skips tokens with probability below (1 − p)/N: together they have less than 1 − p, so top-p never keeps them.
-  // Halves the bound for rounding. Skips nothing with top-k, which changes the total.
+  // Skips tokens with a probability below (1 − p)/N. Together they have less than 1 − p, so top-p never keeps them.
+  // Half this bound allows for rounding. With top-k, which changes the total, skips none.
   const double negligible = by_count ? -1 : 0.5 * (1.0 - params.top_p) * total / static_cast<double>(row.vocab_size);
   std::vector<std::int32_t> kept;
   for (std::int64_t i = 0; i < row.vocab_size; ++i) {
@@ -68,7 +68,6 @@ std::vector<std::int32_t> left_by_cuts(const Weights& row, const SampleParams& p
   return kept;
 }
 
-/// Keeps the `count` likeliest tokens, in index order.
 void limit(const Weights& row, std::int32_t count, std::vector<std::int32_t>& tokens) {
   std::nth_element(tokens.begin(), tokens.begin() + count, tokens.end(),
                    [&](std::int32_t a, std::int32_t b) { return likelier(row, a, b); });

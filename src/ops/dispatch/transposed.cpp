@@ -15,7 +15,7 @@ namespace qrl::ops {
 namespace {
 
 constexpr std::int64_t kInputsPerWord = 4;  // in int8 and e4m3 layers
-constexpr std::int64_t kBlock = 128;        // an fp8_block128 block's rows and columns
+constexpr std::int64_t kBlock = 128;        // rows and columns of a scale block in fp8_block128
 
 __m128i transposed_words(__m128i words) {
   const __m128i pairs = _mm_unpacklo_epi8(words, _mm_srli_si128(words, 8));
@@ -74,7 +74,8 @@ void for_tensors(const PackedLinear& weight, Body&& body) {
                 std::to_string(first));
 }
 
-/// Writes one tensor's outputs to panel `panel` of `to`: words of four inputs become words of four outputs.
+/// Writes one tensor's outputs to panel `panel` of `to`. A word of `weight` holds four inputs, a word of `to` four
+/// outputs.
 void transpose_panel(const PackedLinear& weight, std::int64_t first_output, std::int64_t first_input,
                      std::int64_t num_outputs, PackedLinear& to, std::int64_t panel) {
   std::int32_t* const into = panel_of(to, panel);
@@ -112,7 +113,6 @@ void transpose_quantized(base::Team& team, const PackedLinear& weight, PackedLin
   const std::int64_t num_words = to.panels.shape()[1], words_of_weight = weight.panels.shape()[1];
   for (std::int64_t panel = mine.begin; panel < mine.end; ++panel) {
     std::int32_t* into = panel_of(to, panel);
-    // One word of the weight holds four columns of this panel. The last groups may be past the weight's width.
     const std::int64_t first_group = panel * kPanelColumns / kInputsPerWord;
     const std::int64_t groups = std::min(kPanelColumns / kInputsPerWord, words_of_weight - first_group);
     for (std::int64_t word = 0; word < num_words; ++word) {

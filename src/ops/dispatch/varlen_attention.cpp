@@ -46,7 +46,8 @@ Families families_of(const VarlenAttention& attention) {
   return families;
 }
 
-/// Runs body(family, kv_head, scratch) for all pairs, scheduled dynamically. Pairs write disjoint outputs.
+/// Runs body(family, kv_head, scratch) for all families and key heads, scheduled dynamically. Calls write disjoint
+/// outputs.
 template <class Body>
 void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
   const Families families = families_of(attention);

@@ -9,12 +9,12 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
 #if defined(QRL_ISA_AVX512)
-constexpr int kVectorsAtOnce = 4;  // vectors per step: of positions for keys, of elements for values
+constexpr int kVectorsAtOnce = 4;  // vectors of positions (for keys) or of elements (for values) per step
 #else
 constexpr int kVectorsAtOnce = 2;
 #endif
 constexpr std::int64_t kSpan = kAttentionSpan;
-constexpr std::int64_t kBlock = 16;  // positions per block, contiguous in a page or gathered
+constexpr std::int64_t kBlock = 16;  // positions per block, which is contiguous in a page or gathered
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWordBytes = 4;
 
@@ -34,7 +34,7 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
-/// Returns segment `idx` of a group. Segment 0 is the positions that all rows share, segment i the rest of row i − 1.
+/// Segment 0 is the positions that all rows share. Segment i is the other positions of row i − 1.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
   if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
@@ -49,7 +49,7 @@ class RowGroups {
     group = {next_, 1, next_->num_positions / kSpan * kSpan};
     while (group.num_rows < kAttentionRows && next_ + group.num_rows != end_) {
       const std::int64_t with_next = in_common(*next_, next_[group.num_rows], group.shared);
-      // Stops unless another row saves more reads than the shorter shared part costs.
+      // Stops unless sharing with another row saves more reads than the shorter shared part costs.
       if (with_next <= (group.num_rows - 1) * (group.shared - with_next)) break;
       group.shared = with_next;
       ++group.num_rows;
@@ -59,7 +59,6 @@ class RowGroups {
   }
 
  private:
-  /// Returns how many of the first `most` positions two rows have on the same pages, rounded down to whole spans.
   static std::int64_t in_common(const AttentionTask& a, const AttentionTask& b, std::int64_t most) {
     if (a.keys != b.keys || a.num_heads != b.num_heads) return 0;
     if (b.num_positions < most) most = b.num_positions;
@@ -86,7 +85,7 @@ class Ahead {
     at_ += kLinesRead * step_;
     if (at_ >= lines_end_) next_lines();
   }
-  /// Restores the prefetch distance, because ask() may prefetch fewer lines than are read.
+  /// Restores the prefetch distance, because ask() may have prefetched fewer lines than were read.
   void end_of(const Segment& segment) {
     const AttentionTask& task = *segment.tasks;
     passed_ += 2 * segment.num_pages() * ceil_div(task.num_heads * task.head_bytes, kLine);
@@ -128,7 +127,7 @@ class Ahead {
 
   RowGroups groups_;
   RowGroup group_;
-  std::int64_t segment_idx_ = 1;  // the segment to prefetch next
+  std::int64_t segment_idx_ = 1;
   Segment segment_;
   std::int64_t page_ = 0, pages_end_ = 0;
   const std::byte *at_ = nullptr, *lines_end_ = nullptr;
@@ -137,9 +136,9 @@ class Ahead {
   bool in_values_ = false;
 };
 
-/// Locates one kv head's quantized values and scales for a span, in blocks of kBlock positions.
+/// Locates one kv head's keys, values and scales for a span, in blocks of kBlock positions.
 struct Span {
-  std::int64_t count = 0;  ///< number of positions
+  std::int64_t count = 0;
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
   const std::byte *keys = nullptr, *values = nullptr;
   struct Block {
@@ -166,7 +165,8 @@ void with_count(std::int64_t count, Body body) {
   }
 }
 
-/// Computes scores[n][position …] = scaled q[n]·k for Vectors vectors of positions; −inf after the span's end.
+/// Computes scores[n][position …], the scaled products q[n]·k, for Vectors vectors of positions. Positions after the
+/// span's end get −inf.
 template <class Kv, int Queries, int Vectors>
 void score(const Span& span, const typename Kv::Operand* queries, std::int64_t position, float* scores,
            VecF (&largest)[Queries], Ahead& ahead) {
@@ -208,7 +208,7 @@ struct Join {
   float before, now;
 };
 
-/// Merges a span's softmax into `running`. The first span overwrites it.
+/// Merges a span's softmax into `running`. The first span overwrites `running`.
 Join join(bool is_first, float most, float sum, Running& running) {
   if (is_first) {
     running = {most, sum};
@@ -399,7 +399,6 @@ class GroupQueries {
   std::int64_t index(std::int64_t row, std::int64_t head, std::int64_t query) const {
     return (head * group_.num_rows + row) * group_.tasks->num_queries + query;
   }
-  /// Calls body(task, kv head, query head within the task, index in this group).
   template <class Body>
   void for_each(Body body) const {
     for (std::int64_t row = 0; row < group_.num_rows; ++row) {

@@ -8,14 +8,14 @@ namespace qrl::ops {
 /// Positions per span. Scores and weights exist for one span at a time.
 inline constexpr std::int64_t kAttentionSpan = 128;
 
-/// Maximum rows per group. A group reads its shared pages once.
+/// Maximum rows per group.
 inline constexpr std::int64_t kAttentionRows = 8;
 
 /// Describes one row's attention over its sequence's pages (ops/paged_attention.h).
 struct AttentionTask {
   const float* q = nullptr;      ///< [num_heads · num_queries, head_dim]
-  std::int64_t num_heads = 0;    ///< kv heads
-  std::int64_t num_queries = 0;  ///< q heads that share a kv head
+  std::int64_t num_heads = 0;    ///< number of kv heads
+  std::int64_t num_queries = 0;  ///< number of q heads per kv head
   std::int64_t head_dim = 0;
   const std::byte* keys = nullptr;    ///< keys of page 0's first kv head
   const std::byte* values = nullptr;  ///< values of page 0's first kv head
@@ -24,7 +24,7 @@ struct AttentionTask {
   std::int64_t page_size = 0;
   std::int64_t scales = 0;  ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
-  std::int64_t num_positions = 0;  ///< attends to positions 0 … num_positions − 1; at least 1
+  std::int64_t num_positions = 0;  ///< the row attends to positions 0 … num_positions − 1; at least 1
   float softmax_scale = 0;
   const float *key_scales = nullptr, *value_scales = nullptr;  ///< fp8: [num_heads]; null for other formats
   float* context = nullptr;                                    ///< [num_heads · num_queries, head_dim]
@@ -40,7 +40,7 @@ constexpr std::int64_t attention_scratch_floats(std::int64_t num_q_heads, std::i
          kAttentionRows * num_q_heads * (attention_operand_bytes(head_dim) / 4 + 16);
 }
 
-/// Computes the tasks in order. `scratch` has attention_scratch_floats of the largest task.
+/// Computes the tasks in order. `scratch` must hold attention_scratch_floats for the largest task.
 using AttentionKernel = void (*)(const AttentionTask* tasks, std::int64_t num_tasks, float* scratch);
 
 struct AttentionKernels {

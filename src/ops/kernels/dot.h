@@ -20,7 +20,6 @@ inline VecI load_words(const void* from) {
 
 inline void store_words(void* to, VecI words) { __builtin_memcpy(to, &words, sizeof words); }
 
-/// Moves lane l of vector i to lane i of vector l.
 inline void transpose(VecI (&rows)[kLanes]) {
   for (int half = kLanes / 2; half > 0; half /= 2) {
     const VecI upper = (kLaneIndex & half) != 0;
@@ -58,7 +57,7 @@ struct Bf16Dot {
   static Weights weights(VecI words) { return (__m512bh)words; }
   static VecF dot(VecF sum, Input x, Weights w) { return _mm512_dpbf16_ps(sum, x, w); }
 #else
-  // Adds in the order of vdpbf16ps in fp32. bf16 products are exact, so fusing changes no result.
+  // Adds in fp32, in the order of vdpbf16ps. bf16 products are exact, so fusing changes no result.
   struct Pair {
     VecF even, odd;
   };

@@ -12,43 +12,43 @@ inline constexpr std::int64_t kLinearScratchInputs = 3072;
 /// Returns a linear kernel's scratch size in floats, for one panel's dequantized weights and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
-struct AttentionKernels;        // attention.h
-struct MatmulKernels;           // matmul.h
-struct TrainingKernels;         // training.h
-struct VarlenAttentionKernels;  // varlen_attention.h
+struct AttentionKernels;
+struct MatmulKernels;
+struct TrainingKernels;
+struct VarlenAttentionKernels;
 
-/// Describes a second product of the same rows, added to some columns of the first (ops::AddedProduct).
+/// Describes a second product of the same rows, added to some of the first product's columns (ops::AddedProduct).
 struct AddedTask {
-  const void* x = nullptr;    ///< first row, bf16 or fp32; null: no second product
-  std::int64_t x_stride = 0;  ///< elements between rows
+  const void* x = nullptr;  ///< first row, bf16 or fp32; null: no second product
+  std::int64_t x_stride = 0;
   const void* panels = nullptr;
   std::int64_t in = 0;
-  std::int64_t first_column = 0;  ///< column of the first product to which column 0 is added
+  std::int64_t first_column = 0;  ///< column of the first product to which column 0 of this product is added
   bool is_bf16 = false;
 };
 
 /// Describes the product of quantized rows and a range of a packed layer's panels (ops/linear.h).
 struct LinearTask {
   const void* x = nullptr;          ///< first row
-  std::int64_t x_stride = 0;        ///< elements between rows
+  std::int64_t x_stride = 0;        ///< stride in elements
   const float* x_scales = nullptr;  ///< scales of the first row; null: none
-  std::int64_t x_scale_stride = 0;  ///< scales between rows
+  std::int64_t x_scale_stride = 0;  ///< stride in scales
   std::int64_t rows = 0;
   const void* panels = nullptr;               ///< panel 0 of the layer
-  const void* scales = nullptr;               ///< fp32 (int4: bf16); null: none
-  const std::int32_t* column_sums = nullptr;  ///< int8 activations only
+  const void* scales = nullptr;               ///< weight scales, fp32 (int4: bf16); null: none
+  const std::int32_t* column_sums = nullptr;  ///< set for int8 activations only
   std::int64_t scale_stride = 0;              ///< elements between groups of inputs, in scales and column_sums
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
   std::int64_t first_panel = 0, end_panel = 0;
-  float* y = nullptr;         ///< column 0 of the first row; if first_panel > 0, possibly before the allocation
-  std::int64_t y_stride = 0;  ///< elements between rows
+  float* y = nullptr;  ///< column 0 of the first row; may precede the allocation if first_panel > 0
+  std::int64_t y_stride = 0;
   bool accumulate = false;
   float* scratch = nullptr;  ///< [linear_scratch_floats], 64-byte aligned; for e4m3 and int4
   AddedTask added;           ///< added in fp32 after the bias; set only if Kernels::adds_products
 };
 
-/// Describes RMSNorm (unless `gain` is null), then rotate-half, of one row's heads in place. `rope` holds cosines, then
+/// Applies RMSNorm (unless `gain` is null), then rotate-half, to one row's heads in place. `rope` holds cosines, then
 /// sines.
 struct RopeTask {
   float* heads = nullptr;  ///< [num_heads, head_dim]
@@ -59,12 +59,12 @@ struct RopeTask {
   const float* rope = nullptr;  ///< [head_dim]
 };
 
-/// Describes the rotation of a row by blocks (quant/rotation.h). `turned` receives the result and may be `x`.
+/// `turned` receives the rotated row and may be `x`.
 struct RotateTask {
   const float* x = nullptr;
-  std::int64_t n = 0;      ///< a multiple of block
-  std::int64_t block = 0;  ///< 32, 64 or 128
-  float scale = 1;         ///< 1/√block
+  std::int64_t n = 0;  ///< a multiple of block
+  std::int64_t block = 0;
+  float scale = 1;  ///< 1/√block
   float* turned = nullptr;
 };
 
@@ -79,7 +79,6 @@ struct Kernels {
   void (*widen_bf16)(const std::uint16_t* quantized, std::int64_t n, float* x);
   /// Computes quant::quantize_int8, bit-identically.
   float (*quantize_int8)(const float* x, std::int64_t n, std::int8_t* quantized);
-  /// Computes quant::quantize_int8 of x · factors.
   float (*quantize_product_int8)(const float* x, const float* factors, std::int64_t n, std::int8_t* quantized);
   /// Computes quant::quantize_fp8 of x/scale, bit-identically.
   void (*quantize_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
@@ -92,7 +91,7 @@ struct Kernels {
   void (*linear_int8)(const LinearTask& task);
   void (*linear_fp8)(const LinearTask& task);        ///< one weight scale per output channel
   void (*linear_fp8_block)(const LinearTask& task);  ///< one scale per 128 inputs, in weights and x
-  void (*linear_int4)(const LinearTask& task);       ///< x is bf16; with x_scales, e4m3 as bf16
+  void (*linear_int4)(const LinearTask& task);       ///< x is bf16, or e4m3 values as bf16 if x_scales is set
   void (*linear_int4_int8)(const LinearTask& task);
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
@@ -101,7 +100,6 @@ struct Kernels {
   float (*max_value)(const float* x, std::int64_t n);
   /// Computes weights = exp((x − max) · inverse_temperature); returns their fp32 sum.
   float (*exp_weights)(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
-  /// Returns the sum of exp_weights without storing the weights.
   float (*exp_sum)(const float* x, std::int64_t n, float max, float inverse_temperature);
   /// Run `rounds` rounds of multiply-adds in registers, in enough chains to fill the pipelines. Return the number of
   /// operations, two per multiply-add.

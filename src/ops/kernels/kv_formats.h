@@ -1,5 +1,5 @@
-// Owns the dot products of queries with keys, and of softmax weights with values, per KV format. A 32-bit word holds
-// kWord quantized values: adjacent elements of a key, or one value element at adjacent positions.
+// Owns the dot products of queries with keys, and of softmax weights with values, for each KV format. A 32-bit word
+// holds kWord quantized numbers: adjacent elements of a key, or the same element of the values at adjacent positions.
 #pragma once
 
 #include "ops/kernels/dot.h"
@@ -17,8 +17,8 @@ inline void for_padded(const float* from, std::int64_t n, Body body) {
   for (i = (n + kLanes - 1) / kLanes * kLanes; i < padded(n); i += kLanes) body(i, VecF{});
 }
 
-// Formats with fp32 sums. `dequantize` turns a word into kSteps vectors for the dot product. `put` rounds a vector,
-// stores it, and returns the rounded values.
+// Formats with fp32 sums. `dequantize` turns a vector of words into kSteps vectors for the dot product. `put` rounds a
+// vector, stores it, and returns the rounded numbers.
 
 struct F32Values : F32Dot {
   static constexpr int kSteps = 1;
@@ -29,7 +29,6 @@ struct F32Values : F32Dot {
   }
 };
 
-/// Rounds queries and weights to bf16.
 struct Bf16Values : Bf16Dot {
   static constexpr int kSteps = 1;
   static void dequantize(VecI words, Weights (&to)[1]) { to[0] = weights(words); }
@@ -70,7 +69,7 @@ struct FloatKv {
 
   struct Operand {
     const typename Values::Element* quantized;
-    float unit;  ///< factor from the sum to the result
+    float unit;  ///< factor by which a sum is multiplied
   };
 
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
@@ -79,8 +78,8 @@ struct FloatKv {
     return {quantized, scale};
   }
 
-  /// Rounds the weights exp(score − top) of `count` scores, which are padded with −inf to a whole vector. `sum`
-  /// receives the sum of the rounded weights.
+  /// Computes the weights exp(score − top) of `count` scores and rounds them. Scores are padded with −inf to a whole
+  /// vector. `sum` receives the sum of the rounded weights.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales&, void* memory, float& sum) {
     auto* quantized = static_cast<typename Values::Element*>(memory);
@@ -132,10 +131,10 @@ struct KvInt8 {
   struct Operand {
     const std::int8_t *high, *low;
     float unit;
-    std::int32_t bias_high, bias_low;  ///< kBias · Σ high, kBias · Σ low: excess from the bias added to keys
+    std::int32_t bias_high, bias_low;  ///< kBias · Σ of `high` and of `low`, subtracted because keys have offset kBias
   };
 
-  /// Prepares a query. A NaN or infinity makes `unit` NaN, and thereby every result.
+  /// A NaN or infinity in the query makes `unit` NaN, and thereby every result.
   static Operand prepare(const float* q, std::int64_t n, float scale, void* memory) {
     auto* high = static_cast<std::int8_t*>(memory);
     auto* low = high + padded(n);
@@ -159,8 +158,8 @@ struct KvInt8 {
             ScoreDot::kBias * reduce_add(low_sum)};
   }
 
-  /// Computes FloatKv's weights times the values' scales. token_scales(i) returns scales from position i on, undefined
-  /// after `count`.
+  /// Computes the weights of FloatKv, multiplied by the values' scales. token_scales(i) returns a vector of scales from
+  /// position i on; scales past `count` are undefined.
   template <class TokenScales>
   static Operand soften(float* scores, std::int64_t count, float top, const TokenScales& token_scales, void* memory,
                         float& sum) {

@@ -1,12 +1,12 @@
 // Multiplies quantized rows by packed panels. A tile of kTileRows rows by kTileVectors vectors stays in registers over
-// the whole width. Each output has its own accumulator, added in input order.
+// the whole width. Each output has one accumulator, to which products are added in input order.
 #include "ops/kernels/linear.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-// Each format defines an accumulator's initial value (`start`) and final value (`finish`) around its dot product.
+// A format is a dot product with the accumulator's initial value (`start`) and its conversion to the output (`finish`).
 
 struct F32 : F32Dot {
   static VecF start(const LinearTask&, std::int64_t) { return VecF{}; }
@@ -55,7 +55,6 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
       task, row, column, [&](int r, int v) { return Format::finish(task, sums[r][v], row + r, column + v * kLanes); });
 }
 
-/// Prefetch distance of narrow tiles, in groups of inputs.
 constexpr std::int64_t kNarrowGroupsAhead = 64;
 
 /// Computes columns [column, end) in narrower, taller tiles, for few columns such as those of a LoRA adapter's A.
@@ -72,7 +71,7 @@ void narrow_tiles(const LinearTask& task, std::int64_t column, std::int64_t end,
   });
 }
 
-/// Tiles of one or two rows would wait for weights, so all tiles have nearly equal height.
+/// Gives all tiles nearly equal height, because a tile of one or two rows would wait for weights.
 template <class Format, int Asks>
 void tiles(const LinearTask& task, std::int64_t begin, std::int64_t end, std::int64_t panel_bytes) {
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = kPanel * 4 / kLine / Asks;

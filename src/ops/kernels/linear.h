@@ -17,7 +17,6 @@ inline constexpr int kSingleRowVectors = 8;            // more sums, for longer 
 
 constexpr std::int64_t kLine = 64;
 
-/// Calls body.operator()<Rows>(row) with Rows = count ≤ Most.
 template <int Most, class Body>
 inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   if constexpr (Most > 0) {
@@ -26,7 +25,7 @@ inline void with_rows(std::int64_t count, std::int64_t row, const Body& body) {
   }
 }
 
-/// Splits rows into tiles of at most Most rows and nearly equal height.
+/// Splits rows into tiles of nearly equal height, at most Most rows each.
 template <int Most = kTileRows, class Body>
 inline void for_row_tiles(std::int64_t rows, const Body& body) {
   const std::int64_t count = (rows + Most - 1) / Most;
@@ -46,7 +45,7 @@ inline void write_lanes(const LinearTask& task, VecF value, const VecF* added, s
   store(y, value, lanes);
 }
 
-/// Adds bias, the added product and the residual to a vector of a row's columns, and stores the columns that exist.
+/// Adds the bias, the added product and the residual to a vector of one row's sums. Stores only columns below task.out.
 inline void write(const LinearTask& task, VecF value, const VecF* added, std::int64_t row, std::int64_t column) {
   if (column + kLanes <= task.out) write_lanes(task, value, added, row, column, All{});
   else if (column < task.out) write_lanes(task, value, added, row, column, First{static_cast<int>(task.out - column)});
@@ -60,8 +59,8 @@ inline void ask_for_next(const LinearTask& task, std::int64_t row, const void* n
     __builtin_prefetch(static_cast<const char*>(next) + line * kLine, 0, 2);
 }
 
-/// Writes a tile plus the added product, summed as in a separate matmul. Works row by row, because the tile's sums
-/// occupy the registers.
+/// Adds the product of task.added to a tile and writes the tile. Sums this product in the order of a separate matmul.
+/// Works row by row, because the tile's sums occupy the registers.
 template <class Dot, int Rows, int Vectors, class Value>
 inline void write_with_added(const LinearTask& task, std::int64_t row, std::int64_t column, const Value& value) {
   using Element = typename Dot::Element;

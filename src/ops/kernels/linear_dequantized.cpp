@@ -1,5 +1,6 @@
-// Implements the matmuls with e4m3 and int4 weights. For few rows, dequantizes weights in registers; for many,
-// dequantizes each panel once into L2 and prefetches the next. Both add in input order, one weight scale at a time.
+// Implements the matmuls of e4m3 and int4 weights. For few rows, dequantizes weights in registers. For many,
+// dequantizes each panel once into L2 and prefetches the next. Both add in input order and scale the sum when a scale's
+// inputs end.
 #include "ops/kernels/linear_dequantized.h"
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
@@ -8,7 +9,8 @@ namespace {
 
 constexpr int kAskedLines = 2;  // lines prefetched per stored word: half a panel row
 
-/// Holds one row's sums for a vector of columns. `open`: unscaled sum under the current scale. `scaled`: total so far.
+/// Holds one row's sums for a vector of columns. `open` is the unscaled sum of the current scale's inputs, `scaled` the
+/// scaled sum of earlier inputs.
 template <class F>
 struct Sums {
   typename F::Accumulator open;
@@ -16,8 +18,8 @@ struct Sums {
 };
 
 /// Adds the products of a chunk of inputs to the sums of Rows rows × Vectors vectors of columns. The chunk at input 0
-/// overwrites the sums. weights(word, step, vector, to) writes kAtOnce dequantized words of stored word `word` to `to`,
-/// from word `step` on. `ask` is called once per stored word, to prefetch.
+/// overwrites the sums. weights(word, step, vector, to) dequantizes stored word `word` and writes kAtOnce of its words,
+/// from word `step` on, to `to`. `ask` is called once per stored word, to prefetch.
 template <class F, int Rows, int Vectors, class Weights, class Ask>
 inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t column, const Chunk& chunk,
                       const Weights& weights, const Ask& ask, Sums<F> (*sums)[Vectors]) {

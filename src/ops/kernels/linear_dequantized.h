@@ -18,7 +18,7 @@ struct Int4AsBf16Values {
   static constexpr int kInputs = 8, kSteps = 4, kAtOnce = 1;
   static void dequantize(VecI word, int step, VecI (&to)[1]) {
 #if defined(QRL_ISA_AVX512)
-    // Repeats its 16 entries, because the permute uses five index bits, the fifth from the next nibble.
+    // The table repeats its 16 entries, because the permute uses five index bits. The fifth belongs to the next nibble.
     alignas(64) static constexpr std::uint16_t kNumbers[32] = {
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0,
         0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
@@ -85,7 +85,7 @@ struct Int4Int8 : Int8DotOffsetInput {
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
 };
 
-/// Returns a segment's weight scale, multiplied by its input scale if the format has an input scale per chunk.
+/// Returns the weight scale, multiplied by the segment's input scale if the format has an input scale per chunk.
 template <class F>
 inline VecF scale_of_segment(const LinearTask& task, std::int64_t row, std::int64_t segment, VecF weight_scale) {
   if constexpr (F::kInputScale == InputScale::chunk)
@@ -100,7 +100,8 @@ inline VecF scaled_by_row(const LinearTask& task, VecF value, std::int64_t row) 
   return value;
 }
 
-/// Describes inputs [begin, end) under scale `segment`, and whether they are the first and last under that scale.
+/// Describes inputs [begin, end), which share the scale `segment`. `first` and `last` say whether the chunk holds the
+/// scale's first and last inputs.
 struct Chunk {
   std::int64_t begin, end, segment;
   bool first, last;

@@ -20,9 +20,9 @@ struct MatmulTiles {
   std::int64_t left_stride = 0;  ///< elements between rows; 0: packed
   const void* panel = nullptr;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  bool first = true, last = true;  ///< whether the chunk is the depth's first, and its last
+  bool first = true, last = true;  ///< whether this is the depth's first chunk, and its last chunk
   float* sums = nullptr;           ///< [rows, kMatmulPanel], sums kept between chunks
-  MixedArray out;                  ///< output at the first of these rows and columns
+  MixedArray out;                  ///< output at the product's first row and column
   std::int64_t out_stride = 0;
   bool accumulate = false;
 };

@@ -11,7 +11,7 @@ namespace {
 #if defined(QRL_ISA_AVX512)
 constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers hold sums
 #elif defined(QRL_ISA_AVX2)
-constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums: a bf16 operand takes two
+constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums, because a bf16 operand takes two
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif
@@ -122,7 +122,7 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
   const std::int64_t whole = task.left_stride == 0 ? (task.depth + kGroup - 1) / kGroup : task.depth / kGroup;
   const auto* ahead = reinterpret_cast<const char*>(left.first) +
                       (task.left_stride == 0 ? whole * 4 * Rows : task.left_stride * Rows * 4 / kGroup);
-  if (task.last && task.accumulate) {  // also prefetches the output's old values
+  if (task.last && task.accumulate) {
     const std::int64_t size = task.out.is_bf16 ? 2 : 4;
     for (int r = 0; r < Rows; ++r) {
       const auto* line = static_cast<const char*>(task.out.data) + ((row + r) * task.out_stride + column) * size;

@@ -1,4 +1,4 @@
-// Owns the conversion of matmul operands to 32-bit words, rounded and zero-padded, and the output of sums. A word is
+// Owns the conversion of matmul operands to 32-bit words, rounded and zero-padded, and the writing of sums. A word is
 // two bf16 adjacent along the depth, or one fp32.
 #pragma once
 
@@ -57,8 +57,8 @@ struct Padded {
   }
 };
 
-/// Makes words from `count` columns of two rows, starting at `at`. A null second row counts as zeros; with one input
-/// per word it is unused.
+/// Makes words from `count` columns of two rows, starting at column `at`. A null second row counts as zeros. With one
+/// input per word, the second row is unused.
 template <class Dot, class T>
 VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t count) {
   if (count >= kLanes && odd != nullptr) return Words<Dot, T>::across(even + at, odd + at);
@@ -79,7 +79,7 @@ struct RowsOfGroup {
 
 inline constexpr std::int64_t kRowsAhead = 32;
 
-/// Prefetches `columns` of a group's rows, which are too far apart for hardware prefetching.
+/// Prefetches the first `columns` columns of a group's rows, which are too far apart for hardware prefetching.
 template <class Dot, class T>
 void prefetch_rows(const OperandTile& from, std::int64_t row, std::int64_t depth, std::int64_t columns) {
   for (std::int64_t r = row; r < row + Dot::kGroup && r < depth; ++r) {

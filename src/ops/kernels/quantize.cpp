@@ -7,7 +7,7 @@ namespace {
 
 template <class Values>
 float max_abs_of(std::int64_t n, const Values& values) {
-  // Compares the bits of |x| as integers. They are ordered like the values; infinities and NaN are above all numbers.
+  // Compares the bits of |x| as integers, which are ordered like the values; infinities and NaN are above all numbers.
   VecI largest{};
   for_vectors(n, [&](std::int64_t i, auto lanes) { largest = max(largest, bits_of(values(i, lanes)) & 0x7fffffff); });
   return float_of_bits(splat(reduce_max(largest)))[0];

@@ -41,7 +41,6 @@ void rope(const RopeTask& task) {
 
 namespace {
 
-/// Computes exp((x − max) · inverse); invalid lanes get 0.
 VecF weights_of(const float* x, VecF max, VecF inverse, All) { return exp((load(x, All{}) - max) * inverse); }
 VecF weights_of(const float* x, VecF max, VecF inverse, First lanes) {
   return kLaneIndex < lanes.count ? exp((load(x, lanes) - max) * inverse) : VecF{};

@@ -1,7 +1,7 @@
 // Owns the kernels' vector types and functions on them. kLanes depends on the instruction set.
 //
 // Kernel sources are compiled once per instruction set, in its namespace. They include no standard headers with code:
-// the linker keeps one copy of an inline function, which an older processor might not run.
+// the linker keeps one copy of an inline function, and an older processor might lack that copy's instructions.
 #pragma once
 
 // GCC 11 and 12 warn about operands that their AVX-512 intrinsics leave undefined on purpose (GCC bug 105593).
@@ -57,7 +57,6 @@ struct First {
   int count;
 };
 
-/// Calls body(index, All) for whole vectors of [0, n), then body(index, First) for the rest.
 template <class Body>
 inline void for_vectors(std::int64_t n, Body body) {
   std::int64_t i = 0;
@@ -103,8 +102,8 @@ template <class Lanes>
 inline VecF load(const float* from, Lanes lanes) {
   return load_vector<VecF>(from, lanes);
 }
-/// Zero-extends 16-bit lanes, or takes the low 16 or 8 bits of each lane. Uses intrinsics, because GCC 12 splits its
-/// own vector conversions.
+/// Zero-extend 16-bit lanes, or take the low 16 or 8 bits of each lane. Use intrinsics, because GCC 12 splits its own
+/// vector conversions.
 inline VecI widened(HalfU16 v) {
 #if defined(QRL_ISA_AVX512)
   return (VecI)_mm512_cvtepu16_epi32((__m256i)v);
@@ -205,18 +204,18 @@ inline std::int32_t reduce_max(VecI v) {
 // Adding this constant to x, |x| ≤ 2²², leaves x rounded to an integer (ties to even) in the significand's low bits.
 inline constexpr float kRoundingShift = 0x1.8p23F;
 
-/// Returns v rounded to the nearest integer, ties to even, for |v| ≤ 2²².
 inline VecI round_to_int(VecF v) {
   return (VecI)((VecU)bits_of(v + kRoundingShift) - (VecU)bits_of(splat(kRoundingShift)));
 }
 
-/// Returns exp(x) within 2 ulp (subnormal results: 1 ulp of the smallest normal). Below −104: 0; above 89: +inf; NaN:
-/// NaN. Method: x = n·ln 2 + r, |r| ≤ ln 2 / 2, and a Taylor polynomial of degree 7 with a remainder below 6e-9.
+/// Returns exp(x) within 2 ulp; subnormal results within 1 ulp of the smallest normal. The result is 0 below −104, +inf
+/// above 89, and NaN for NaN. Method: x = n·ln 2 + r, |r| ≤ ln 2 / 2, and a Taylor polynomial of degree 7 with a
+/// remainder below 6e-9.
 inline VecF exp(VecF x) {
   x = min(splat(89.0F), max(splat(-105.0F), x));
   const VecF shifted = fma(x, splat(1.44269504F), splat(kRoundingShift));
   const VecF n = shifted - kRoundingShift;
-  // ln 2 in two parts; the first part's product with n is exact.
+  // Subtracts n·ln 2 in two parts; n times the larger part is exact.
   const VecF r = fma(n, splat(-1.42860677e-6F), fma(n, splat(-0.693145752F), x));
   VecF p = splat(1.0F / 5040);
   p = fma(p, r, splat(1.0F / 720));
@@ -228,7 +227,7 @@ inline VecF exp(VecF x) {
 #if defined(QRL_ISA_AVX512)
   return _mm512_scalef_ps(p, n);
 #else
-  // 2ⁿ as two factors: neither overflows nor underflows alone.
+  // Multiplies by 2ⁿ as two factors, neither of which overflows or underflows alone.
   const VecI exponent = (VecI)((VecU)bits_of(shifted) - (VecU)bits_of(splat(kRoundingShift)));
   const VecI half = exponent >> 1;
   const VecF first = float_of_bits((VecI)((VecU)(half + 127) << 23));

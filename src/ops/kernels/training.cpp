@@ -80,9 +80,9 @@ inline VecF nearest_bf16(VecF x) {
 }
 
 struct Head {
-  bool turns;         // applies rotary positions: q and k heads
-  const float* gain;  // null: no norm
-  bool rounds;        // rounds to bf16: k and v heads of a bf16 cache
+  bool turns;
+  const float* gain;
+  bool rounds;
 };
 inline Head head_at(const QkvTransform& args, std::int64_t head) {
   const bool is_query = head < args.num_heads, is_key = !is_query && head < args.num_heads + args.num_kv_heads;
@@ -216,7 +216,7 @@ void swiglu(std::int64_t width, MixedArray halves, MixedArray out, std::int64_t 
       for_vectors(width, [&](std::int64_t i, auto n) {
         const VecF g = load(gate + i, n);
         store(to + r * width + i, g / (1.0F + exp(-g)) * load(gate + width + i, n),
-              n);  // the decoder's formula, for equal bits
+              n);  // same formula as the decoder, for equal bits
       });
     }
   });
@@ -306,7 +306,7 @@ void token_log_probs_backward(const TokenDistribution& args, const float* logits
 }
 
 double sum_of_squares(const float* values, std::int64_t count) {
-  // Elements per segment summed in fp32.
+  // A segment's squares are summed in fp32, the segments' sums in fp64.
   constexpr std::int64_t kSegment = 64 * kLanes;
   double total = 0;
   for (std::int64_t first = 0; first < count; first += kSegment) {

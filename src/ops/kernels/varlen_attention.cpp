@@ -11,7 +11,7 @@
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 namespace {
 
-/// Query rows per block. Larger blocks make products efficient; smaller ones waste less above the diagonal.
+/// Maximum query rows per block. Larger blocks make matmuls more efficient; smaller blocks compute fewer masked scores.
 #if defined(QRL_ISA_AMX)
 constexpr std::int64_t kMaxBlock = 64;
 #else
@@ -19,7 +19,6 @@ constexpr std::int64_t kMaxBlock = 48;
 #endif
 std::int64_t block_rows(std::int64_t length) { return length < 96 ? kMaxBlock / 2 : kMaxBlock; }
 
-/// Prefetch distance in rows.
 constexpr std::int64_t kAskedAhead = 4;
 
 /// Converts rows [rows, width] of stride `stride` to the operands' type. Output rows are zero-padded to stride `wide`.
@@ -41,7 +40,8 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64
 }
 
 /// Interleaves rows (`columns` numbers, stride `wide`) into zero-padded words [row groups][wide]. The first row becomes
-/// row `at`. A word holds one column of adjacent rows. For an odd `at`, keeps the previous row's half of the word.
+/// row `at`. A word holds one column of adjacent rows. If `at` is odd, the first row completes the previous row's
+/// words.
 template <class Dot>
 void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64_t wide, std::int64_t columns,
                 std::int64_t at, typename Dot::Element* to) {
@@ -142,8 +142,8 @@ std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   return static_cast<std::size_t>(6 * keys * head + 5 * kMaxBlock * keys + 6 * kMaxBlock * head + 512);
 }
 
-/// Turns scores into weights e^(s·scale − max) for the first num_keys keys and zeros after them, rounded to the
-/// operands' type. Returns max and the rounded weights' sum.
+/// For the first num_keys keys, writes the weights e^(s·scale − max), rounded to the operands' type; writes zeros after
+/// them. Returns max (the largest s·scale) and the sum of the rounded weights.
 struct SoftmaxRow {
   float most, sum;
 };
@@ -164,7 +164,7 @@ SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_k
   return {most * scale, reduce_add(sum)};
 }
 
-/// Holds one key head's keys or values in the layouts that products read. The prefix's rows come first and are packed
+/// Holds one key head's keys or values in the layouts that matmuls read. The prefix's rows come first and are packed
 /// once.
 template <class Dot>
 struct PackedHead {
@@ -268,7 +268,8 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_values_ET = arena.take<float>(h.wide_head * wide_keys);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
-  // A block's operands, row by row; interleaved and turned_head are operands of matmuls that sum over the rows.
+  // Row-major operands of one block of query rows. The buffers `interleaved` to `turned_head` hold them repacked for
+  // matmuls that sum over the rows.
   auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
   auto* d_scores = arena.take<Element>(kMaxBlock * wide_keys);
   auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
@@ -302,7 +303,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   };
   float* d_rows = d_qkv + kv_head * h.group * h.head_dim;
   const std::int32_t* starts = attention.sequence_starts + family.first_sequence;
-  // Keeps the prefix's keys and their gradients at the front; each continuation overwrites the rest.
+  // The prefix's keys, values and their gradients stay at the front; each continuation overwrites the rest.
   pack(starts[0], starts[1] - starts[0], 0);
   for_members(attention, family, [&](const Member& m) {
     if (!m.is_prefix) pack(m.first_row, m.length, m.num_before);

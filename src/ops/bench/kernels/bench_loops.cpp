@@ -12,11 +12,11 @@ std::int64_t run_int8(std::int64_t rounds) {
   return run_chains<__m512i>(rounds, 128,
                              [values](__m512i& chain) { chain = _mm512_dpbusd_epi32(chain, values, values); });
 #elif defined(QRL_ISA_AVX2)
-  const __m256i values = _mm256_set1_epi16(3);  // 16-bit values: sums of 8-bit products would saturate
+  const __m256i values = _mm256_set1_epi16(3);  // 16-bit values, because sums of 8-bit products would saturate
   return run_chains<__m256i>(
       rounds, 32, [values](__m256i& chain) { chain = _mm256_add_epi32(chain, _mm256_madd_epi16(values, values)); });
 #else
-  const VecF factor = splat(0.999F);  // this path has no integer dot products
+  const VecF factor = splat(0.999F);  // fp32, because this path has no integer dot products
   return run_chains<VecF>(rounds, 2 * kLanes, [factor](VecF& chain) { chain = fma(chain, factor, factor); });
 #endif
 }

@@ -7,7 +7,8 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Maximum rows for which int8 uses the AVX-512 kernel: reading the weights dominates then. Both kernels sum exactly.
+/// Maximum number of rows for which int8 uses the AVX-512 kernel, because reading the weights dominates. Both kernels
+/// sum exactly.
 constexpr std::int64_t kRowsByVectors = 4;
 
 VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
@@ -15,7 +16,7 @@ VecF finish(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t col
   return scaled_int8(task, sum, row, column);
 }
 
-/// Computes half a panel's columns at a time, so that they stay in L1.
+/// Computes half a panel's columns at a time, so that fewer weights compete for L1.
 template <class Unit>
 void linear(const LinearTask& task) {
   constexpr std::int64_t kValueBytes = 4 / Unit::kInputs;
@@ -24,7 +25,7 @@ void linear(const LinearTask& task) {
   const std::int64_t row_bytes = task.x_stride * kValueBytes, done_bytes = steps * kTileRowBytes;
   const std::int64_t steps_of_panel = (task.rows + kBlock - 1) / kBlock * (kPanel / kBlock) * (steps > 0 ? steps : 1);
   const auto* x = static_cast<const std::byte*>(task.x);
-  alignas(64) std::byte last_words[kTile * kPanelRowBytes];  // a panel's last words, zero-padded
+  alignas(64) std::byte last_words[kTile * kPanelRowBytes];
   alignas(64) std::int32_t sums[kBlock * kBlock];
   __builtin_memset(last_words, 0, sizeof last_words);
   Tiles tiles;
@@ -37,7 +38,7 @@ void linear(const LinearTask& task) {
       const std::int64_t offset_bytes = offset * 4;
       for (std::int64_t row = 0; row < task.rows; row += kBlock) {
         tiles.set_rows(task.rows - row < kBlock ? task.rows - row : kBlock);
-        // Reads whole tile rows, because activation rows are zero-padded to a cache line.
+        // Whole tile rows may be read, because activation rows are zero-padded to a cache line.
         const LeftBlock rows{x + row * row_bytes, x + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
         const LeftBlock last{rows.first + done_bytes, rows.second + done_bytes, row_bytes, kTileRowBytes};
         clear_sums();

@@ -1,6 +1,6 @@
-// Implements the matmuls with e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 for tiles. For
-// one or two, dequantizes in registers and adds in the tiles' order (tiles.h). W4A8 results equal the other paths'
-// bitwise.
+// Implements the matmuls of e4m3 and int4 weights with AMX. For many rows, dequantizes a panel into L2 and multiplies
+// it in tiles. For one or two rows, dequantizes in registers and adds in the tiles' order (tiles.h). Results with int8
+// activations equal the other paths' bitwise.
 #include "ops/kernels/linear_dequantized.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -9,7 +9,7 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 namespace {
 
-/// Maximum rows for which W4A8 uses the AVX-512 kernel.
+/// Maximum number of rows for which int4_int8 uses the AVX-512 kernel.
 constexpr std::int64_t kRowsByVectors = 4;
 
 template <int kInputs>
@@ -23,13 +23,14 @@ struct Products<Int8Tiles::kInputs> {
 template <class F>
 using UnitOf = typename Products<F::kGroup>::Unit;
 
-/// Describes a block of the output. `scaled`: its scaled sums so far, [rows, kBlock] with row stride kPanel.
+/// Describes a block of the output. `scaled` holds the block's scaled sums so far, [rows, kBlock] with row stride
+/// kPanel.
 struct Block {
   std::int64_t row, rows, column;
   float* scaled;
 };
 
-/// Scales a chunk's sums and adds them to the block's scaled sums. Processes a few rows per step of the next chunk.
+/// Scales a chunk's sums and adds them to block.scaled, a few rows during each step of the next chunk.
 template <class F>
 class Scaling {
  public:
@@ -160,7 +161,7 @@ class NoSubnormals {
   unsigned before_;
 };
 
-/// Adds one tile step to the sums of Rows rows by a panel's columns, in the tiles' order (Bf16Tiles).
+/// Adds the products of one tile step to the sums of Rows rows and a panel's columns, in the order of Bf16Tiles.
 template <class F, int Rows>
 void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* inputs, std::int64_t stride,
               VecF (&sums)[Rows][kPanel / kLanes]) {

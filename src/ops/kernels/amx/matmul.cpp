@@ -1,5 +1,5 @@
-// Implements the bf16 matmuls of training with AMX (matmul.h). Left rows are read in place, or from packed strips of 16
-// rows by 16 words.
+// Implements the bf16 matmuls of training with AMX (matmul.h). Left rows are read in place, or from strips packed as
+// tiles of 16 rows by 16 words.
 #include "ops/kernels/matmul.h"
 
 #include "ops/kernels/amx/tiles.h"
@@ -60,7 +60,7 @@ LeftBlock left_at(const MatmulTiles& task, std::int64_t row, std::int64_t strip_
   return {left + row * row_bytes, left + (row + kTile) * row_bytes, row_bytes, kTileRowBytes};
 }
 
-/// Prefetches a block's output lines from memory, a few rows per step.
+/// Prefetches a block's output lines, a few rows per step.
 class OutLines {
  public:
   OutLines(const MatmulTiles& task, std::int64_t row, std::int64_t column, std::int64_t rows)

@@ -5,7 +5,8 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Computes the small bf16 matmuls in AMX tiles. Left operands are contiguous rows, to which turned() transposes words.
+/// Computes the small bf16 matmuls in AMX tiles. Left operands are contiguous rows; turned() transposes words into such
+/// rows.
 template <>
 class SmallMatmuls<Bf16Dot> {
  public:

@@ -4,8 +4,8 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-/// Multiplies tiles for about as long as `rounds` rounds of twelve vector instructions; returns the operation count. A
-/// block step takes about 64 cycles, a vector round 6 to 12.
+/// Multiplies tiles for about as long as `rounds` rounds of twelve vector instructions take. Returns the operation
+/// count. A block step takes about 64 cycles, a vector round 6 to 12.
 template <class Unit>
 std::int64_t run_tile_chain(std::int64_t rounds) {
   constexpr std::int64_t kRoundsOfStep = 8;
@@ -14,7 +14,6 @@ std::int64_t run_tile_chain(std::int64_t rounds) {
   tiles.set_rows(kBlock);
   clear_sums();
   const std::int64_t steps = rounds / kRoundsOfStep;
-  // Operands that stay in L1.
   const LeftBlock rows{kOperand, kOperand, kTileRowBytes, 0};
   for (std::int64_t step = 0; step < steps; ++step) add_products<Unit>(tiles, rows, {kOperand}, 1, [] {});
   return steps * 2 * kBlock * kBlock * kTile * Unit::kInputs;

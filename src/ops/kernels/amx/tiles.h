@@ -13,7 +13,7 @@ inline constexpr std::int64_t kPanelRowBytes = 256;
 
 /// Describes a block's operand and sum types. A step multiplies 16 words of inputs.
 struct Int8Tiles {
-  static constexpr int kInputs = 4;  // int8 values per word; exact int32 sums
+  static constexpr int kInputs = 4;  // int8 values per word; sums are exact in int32
   using Sum = VecI;
 };
 /// tdpbf16ps sums even and odd products of 16 words separately in fp32, then adds both sums. It flushes subnormals to
@@ -23,8 +23,8 @@ struct Bf16Tiles {
   using Sum = VecF;
 };
 
-/// Configures the tile registers for its lifetime. Registers 0–3 hold sums, 4 and 5 left rows, 6 and 7 right columns.
-/// Releases them at the end; otherwise each thread switch saves 8 KiB.
+/// Configures the tile registers: 0–3 hold sums, 4 and 5 left rows, 6 and 7 right columns. The destructor releases
+/// them, because every thread switch would save their 8 KiB.
 class Tiles {
  public:
   Tiles() = default;
@@ -32,7 +32,7 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
   ~Tiles() { _tile_release(); }
 
-  /// Sets the number of rows (1 … kBlock) of the next blocks.
+  /// Sets the number of rows of the next blocks, 1 … kBlock.
   void set_rows(std::int64_t rows) {
     if (rows == rows_) return;
     rows_ = rows;
@@ -78,7 +78,6 @@ inline void clear_sums() {
   _tile_zero(3);
 }
 
-/// Loads a block's 32-bit sums [rows, kBlock], with rows row_bytes apart.
 inline void load_sums(const Tiles& tiles, const void* from, std::int64_t row_bytes) {
   __asm__ volatile("" ::: "memory");  // tells the compiler that tile loads read memory
   const auto* bytes = static_cast<const std::byte*>(from);
