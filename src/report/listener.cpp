@@ -102,7 +102,7 @@ struct Listener::Parts {
 
   void make_room();
   void accept_all();
-  // Each serves a connection, and returns false if the connection must be closed.
+  // These functions serve a connection, and return false if it must be closed.
   bool receive(Connection& connection);
   bool send_some(Connection& connection) const;
   bool attend(Connection& connection, short events);

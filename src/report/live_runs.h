@@ -13,7 +13,7 @@
 
 namespace qrl::report {
 
-/// Finds the runs in the given folders, again at each call. Thread-safe.
+/// Finds the runs in the given folders; searches again at each call. Thread-safe.
 class LiveRuns {
  public:
   /// Takes folders that contain runs, or run folders. Throws an input error if one does not exist.
@@ -48,7 +48,7 @@ class LiveRuns {
   nlohmann::ordered_json entry(const std::string& name, const std::filesystem::path& dir);
   static nlohmann::ordered_json entry_of(const std::string& name, const Followed& run,
                                          const std::vector<RecipeLine>& recipe, bool running);
-  /// Returns ask(the named run's folder); nothing if no such run exists or its folder was deleted meanwhile.
+  /// Returns ask(folder of the named run); nothing if no such run exists or its folder was deleted meanwhile.
   template <class Ask>
   std::optional<nlohmann::ordered_json> of_run(const std::string& name, const Ask& ask) const;
   const Followed& follow(const std::filesystem::path& dir);

@@ -33,7 +33,7 @@ Table table_of(const Rows& rows, bool of_cold_start) {
   return table;
 }
 
-/// Returns the minimum and maximum of values [first, last), in order of occurrence; NaN if none is finite.
+/// Returns the minimum and maximum of values [first, last) in the order in which they occur; NaN if none is finite.
 std::pair<double, double> extremes(const std::vector<double>& values, std::size_t first, std::size_t last) {
   std::size_t low = last, high = last;
   for (std::size_t i = first; i < last; ++i) {
@@ -76,7 +76,7 @@ double seconds_of(const Rows& rows) {
   return sum;
 }
 
-/// Labels runs by folder name. If two names are equal, all labels get the parent folder's name.
+/// Labels runs by folder name. If two names are equal, all labels also have the parent folder's name.
 std::vector<std::string> labels_of(const std::vector<RunFiles>& runs) {
   std::vector<std::string> labels;
   std::set<std::string> names;

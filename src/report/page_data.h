@@ -11,7 +11,7 @@
 namespace qrl::report {
 
 struct PageLimits {
-  std::size_t max_rows = 2000;  ///< rows per run; longer runs keep minimum and maximum of groups of steps
+  std::size_t max_rows = 2000;  ///< rows per run; longer runs keep the minimum and maximum of each group of steps
   std::size_t max_sample_files = 40;
   std::size_t max_prompts = 8;              ///< prompts per sample file
   std::size_t max_sample_bytes = 11 << 20;  ///< over all runs

@@ -82,7 +82,6 @@ const std::vector<Panel>& all_panels() {
   return all;
 }
 
-/// Returns whether the name matches; "*" matches any characters but a slash.
 bool matches(std::string_view name, std::string_view pattern) {
   const std::size_t star = pattern.find('*');
   if (star == std::string_view::npos) return name == pattern;

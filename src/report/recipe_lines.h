@@ -13,7 +13,6 @@ struct RecipeLine {
 /// Returns an annotated recipe's keys in file order; skips other lines.
 std::vector<RecipeLine> read_recipe_lines(std::string_view yaml);
 
-/// Returns a key's value, or "".
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key);
 
 /// Returns a text of all values except seeds, run folder, threads and resume mode. Runs that differ only in the seed

@@ -21,7 +21,7 @@ struct Row {
 };
 
 struct Rows {
-  std::vector<Row> rows;             ///< in file order, without rows that have no metric
+  std::vector<Row> rows;             ///< in file order; rows without metrics are skipped
   std::vector<std::string> changes;  ///< keys changed on resume, such as "step 20: optim.lr 0.001 -> 0.0005"
   std::int64_t num_unreadable = 0;   ///< lines that are no JSON object with a step
   std::uint64_t num_bytes = 0;

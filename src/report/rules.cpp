@@ -58,7 +58,7 @@ double best_mean(std::span<const double> values) {
 }
 
 double gap_growth(const Course& course) {
-  constexpr double kNoGap = 0.01;  // a gap below this counts as no growth
+  constexpr double kNoGap = 0.01;  // a smaller gap counts as no growth
   const auto gap = course.column("mismatch/k3_kl");
   const double now = median(finite(recent(gap)));
   return now > kNoGap ? now / median(finite(start(gap))) : std::isfinite(now) ? 0 : kNan;
@@ -77,7 +77,7 @@ double highest_gradient(const Course& course) {
 }
 
 double reward_left(const Course& course) {
-  constexpr double kAnyReward = 0.05;  // a best reward below this gives no verdict
+  constexpr double kAnyReward = 0.05;  // if the best reward is smaller, the rule gives no verdict
   constexpr double kBroken = 0.1;
   const Values rewards = finite(course.column(kReward));
   const double now = mean(recent(rewards));
@@ -87,8 +87,8 @@ double reward_left(const Course& course) {
   return best > kAnyReward ? now / best : kNan;
 }
 
-/// Returns the largest ratio of a held-out set's score rise to the training reward's rise. A set's rise ends at the
-/// higher of its last two scores.
+/// Divides the rise of each held-out set's score by the rise of the training reward, and returns the largest quotient.
+/// A set's rise ends at the higher of its last two scores.
 double held_out_share(const Course& course) {
   constexpr double kRise = 0.15;
   const Values rewards = finite(course.column(kReward));

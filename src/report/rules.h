@@ -38,10 +38,9 @@ struct Rule {
   bool above;               ///< true: bad above the bound; false: bad below
   double bound;
   std::int64_t min_steps;  ///< steps before the first verdict
-  /// Returns the measured number, or NaN.
   double (*measure)(const Course& course);
   std::string_view advice;
-  /// Bound on a single step, above which train/metrics/health warns at once; NaN: no such warning.
+  /// Bound on a single step's metric at which train/metrics/health warns; NaN: no such warning.
   double step_bound = std::numeric_limits<double>::quiet_NaN();
 };
 

@@ -36,7 +36,7 @@ bool is_running(const fs::path& dir) {
   struct stat lock {};
   if (stat((dir / ".lock").c_str(), &lock) != 0) return false;
   const std::string name = ":" + std::to_string(lock.st_ino) +
-                           " ";  // without the device number: some file systems report another one in /proc/locks
+                           " ";  // omits the device number, which some file systems report differently in /proc/locks
   std::ifstream in("/proc/locks");
   for (std::string line; std::getline(in, line);) {
     if (line.find("FLOCK") != std::string::npos && line.find(name) != std::string::npos) return true;

@@ -18,7 +18,7 @@ struct Session {
   std::string ended;  ///< how the start ended: "done", or why it stopped
 };
 
-/// Calls visit(name, member) with each member, in the order and with the names of sessions.jsonl.
+/// Calls visit(name, member) for each member, with the names and in the order of sessions.jsonl.
 template <class SessionRef, class Visit>
 void visit_members(SessionRef& session, const Visit& visit) {
   visit("unix", session.unix_s);

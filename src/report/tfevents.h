@@ -13,7 +13,7 @@ namespace qrl::report {
 /// Returns the CRC-32C (Castagnoli, RFC 3720).
 std::uint32_t crc32c(std::string_view bytes);
 
-/// Returns a file's first record, which holds the format's version.
+/// Returns a file's first record.
 std::string version_record(double wall_time_s);
 /// Returns one step's record: a Summary with a float32 for each finite metric except timing_s/unix. `wall_time_s`:
 /// seconds since 1970.
@@ -27,7 +27,7 @@ class EventsFile {
   /// folder, or throws an input error.
   EventsFile(const std::filesystem::path& dir, const Rows& rows);
 
-  /// Appends a step's record. Its wall time is timing_s/unix, or without that metric the current time.
+  /// Appends a step's record. Its wall time is timing_s/unix, or the current time without that metric.
   void append(std::int64_t step, const Metrics& metrics);
   const std::filesystem::path& path() const { return path_; }
 

@@ -19,7 +19,7 @@ std::string_view trim(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-/// Returns whether the brace at `at` is not escaped (\{, \}). A line break (\\) before a brace does not escape it.
+/// Returns whether the brace at `at` groups, unlike \{ and \}. A line break (\\) before a brace does not escape it.
 bool groups(std::string_view text, std::size_t at) noexcept {
   std::size_t begin = at;
   while (begin > 0 && text[begin - 1] == '\\') --begin;

@@ -23,8 +23,8 @@ struct ExtractedAnswer {
   bool boxed = false;
 };
 
-/// Returns the content of the last complete <answer>…</answer>, or of the last complete \boxed{…} in it. Without tags,
-/// searches the response for the box. Takes linear time.
+/// Returns the content of the last complete \boxed{…} inside the last complete <answer>…</answer>. If the tags contain
+/// no box, returns all of their content. Without tags, searches the response for the box. Takes linear time.
 std::optional<ExtractedAnswer> extract_answer(std::string_view response) noexcept;
 
 /// Returns the content of the last <answer> that has a </answer>.

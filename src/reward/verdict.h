@@ -19,13 +19,14 @@ constexpr const char* name_of(Outcome outcome) {
 
 struct Verdict {
   Outcome outcome = Outcome::no_answer;
-  std::string_view reason;      ///< static: "correct", "wrong value", "numbers differ", "no answer", …
-  bool verifier_error = false;  ///< a limit was exceeded; counted apart from wrong answers
-  double credit = 0;            ///< partial credit of a wrong answer, 0 to 1
-  std::string extracted;        ///< the judged answer, at most kMaxExtracted_bytes
+  std::string_view reason;  ///< static: "correct", "wrong value", "numbers differ", "no answer", …
+  /// If set, the verifier failed, for example at a limit. Errors are counted apart from wrong answers.
+  bool verifier_error = false;
+  double credit = 0;      ///< partial credit of a wrong answer, 0 to 1
+  std::string extracted;  ///< the judged answer, at most kMaxExtracted_bytes
   /// Scores, in the order of tasks::Verifier::score_names; empty until the batch is judged. NaN: does not apply.
   std::vector<double> scores = {};
-  bool dropped = false;     ///< not judged: excluded from its group, the loss and the scores
+  bool dropped = false;     ///< if set, excluded from its group, the loss and the scores
   std::string detail = {};  ///< the verifier's explanation; "": `reason` is sufficient
 };
 

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 struct Alternatives final : types::Gold {
-  std::vector<std::shared_ptr<const types::Gold>> golds;  ///< gold answers that the rule can judge by
+  std::vector<std::shared_ptr<const types::Gold>> golds;
 };
 
 bool is_answer(const json& value) { return value.is_string() || value.is_number() || value.is_object(); }

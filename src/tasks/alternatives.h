@@ -8,8 +8,8 @@
 
 namespace qrl::tasks {
 
-/// Wraps a rule so that a ground truth may be a list of gold answers. The first that matches gives the verdict, else
-/// the one with the most partial credit.
+/// Wraps a rule so that a ground truth may be a list of gold answers. The first matching gold answer gives the verdict.
+/// If none matches, the verdict with the most partial credit counts.
 std::unique_ptr<Verifier> with_alternatives(std::unique_ptr<RuleVerifier> rule);
 
 std::string first_answer(std::string_view ground_truth);

@@ -12,13 +12,13 @@ namespace {
 
 struct SourceGold final : types::Gold {
   std::size_t verifier = 0;
-  std::shared_ptr<const types::Gold> gold;  ///< gold of the source's verifier; may be null
+  std::shared_ptr<const types::Gold> gold;  ///< may be null
 };
 
 constexpr double kDoesNotApply = std::numeric_limits<double>::quiet_NaN();
 
-/// Judges each sample by its data source's verifier (reward.by_source). A verdict has the rules' scores, then the
-/// command's.
+/// Judges each sample by its data source's verifier (reward.by_source). A verdict has all rule scores, then all scores
+/// of the command.
 class SourceVerifier final : public Verifier {
  public:
   explicit SourceVerifier(const VerifierOptions& options) {
@@ -51,7 +51,6 @@ class SourceVerifier final : public Verifier {
     gold->gold = verifiers_[gold->verifier]->prepare(question);
     return gold;
   }
-  /// Warns once about each data source of reward.by_source that no row has.
   std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context) const override;
   const std::vector<std::string>& score_names() const override {
     if (names_.empty()) names_ = of_all<std::string>([](const Verifier& verifier) { return verifier.score_names(); });
@@ -80,7 +79,7 @@ class SourceVerifier final : public Verifier {
     const auto known = of_source_.find(data_source);
     return known == of_source_.end() ? 0 : known->second;
   }
-  /// Returns the values that `get` gives for a rule verifier (all give the same), then for the command.
+  /// Returns `get` of a rule verifier, which is the same for all rule verifiers, followed by `get` of the command.
   template <class Value, class Get>
   std::vector<Value> of_all(const Get& get) const {
     std::vector<Value> values = rule_ == nullptr ? std::vector<Value>() : get(*rule_);
@@ -101,7 +100,7 @@ class SourceVerifier final : public Verifier {
   const Verifier *rule_ = nullptr, *command_ = nullptr;
   std::map<std::string, std::size_t, std::less<>> of_source_;
   mutable std::vector<std::string> names_;
-  mutable std::map<std::string, bool, std::less<>> seen_;  ///< sources of reward.by_source → whether a row has it
+  mutable std::map<std::string, bool, std::less<>> seen_;  ///< data source of reward.by_source → whether a row has it
 };
 
 std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, const JudgeContext& context) const {

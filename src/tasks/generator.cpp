@@ -15,7 +15,7 @@ namespace qrl::tasks {
 
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::ParamValues& own,
                                           std::uint64_t seed, std::int64_t size) {
-  constexpr int kMaxRepeats = 2000;  // consecutive repeats after which the search for new tasks ends
+  constexpr int kMaxRepeats = 2000;  // more consecutive repeats are an error
   std::vector<GeneratedTask> tasks;
   std::set<std::string> seen;
   int repeats = 0;

@@ -10,8 +10,8 @@
 
 namespace qrl::tasks {
 
-/// Split of a generated task, decided by a hash of its content, so that splits are disjoint. One task in four is held
-/// out.
+/// Split of a generated task. A hash of the task's content decides it, so that splits are disjoint. One task in four is
+/// held out.
 enum class Split : std::uint8_t { train, held_out };
 Split split_of(std::span<const std::int64_t> values);
 Split split_of(std::string_view text);
@@ -27,8 +27,9 @@ struct WorkedTask {
   std::string response;  ///< text for Tokenizer::encode_trusted
 };
 
-/// Describes a word of data.train_generator.task, data.val_generator.task and sft.demonstrations.task, with its keys.
-/// Both functions depend on their arguments alone, and throw an input error if the keys allow no task.
+/// Describes an allowed value of data.train_generator.task, data.val_generator.task and sft.demonstrations.task, and
+/// the keys of that value. Both functions depend on their arguments alone, and throw an input error if the keys allow
+/// no task.
 struct Generator : config::Option {
   /// Returns task `index` (below 2^62) of the endless sequence (own, seed, split). The splits share no task.
   GeneratedTask (*generate)(const config::ParamValues& own, std::uint64_t seed, Split split,
@@ -42,8 +43,8 @@ struct Generator : config::Option {
 std::vector<GeneratedTask> held_out_tasks(const Generator& generator, const config::ParamValues& own,
                                           std::uint64_t seed, std::int64_t size);
 
-/// Returns the random index (below 2^62) of a demonstration's task in the train split. Demonstrations thus rarely
-/// repeat tasks of training.
+/// Returns the index, in the train split, of the task that a demonstration shows. The index is random below 2^62, so
+/// that demonstrations rarely repeat tasks of training.
 std::uint64_t demonstrated_index(std::uint64_t seed, std::uint64_t index);
 
 /// Returns JSONL rows (prompt, ground_truth, data_source) for data::read_prompt_file.

@@ -6,7 +6,7 @@ extern const Task math_task, countdown_task, sudoku_task, arithmetic_task, sums_
 
 namespace {
 
-/// in the order of printed words and keys
+/// in the order in which messages list the words and keys
 constexpr const Task* kTasks[] = {&math_task,       &countdown_task, &sudoku_task,
                                   &arithmetic_task, &sums_task,      &command_task};
 

@@ -6,7 +6,8 @@
 
 namespace qrl::tasks {
 
-/// Holds a task's generator, verifier, or both. A part with an empty word does not exist (`math` has no generator).
+/// Holds a task's generator, verifier, or both. If a part's `word` is empty, the task lacks that part (`math` has no
+/// generator).
 struct Task {
   Generator generator;
   VerifierChoice verifier;

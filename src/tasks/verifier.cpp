@@ -84,7 +84,7 @@ void check_gold(const Verifier& verifier, const VerifierOptions& options, const 
                 const std::string& where) try {
   verifier.check_ground_truth(question, where);
 } catch (const base::Error& error) {
-  if (!options.command.argv.empty()) throw;  // with a command, gives no advice on other verifiers
+  if (!options.command.argv.empty()) throw;  // a command's error needs no advice on other verifiers
   throw base::Error(error.kind(), error.what(), "", "", verifier_advice(options));
 }
 

@@ -23,7 +23,7 @@ using reward::Verdict;
 
 struct Question {
   std::string_view ground_truth;
-  std::string_view prompt = {};             ///< text before the chat template; "": unknown
+  std::string_view prompt = {};             ///< text without the chat template; "": unknown
   std::string_view data_source = {};        ///< "": unknown
   std::string_view ground_truth_json = {};  ///< the row's value as JSON; "": the value is a string
   std::string_view row = {};                ///< the data row as a JSON object; "": none
@@ -36,14 +36,16 @@ struct Sample {
   std::int64_t group = 0;             ///< group index within the batch
   types::StopReason stop = types::StopReason::eos;
   std::span<const types::TokenId> tokens = {};         ///< empty: unknown
-  std::span<const types::TokenId> prompt_tokens = {};  ///< tokens after the chat template; empty: unknown
-  std::int64_t index = 0;                              ///< rollout.n · prompt index + the response's own index
+  std::span<const types::TokenId> prompt_tokens = {};  ///< tokens with the chat template; empty: unknown
+  /// `rollout.n` · prompt index + index of the response in its group.
+  std::int64_t index = 0;
 };
 
 struct JudgeContext {
   std::int64_t step = 0;
   bool is_evaluation = false;
-  /// Limit on verifier errors. `judge` throws a guard error beyond it, or if all of the first 16 responses have errors.
+  /// Limit on verifier errors. `judge` throws a guard error beyond the limit, or if all of the first 16 responses have
+  /// errors.
   std::optional<std::int64_t> max_errors = {};
   std::function<void()> pause = {};  ///< called regularly while a verifier waits; an exception ends `judge`
 };
@@ -53,10 +55,9 @@ struct JudgeReport {
   std::int64_t num_rows = 0, num_samples = 0, num_restarts = 0;
   std::int64_t num_timeouts = 0, num_crashes = 0, num_protocol = 0, num_errors = 0;
   double seconds = 0;
-  std::vector<double> row_ms;  ///< milliseconds of each row in a worker
+  std::vector<double> row_ms;
 };
 
-/// Weights of rule scores (reward.correct, …).
 struct RuleWeights {
   double correct = 0, wrong = 0, format = 0, partial = 0;
 };
@@ -74,20 +75,20 @@ struct CommandOptions {
   std::int64_t in_flight = 1;                   ///< rows per worker at once
   std::optional<config::RewardRows> rows = {};  ///< none: the program's own choice
   std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
-  double correct_at = 0;                        ///< least first score of a correct response, if no outcome is given
+  /// Without an outcome in the program's answer, a response is correct if its first score is at least this.
+  double correct_at = 0;
   config::OnVerifierError on_error = config::OnVerifierError::drop;
-  double max_error_fraction = 0;  ///< limit shown in messages; JudgeContext::max_errors applies
-  std::uint64_t seed = 0;         ///< seed for the program
-  std::string run_folder = {};    ///< run folder for the program; "": none
+  double max_error_fraction = 0;  ///< only for error messages; JudgeContext::max_errors is the limit
+  std::uint64_t seed = 0;
+  std::string run_folder = {};  ///< "": none
 };
 
-/// Returns options.workers, or its default for 0.
 std::int64_t num_workers(const CommandOptions& options);
 
 struct VerifierOptions {
-  config::Choices<VerifierChoice> known = {};         ///< all verifiers
+  config::Choices<VerifierChoice> known = {};
   std::string word = {};                              ///< reward.verifier, one of `known`
-  std::map<std::string, std::string> by_source = {};  ///< data source → a word of `known`
+  std::map<std::string, std::string> by_source = {};  ///< data source → `word` of its verifier
   config::ParamValues own = {};                       ///< values of the verifiers' keys
   RuleWeights weights = {};
   CommandOptions command = {};
@@ -106,22 +107,19 @@ class Verifier {
   /// Returns a verdict for each sample, in order, with score_names().size() scores each. Uses all the process's
   /// threads; may be called from one of them.
   virtual std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context = {}) const = 0;
-  /// Returns the names of a verdict's scores; constant.
   virtual const std::vector<std::string>& score_names() const = 0;
   /// Returns the weights of a verdict's scores. A response's total is the weighted sum of its scores in this order, in
   /// fp64. NaN scores are skipped.
   virtual std::vector<double> score_weights(const RuleWeights& weights) const = 0;
-  /// Returns whether all verdicts come from rules: no sample is dropped, and scores are RuleVerifier's.
+  /// Returns whether all verdicts come from rules. Then no sample is dropped, and the scores are those of RuleVerifier.
   virtual bool is_rule() const { return false; }
   virtual bool wants_rows() const { return false; }
-  /// Returns and resets the report, if the verifier keeps one.
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
   /// Writes the log so far, if any, to `file`. Later text also goes there.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}
   /// Writes the log, if any, to this process's standard error from now on.
   virtual void show_log() const {}
-  /// Returns, with bounded work, whether two answers (Verdict::extracted) are equal regardless of the ground truth. The
-  /// default compares texts.
+  /// Returns, with bounded work, whether two answers (Verdict::extracted) are equal regardless of the ground truth.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
 };
 
@@ -129,7 +127,7 @@ class Verifier {
 /// wrong answer in the right form) are 0 or 1. `partial` is partial credit.
 class RuleVerifier : public Verifier {
  public:
-  /// Judges one response without throwing, with bounded work for any input.
+  /// The work is bounded for any input.
   virtual Verdict judge_one(std::string_view response, const types::Gold& gold) const noexcept = 0;
 
   std::vector<Verdict> judge(std::span<const Sample> samples, const JudgeContext& context = {}) const final;
@@ -145,10 +143,10 @@ struct GroundTruthField {
   bool is_optional = false;  ///< may be missing or null
 };
 
-/// Describes a word of reward.verifier and its verifier.
+/// Describes an allowed value of reward.verifier, and its verifier.
 struct VerifierChoice : config::Option {
   std::unique_ptr<Verifier> (*make)(const VerifierOptions& options) = nullptr;
-  std::string_view data_hold;                              ///< noun in errors for data of this verifier: "grids"
+  std::string_view data_hold;                              ///< this verifier's data in error messages: "grids"
   std::vector<GroundTruthField> ground_truth_fields = {};  ///< fields that replace `ground_truth`; empty: none
 };
 

@@ -13,7 +13,7 @@ namespace qrl::reward::math {
 
 /// Describes the unit after a number: "km/h", "square meters", "million dollars".
 struct Measure {
-  std::uint64_t dimensions = 0;  ///< sum of exponent · number_of(dimension) over the units; 0: unknown
+  std::uint64_t dimensions = 0;  ///< sum over the units of exponent · number_of(dimension); 0: unknown
   long double factor = 1;        ///< product of the units' conversion factors
   long double scale = 1;         ///< 1e6 for "million"
   bool is_known() const noexcept { return dimensions != 0; }
@@ -28,7 +28,7 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary);
 /// Returns the factors that convert both numbers to common units; none if the dimensions differ.
 std::optional<std::array<long double, 2>> scales(const Measure& one, const Measure& other) noexcept;
 
-/// Holds an answer's name, words and run of capitals. A note must agree only if both answers have it.
+/// Holds an answer's name, run of capitals, unit and words. A name or run is compared only if both answers have one.
 struct Notes {
   std::string name;  ///< name of a point (A in A(1, 2)), or of the variable in x ∈ {1, 2}
   std::string run;   ///< adjacent capitals such as HTH, which may be a product
@@ -37,10 +37,11 @@ struct Notes {
 };
 
 enum class Form : unsigned char {
-  value,     ///< a number or formula; parts[0], if any: the same with its letters read as a unit (6 m)
-  list,      ///< unordered: a list, ± (`signs`), alternatives (`either`), or rows of cases as tuples
+  /// A number or formula. If its letters may be a unit (6 m), parts[0] is the answer with that unit.
+  value,
+  list,      ///< unordered: a list, the values of ± (`signs`), alternatives (`either`), or rows of cases as tuples
   set,       ///< unordered, without repetitions
-  tuple,     ///< ordered: a tuple, an interval, or a matrix (its rows, or a single row's or column's entries)
+  tuple,     ///< ordered: a tuple, an interval, or a matrix (its rows; the entries if it has a single row or column)
   relation,  ///< an equation or inequality; `parts`: its sides
   sets,      ///< a union or difference, ℝ, ∅, {x | …}
   text,
@@ -60,8 +61,7 @@ struct Answer {
   char code(std::size_t k) const noexcept { return at()[k].joint; }
 };
 
-/// Gives lowering rules the tree and the vocabulary. A rule rewrites nodes of one kind, and sees only one of the
-/// compared answers.
+/// Holds what lowering rules use. A rule rewrites nodes of one kind, and sees only one of the two answers.
 struct Lowering {
   Tree& tree;
   const Vocabulary& vocabulary;

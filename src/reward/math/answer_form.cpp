@@ -68,7 +68,7 @@ class AnswerForm {
     if (budget_.spent() || !number) return false;
     const bool has_constants = any_node(at, [](const Node& part) { return part.is(Kind::constant); });
     if (value.image && !has_constants) return true;
-    // Finds rational values for which the algebra has no exact form, such as √2·√2 and log₂8.
+    // Tests rational numbers p/q, because values such as √2·√2 and log₂8 may lack an exact form.
     constexpr int kMaxDenominator = 100;  // chosen by this project
     for (int q = 1; std::abs(*number) < 1e12L && q <= kMaxDenominator; ++q) {
       const auto p = static_cast<std::int64_t>(std::round(*number * q));
@@ -131,7 +131,7 @@ bool is_worked_out_as(const Reading& gold, const Reading& answer) {
   if (!AnswerForm().has_operation_left(*of_answer) && !leaves_work(*of_answer)) return true;
   if (of_gold == nullptr) return false;
   if (modulus_of(*of_gold) && modulus_of(*of_answer) && of_answer->is(Kind::product))
-    return !AnswerForm().any_left(*of_answer);  // accepts 10 (mod 7) for 3 (mod 7)
+    return !AnswerForm().any_left(*of_answer);
   return form_of(bare_value(*of_gold)) == form_of(bare_value(*of_answer));
 }
 

@@ -19,7 +19,7 @@ char closing_of(char open) noexcept { return open == '(' ? ')' : open == '[' ? '
 
 }  // namespace
 
-/// Returns whether "[" closes an interval, as in ]2, 5[, because no operand follows.
+/// Returns whether "[" closes an interval, as in ]2, 5[. It does if no operand follows.
 bool Parser::closes_outward() const noexcept {
   return is(T::open, '[') && (is_one_of(now(1), T::end, T::close) || is_between(now(1)));
 }
@@ -37,7 +37,7 @@ bool Parser::may_be_pair() const noexcept {
 }
 
 Node Parser::bracketed(char open) {
-  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // another meaning of the commas may parse
+  if (may_be_pair()) fail(Fault::kNoOperationBetween);  // the text may still parse with another Comma
   ++at_;
   const char closing = closing_of(open);
   // Reads {x | …} and {x ∈ S : …} as sets, although LaTeX does not print plain braces.
@@ -136,7 +136,7 @@ void Parser::lay_out_rows(std::size_t begin) {
   if (!aligned && (name == "array" || name == "tabular")) return;  // rows of a matrix
   tokens_[begin - 1].text = kCases;
   const bool indented = tokens_[begin].type == T::cell;
-  // Current token, end of the kept tokens, start of the current row.
+  // Indices of the current token, of the end of the kept tokens, and of the start of the current row.
   std::size_t end = begin, kept = begin, row = begin;
   for (int depth = 0; tokens_[end].type != T::end && (depth > 0 || tokens_[end].type != T::finish); ++end) {
     const Token token = tokens_[end];

@@ -14,7 +14,7 @@ using base::is_space;
 using base::trimmed;
 using W = WordClass;
 
-constexpr std::size_t kMaxSentence_bytes = 400;  // limit on the text checked before a last number
+constexpr std::size_t kMaxSentence_bytes = 400;
 constexpr std::string_view kBold = "**", kDigits = "0123456789", kFigures = "0123456789$", kEnds = ".,;\\",
                            kApart = "([;, ", kBreaks = " ,:", kValues = "0123456789$\\", kPause = "...",
                            kArticle = " a", kAnd = " and ", kLoss = "($";

@@ -9,8 +9,8 @@ namespace qrl::reward::math {
 
 namespace {
 
-// Numbers of random variable assignments (lanes) on which values must agree. kManyLanes: for variables that are
-// integers or may be negative.
+// Numbers of lanes on which values must agree. A lane assigns random values to the variables. kManyLanes applies if
+// variables are integers or may be negative.
 constexpr std::size_t kFewLanes = 3, kManyLanes = 12;
 
 bool is_plain_number(const Answer& x) noexcept { return unsigned_of(x.at()).is(Kind::number); }
@@ -21,7 +21,7 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
-/// Returns the words that are part of a number's statement (WordClass::saying).
+/// Returns those of `words` that both answers must share (WordClass::saying).
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
   for (Words each{words}; each.next();)
@@ -29,7 +29,8 @@ std::set<std::string> saying_words(std::string_view words, const Vocabulary& voc
   return found;
 }
 
-/// Returns whether an absolute value or √((x − y)²) occurs. Its argument may be negative even for positive variables.
+/// Returns whether an absolute value or a root such as √((x − y)²) occurs. The term x − y may be negative even if x and
+/// y are positive.
 bool has_bars(const Node& at) {
   return any_node(at, [](const Node& part) {
     return part.is(Kind::absolute) || (part.is(Kind::call) && static_cast<Law>(part.code) == Law::abs) ||
@@ -45,7 +46,7 @@ bool alternates(const Node& x) noexcept {
   });
 }
 
-/// Returns whether exactly one side is a decimal, of six or more places, and the other side rounds or truncates to it.
+/// Returns whether only one side is a decimal, it has six or more places, and the other side rounds or truncates to it.
 bool rounds(const Answer& g, const Answer& a, const Value& x, const Value& y) {
   const auto places = [](const Answer& of) -> std::size_t {
     const std::string_view text = unsigned_of(of.at()).text;
@@ -67,7 +68,7 @@ std::string_view shown_letters(const Answer& x) noexcept {
   return x.form == Form::value && at.is(Kind::product) ? letters_in_a_row(at.parts) : std::string_view();
 }
 
-/// Returns whether all members are inequalities or letters, for which "and" and "or" differ.
+/// Returns whether `x` is a list of inequalities or letters, for which "and" and "or" differ.
 bool is_joint(const Answer& x) {
   return x.form == Form::list && x.parts.size() > 1 && std::ranges::all_of(x.parts, [](const Answer& part) {
            const auto ordered = [](const Node& side) { return is_order(side.joint); };
@@ -110,8 +111,8 @@ bool Equality::same(const Answer& g, const Answer& a) {
   return result;
 }
 
-/// Compares names, and words of WordClass::saying. One side may lack a name. If neither side has variables, one may
-/// lack the words.
+/// Compares names, and words of WordClass::saying. A missing name equals any name. If neither side has variables,
+/// missing words equal any words.
 bool Equality::same_notes(const Answer& g, const Answer& a) const {
   if (!g.notes.name.empty() && !a.notes.name.empty() && g.notes.name != a.notes.name) return false;
   if (g.notes.words == a.notes.words) return true;
@@ -219,7 +220,7 @@ bool Equality::in_order(Parts x, Parts y) {
   return std::ranges::equal(x, y, [this](const Answer& one, const Answer& other) { return same(one, other); });
 }
 
-/// Returns a hash of a number or point, the same for equal values; 0 for other answers.
+/// Returns a hash of a number or point; equal values have equal hashes. Returns 0 for other answers.
 std::uint64_t Equality::image(const Answer& of) {
   const auto is_more = [](const Node& part) { return part.is(Kind::quantity) || is_capital(part); };
   const bool number = of.form == Form::value || of.at().is(Kind::tuple);
@@ -273,7 +274,7 @@ bool Equality::as_sets(Parts x, Parts y, bool counted) {
          all_match(answer, gold, [&](std::size_t j, std::size_t i) { return found[j] || match(i, j); });
 }
 
-/// Compares unions and differences operand by operand. real_set.cpp compares sets of real constants.
+/// Compares unions and differences operand by operand.
 bool Equality::same_sets(const Answer& g, const Answer& a) {
   if (!g.at().is(Kind::set_operation) || !a.at().is(Kind::set_operation)) return same_value(g, a);
   const auto& operands = g.at().parts;

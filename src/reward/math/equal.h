@@ -8,8 +8,7 @@
 
 namespace qrl::reward::math {
 
-/// Compares two answers by the rules of docs/reference/verifiers.md ("When two answers are equal"). A bare list equals
-/// a tuple in the same order.
+/// Compares two answers by the rules of docs/reference/verifiers.md. A bare list equals a tuple in the same order.
 class Equality {
  public:
   explicit Equality(const Vocabulary& vocabulary) noexcept : vocabulary_(vocabulary) {}
@@ -51,7 +50,7 @@ class Equality {
   const Vocabulary& vocabulary_;
   Budget budget_;
   Variables variables_;
-  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< results by node, sign and lane
+  std::map<std::tuple<const Node*, bool, std::size_t>, Value> values_;  ///< values by node, sign of ±, and lane
   int depth_ = 0;
 };
 

@@ -11,7 +11,7 @@ namespace qrl::reward::math {
 
 namespace {
 
-/// Evaluates a number. If its exponent is longer than five characters, the value is opaque.
+/// Evaluates a number. If its exponent is longer than five characters, returns Algebra::opaque.
 Value number_value(const Algebra& algebra, std::string_view text) {
   if (const std::size_t open = text.find('('); open != std::string_view::npos) {  // repeating digits: r / (10^m − 1)
     const std::string_view repeating = text.substr(open + 1, text.find(')') - open - 1);
@@ -26,7 +26,7 @@ Value number_value(const Algebra& algebra, std::string_view text) {
   return algebra.digits(text.substr(0, e), exponent);
 }
 
-constexpr std::int64_t kFunctionSteps = 20;  // steps of a function, besides its node's step
+constexpr std::int64_t kFunctionSteps = 20;  // budget steps of a function, in addition to its node's step
 
 }  // namespace
 
@@ -69,7 +69,7 @@ Value Evaluator::ratio(const Node& at) {
   return parts.size() == 2 ? parts[0] : opaque(':', parts);
 }
 
-/// Returns an opaque value. Nodes have equal values if their kind, brackets, signs and parts agree in order.
+/// Returns an opaque value. Two nodes get equal values if their kind, brackets, signs and parts agree in order.
 Value Evaluator::as_written(const Node& at) {
   std::string key{static_cast<char>(at.kind), at.open, at.close};
   std::vector<Value> parts;
@@ -163,8 +163,8 @@ std::optional<Value> Evaluator::known_call(Law law, std::vector<Value>& argument
   return result;
 }
 
-/// Sums the entries, each multiplied by a symbol for its position and the matrix's shape. Sums and multiples of
-/// matrices thus compare as numbers.
+/// Represents a matrix by one number, so that its sums and multiples need no special case. The number is the sum of the
+/// entries, each times a symbol for its position and the matrix's shape.
 template <class Entry>
 Value Evaluator::matrix(std::size_t size, std::size_t columns, const Entry& entry) {
   Value all = integer(0);

@@ -1,8 +1,8 @@
 // Owns a tree's value: an image in a finite field, a number of 34 digits, and a short exact fraction.
 //
-// A lane is a field, with a pseudo-random field element and positive number for each variable. Two values are equal if
-// they are equal in every lane. If both have exact forms, these decide alone. Otherwise the numbers must agree to 25
-// digits, and the images, if both values have one, must be equal. An unknown function becomes a pseudo-random
+// A lane consists of a field, and of a pseudo-random field element and number for each variable. Two values are equal
+// if they are equal in every lane. Exact forms decide alone if both values have one. Otherwise the numbers must agree
+// to 25 digits, and the images, if both values have one, must be equal. An unknown function becomes a pseudo-random
 // polynomial.
 #pragma once
 
@@ -53,7 +53,7 @@ struct Value {
   std::optional<Rational> exact = {};
   std::optional<std::uint64_t> image = {};  ///< element of a field of kFields; none after operations such as roots
   Complex z = {};
-  std::int8_t infinite = 0;  ///< ±1: ±∞; ignore the other members
+  std::int8_t infinite = 0;  ///< ±1: the value is ±∞, and other members have no meaning
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything
   bool constant = true;      ///< no variable and no unknown function
 
@@ -61,17 +61,17 @@ struct Value {
   bool is_number() const noexcept { return !undefined && infinite == 0; }
   bool is_integer() const noexcept { return exact && exact->is_integer(); }
   bool is_zero() const noexcept;
-  /// Returns a real constant's number; none for other values.
+  /// Returns the value of a real constant; none for other values.
   std::optional<long double> real() const noexcept;
 };
 bool equal(const Value& a, const Value& b) noexcept;
 
 inline constexpr std::int64_t kMaxFactorial = 3000;  ///< a larger n gives an approximate n!
 
-/// Describes the values that variables take, besides positive reals.
+/// Describes the values of variables. If no member is set, variables are positive reals.
 struct Variables {
-  bool whole = false;  ///< if set, variables are integers, because signs depend on parity
-  bool signs = false;  ///< if set, variables have both signs, because absolute values occur
+  bool whole = false;  ///< if set, variables are integers: a sign depends on parity
+  bool signs = false;  ///< if set, variables may be negative: an absolute value occurs
 };
 
 /// Computes in one lane, with bounded work per operation.
@@ -106,7 +106,7 @@ class Algebra {
   }
   Value absolute(const Value& a) const noexcept;
   Value rounded(const Value& a, bool up) const noexcept;
-  /// Computes the one-argument function `law`; none for other laws.
+  /// Computes a function of one argument; none for other laws.
   std::optional<Value> function(Law law, const Value& a) const noexcept;
 
  private:
@@ -125,11 +125,11 @@ class Budget {
   bool spent() const noexcept { return left_ < 0; }
 
  private:
-  std::int64_t left_ = 4000;  ///< steps left, up to 1 µs each (nodes evaluated or compared); chosen by this project
+  std::int64_t left_ = 4000;  ///< steps left, up to 1 µs each: nodes to evaluate or compare; chosen by this project
 };
 
-/// Evaluates trees. A node that is no number (a set in a function, a relation in a sum) becomes an opaque value of its
-/// parts.
+/// Evaluates trees. A node that is no number (a set in a function, a relation in a sum) becomes an unknown function of
+/// its parts.
 class Evaluator : public Algebra {
  public:
   /// `upper`: ± is + and ∓ is −; otherwise the reverse.

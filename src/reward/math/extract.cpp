@@ -40,7 +40,7 @@ std::string without_condition(std::string_view text) {
 class Extraction {
  public:
   using Candidates = std::vector<std::string>;
-  using Found = std::optional<Candidates>;  ///< no value: the profile's mark does not occur
+  using Found = std::optional<Candidates>;  ///< none: the text lacks the profile's mark
 
   Extraction(std::string_view text, P profile, const Vocabulary& vocabulary)
       : text_(text), profile_(profile), vocabulary_(vocabulary) {}
@@ -75,8 +75,8 @@ class Extraction {
     return is_answer ? Found(one(text)) : std::nullopt;
   }
 
-  /// Returns a clause's value, then alternatives: 18 if the clause ends in "18!", and the last number if the value is
-  /// prose.
+  /// Returns a clause's value, then alternatives. They are 18 if the clause ends in "18!", and the last number if the
+  /// value is prose.
   Candidates said(std::string_view clause) {
     clause = trimmed(clause);
     if (clause.size() > kMaxAnswer_bytes) return one(clause);
@@ -136,7 +136,7 @@ class Extraction {
     return bare(rest);
   }
 
-  /// Returns whether the text between two boxes joins them into a list: a comma, semicolon, "and" or "or".
+  /// Returns whether the text between two boxes joins them into a list.
   bool joins(std::string_view between) const {
     if (between.size() > kMaxGap_bytes) return false;
     bool joined = between.find_first_of(",;&") != std::string_view::npos;
@@ -183,7 +183,7 @@ class Extraction {
     return all;
   }
 
-  /// Returns whether the text before the mark denies it, as in "I doubt that the answer is".
+  /// Returns whether `before`, the text before "answer", denies the answer: "I doubt that the answer is".
   bool is_doubted(std::string_view before) const {
     before.remove_prefix(before.size() - std::min(before.size(), kMaxQuestion_bytes));
     bool denied = false;
@@ -265,7 +265,7 @@ std::vector<std::string> extract(std::string_view response, P profile, const Voc
   response = first_turn(trimmed(response), vocabulary);
   for (std::size_t at = 0; response.ends_with("|>") && (at = find_last(response, "<|")) != std::string_view::npos;)
     response = trimmed(response.substr(0, at));  // drops control tokens
-  // Searches text before </think>, which is reasoning, only if nothing follows.
+  // Skips the reasoning before </think>, unless nothing follows it.
   constexpr std::string_view kThought = "</think>";
   if (const std::size_t end = find_last(response, kThought); end != std::string_view::npos) {
     const std::string_view said = trimmed(response.substr(end + kThought.size()));

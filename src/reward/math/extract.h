@@ -10,12 +10,13 @@
 
 namespace qrl::reward::math {
 
-/// Place of a response's answer (reward.profile); automatic: the first place that has one.
+/// Part of a response in which to search for the answer (reward.profile, docs/reference/verifiers.md). automatic: the
+/// first of these parts that the response has.
 enum class Profile : std::uint8_t { automatic, boxed, gsm8k, answer_is, answer_tag, text, last_number };
 
-/// Returns a response's answer without delimiters such as $, then alternatives to judge if the answer is wrong. Empty
-/// if no answer is found. Several boxes joined by commas or "and" are one list. Searches only the response's end, in
-/// linear time. Profiles: docs/reference/verifiers.md.
+/// Returns a response's answer without delimiters such as $, followed by alternatives to judge if the answer is wrong.
+/// Returns nothing if no answer is found. Boxes joined by commas or "and" form one list. Searches only the response's
+/// end, in linear time.
 std::vector<std::string> extract(std::string_view response, Profile profile,
                                  const Vocabulary& vocabulary = default_vocabulary());
 
@@ -28,7 +29,7 @@ std::string extract_gold(std::string_view ground_truth);
 std::size_t find_last(std::string_view text, std::string_view needle) noexcept;
 /// Removes whitespace and delimiters ($, emphasis) at both ends, and punctuation at the end.
 std::string_view bare(std::string_view text) noexcept;
-/// Returns a list item's text: after "- ", "* ", "1. " or "2) "; else "".
+/// Returns the text of a list item after its "- ", "* ", "1. " or "2) "; "" for other lines.
 std::string_view item_of(std::string_view line) noexcept;
 /// Returns the first sentence, without the full stop, line break or closing tag that ends it.
 std::string_view sentence(std::string_view text, const Vocabulary& vocabulary);

@@ -21,7 +21,6 @@ struct Token {
   std::string_view text;
 };
 
-/// The meaning of a comma between digits.
 enum class Comma : unsigned char {
   thousands,  ///< "1,234" is a number; other commas separate
   separator,  ///< always separates

@@ -5,7 +5,7 @@
 
 namespace qrl::reward::math {
 
-/// Rewrites combinations (C) or arrangements (A, P) of k out of n: C_{10}^3, C^3_{10}, {}_{10}C_3.
+/// Rewrites notations for combinations (C) and arrangements (A, P) of k out of n: C_{10}^3, C^3_{10}, {}_{10}C_3.
 const Node* combination(Lowering& to, const Node& at, Notes&) {
   if (at.parts.size() != 2) return nullptr;
   const Node &one = at[0], &other = at[1];
@@ -71,7 +71,7 @@ const Node* with_unit(Lowering& to, const Node& at, Notes& notes) {
   return &at[0];
 }
 
-/// Records adjacent capitals in `notes` as an answer's word or points (HTH, AB). Keeps the node.
+/// Records adjacent capitals such as HTH or AB in `notes`. Keeps the node.
 const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   const bool angle = at[0].text.ends_with("angle");
   const auto letters = at.rest(angle ? 1 : 0);
@@ -81,7 +81,7 @@ const Node* run_of_capitals(Lowering&, const Node& at, Notes& notes) {
   return nullptr;
 }
 
-/// Rewrites x ∈ {1, 2} to the set, with the variable as its name.
+/// Replaces x ∈ {1, 2} by the set. Records the variable as the answer's name.
 const Node* membership(Lowering&, const Node& at, Notes& notes) {
   if (at.parts.size() != 2 || at[1].joint != 'e' || !at[1].is(Kind::set) || at[0].is(Kind::product) || !is_name(at[0]))
     return nullptr;
@@ -140,7 +140,7 @@ Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rul
   Lowering to{tree, vocabulary};
   Answer answer = answer_of(to, rules, &*tree.root, 0);
   const std::string_view letters = unit_letters(to);
-  if (!letters.empty() && answer.form == Form::value)  // also keeps the letters as a unit
+  if (!letters.empty() && answer.form == Form::value)
     answer.parts.push_back(
         answer_of(to, rules, to.add(Node{Kind::quantity, (*tree.root)[0], Node(Kind::words, letters)}), 0));
   return answer;
@@ -160,7 +160,8 @@ int exponent_of(std::string_view behind) noexcept {
 
 }  // namespace
 
-/// The dimensions are unknown if any word is no unit, or a unit without conversion factor, such as "eV".
+/// Returns the unit that `words` name. Its dimensions are unknown if any word is no unit, or a unit without conversion
+/// factor ("eV").
 Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   Measure all;
   bool below = false, known = true;

@@ -131,7 +131,7 @@ Verdict compare(const Reading& gold, const Reading& answer) {
       read = true;
       Equality equality(gold.vocabulary);
       const bool same = equality.run(*g.answer, *a.answer);
-      // Stops: another reading would need as much work.
+      // Stops: comparing other readings would need as much work.
       if (equality.out_of_budget()) return {Outcome::no_answer, "out of budget", true};
       if (same) return correct;
     }

@@ -11,7 +11,7 @@
 
 namespace qrl::reward::math {
 
-/// Holds an answer's text without its choice label, and its parses.
+/// Holds an answer's text without its choice label, and the text's parses.
 struct Reading {
   struct Read {
     Comma comma;
@@ -33,23 +33,22 @@ std::string fault_of(const Reading& gold);
 
 // ---- answer_form.cpp: reward.answer_form
 
-/// Selects whether a right answer may have operations left (any) or must be computed (value).
+/// Selects which right answers count: any, or only those without operations left to compute (value).
 enum class RequiredForm : std::uint8_t { any, value };
 
-/// Returns whether the answer is computed, or written like the gold answer. Answers that do not parse count as
-/// computed.
+/// Returns whether the answer has no operation left to compute, or is written like the gold answer. Accepts answers
+/// that do not parse.
 bool is_worked_out_as(const Reading& gold, const Reading& answer);
 
 // ---- the verifier
 
-/// Holds a gold answer, parsed once for all responses to a prompt.
 struct Gold {
   Reading reading;
   bool is_readable = false;
 };
 Gold read_gold(std::string_view ground_truth);
 
-/// Extracts answers and compares each of their readings with the gold answer; stateless and thread-safe.
+/// Extracts answers and compares them with the gold answer. Stateless and thread-safe.
 class MathVerifier {
  public:
   explicit MathVerifier(Profile profile, RequiredForm form = RequiredForm::any) : profile_(profile), form_(form) {}
@@ -57,8 +56,8 @@ class MathVerifier {
   void check_ground_truth(std::string_view ground_truth, const std::string& where) const;
   /// Judges with bounded work for any input; never throws.
   Verdict judge(std::string_view response, const Gold& gold) const noexcept;
-  /// Returns, with bounded work, whether two answers are equal, whichever is the gold answer. Truncated answers must be
-  /// identical.
+  /// Returns whether two answers are equal, with either as the gold answer. The work is bounded. Answers that may be
+  /// truncated must be identical.
   bool same_answer(std::string_view one, std::string_view other) const noexcept;
 
  private:

@@ -13,7 +13,7 @@ Node Parser::expression(int least) {
   return left;
 }
 
-/// Returns how an operand follows `left` without an operator token. Returns Joint::none for all other tokens.
+/// Returns how the next token continues `left` without an operator token; Joint::none if it does not.
 Joint Parser::joint_behind(const Node& left) const noexcept {
   const Token& token = now();
   const bool words = left.is(Kind::words, Kind::quantity);
@@ -72,7 +72,8 @@ Node Parser::several(const Operator& op, Node left) {
   return Node{op.kind, std::move(parts)};
 }
 
-/// Consumes and returns a sign that is a whole subscript or superscript, also in braces; else returns 0.
+/// Consumes a subscript or superscript of a single sign, with or without braces. Returns the sign, or 0 if none is
+/// next.
 char Parser::take_lone(std::string_view signs) noexcept {
   const std::size_t braced = is(T::open, '{') ? 1 : 0;
   const Token sign = now(braced);

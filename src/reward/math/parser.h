@@ -8,14 +8,15 @@
 
 namespace qrl::reward::math {
 
-/// Ways in which one operand follows another. none: after an operator token; all others: without one.
+/// Ways in which an operand follows another. All except `none` have no operator token.
 enum class Joint : unsigned char { none, verb, divides, modulo, unit, united, times, beside, equation };
 
 struct Operator {
   Joint joint;
   TokenType type;
-  std::string_view codes;  ///< codes of matching tokens; empty: any. With a joint: the right operand's link
-  int left, right;         ///< binding powers: the operator applies if `left` is at least the context's minimum
+  /// Codes of matching tokens; empty: all codes. If `joint` is not none: the link of the right operand.
+  std::string_view codes;
+  int left, right;  ///< binding powers: the operator applies if `left` is at least the context's minimum
   Kind kind;
   bool has(char code) const noexcept { return codes.empty() || codes.find(code) != std::string_view::npos; }
 };
@@ -59,7 +60,6 @@ class Parser {
     while (is(now(ahead), op, '-') || now(ahead).type == open) ++ahead;
     return is_one_of(now(ahead), number, fraction, root) || is(now(ahead), constant, 'p');
   }
-  /// Returns whether the next token is the bar or colon between a set's element and its condition.
   bool ends_element() const noexcept { return inner_ == 'S' && (now().type == TokenType::bar || is_op(':')); }
   bool ends_list() const noexcept {
     using enum TokenType;

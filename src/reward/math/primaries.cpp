@@ -84,8 +84,8 @@ Node Parser::words() {
   return Node(Kind::words, all);
 }
 
-/// Parses the argument of \frac, \sqrt or _: a group in braces or one operand. A number without braces gives only its
-/// first digit.
+/// Parses the argument of \frac, \sqrt or _: a group in braces or one operand. Takes only the first digit of a number
+/// without braces.
 Node Parser::argument() {
   if (take_lone("+") != 0) return relation_to_zero('>');  // \mathbb{R}_+
   if (is(T::open, '{')) return bracketed('{');
@@ -124,8 +124,8 @@ Node Parser::number() {
   return mixed ? Node{Kind::mixed, std::move(read), prefix()} : read;
 }
 
-/// Parses a call if "(" after a name begins no factor. f(…), f'(…) and f^{-1}(…) are always calls, P(A) and Y(t) only
-/// with one symbol or number.
+/// Parses a call if the bracket after a name holds arguments, not a factor. f(…), f'(…) and f^{-1}(…) are always calls.
+/// P(A) and Y(t) are calls only with one symbol or number.
 Node Parser::called(Node function) {
   const Node& name = function.is(Kind::symbol) ? function : function[0];
   if (!is(T::open, '(') || !name.is(Kind::symbol)) return function;

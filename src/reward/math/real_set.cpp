@@ -24,7 +24,7 @@ struct RealSet {
 };
 using Set = std::optional<RealSet>;
 
-/// Returns union ('U'), intersection ('N') or difference; none if a set is unknown.
+/// Returns the union ('U'), intersection ('N') or difference of two sets; none if one of them is unknown.
 Set combined(const Set& a, char code, const Set& b) {
   if (!a || !b) return std::nullopt;
   const auto operation = [code](bool x, bool y) { return code == 'U' ? x || y : x && y == (code == 'N'); };
@@ -73,7 +73,8 @@ struct Reader {
     return at.is(Kind::relation) ? relation(at) : std::nullopt;
   }
 
-  /// Combines all parts; none if a part is no set. With `code` 0, the sign before each part selects the operation.
+  /// Combines the sets of all parts by operation `code`; 0: by the sign before each part. Returns none if a part is no
+  /// set.
   template <class Read>
   static Set joined(const std::vector<Node>& parts, char code, const Read& read) {
     constexpr std::size_t kMaxParts = 64;  // limits the quadratic work
@@ -99,8 +100,8 @@ struct Reader {
     return at[0].is(Kind::symbol) ? set : combined(read(at[0]), 'N', set);
   }
 
-  /// Intersects conditions ("x > 1, x < 2"). Unites them if the intersection is empty ("x < 1, x > 2") or "or" joins
-  /// them.
+  /// Intersects conditions ("x > 1, x < 2"). Unites them if "or" joins them, or if their intersection is empty ("x < 1,
+  /// x > 2").
   Set conditions(const Node& at) {
     const bool either = std::ranges::count(at.parts, '|', &Node::joint) > 0;
     const auto member = [&](const Node& each) {

@@ -16,7 +16,7 @@ bool all_equalities(const Answer& x) noexcept {
 }
 
 /// Returns whether a formula looks like a side of an equation: a multiple of names or a linear form (2xy, m − n, m +
-/// 2n). A sum of names with powers of ten (100a + b) is a requested quantity instead.
+/// 2n). Excludes sums such as 100a + b, which are a requested quantity.
 bool is_equation_side(const Node& at) noexcept {
   const auto is_linear = [](const Node& signed_term) {
     const Node& term = unsigned_of(signed_term);
@@ -51,7 +51,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   const Node& left = parts[0].at();
   const auto compare = [&](Answer said) {
     if (left.is(Kind::symbol, Kind::subscript)) said.notes.name = form_of(left);
-    if (other.notes.name.size() < 3) said.notes.name.clear();  // `other` has a point's name, not a variable's
+    if (other.notes.name.size() < 3) said.notes.name.clear();  // the name of `other` is empty or a point's
     return gold ? same(said, other) : same(other, said);
   };
   // A gold n ≡ 42 (mod 100) does not equal a plain 42. n ≡ 42 without a modulus equals nothing. f(x) ≡ 42, an identity,
@@ -60,7 +60,7 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
       is_congruence(relation) ? !gold || modulus_of(other.at()) : left.is(Kind::call) || !has_symbols(left);
   if (relation.code(1) == 'c' && !says_one) return false;
   if (!all_equalities(relation) || !is_consistent(relation)) return false;
-  // Takes the last side before ≈ as the value; x ≈ 3.14 has only the decimal.
+  // Takes the side before ≈ as the value, except in x ≈ 3.14, which has only the decimal.
   std::size_t last = parts.size() - 1;
   while (relation.code(last) == 'a') --last;
   if (parts[last].at().is(Kind::dots)) return false;  // 96 - 79 = ... is unfinished
@@ -76,8 +76,8 @@ bool Equality::says(const Answer& relation, const Answer& other, bool gold) {
   return std::ranges::all_of(relation.at().parts, is_plain) && compare(parts[0]);  // 42 = x is 42; 42 = 42x is not
 }
 
-/// Returns whether all constants in a chain of equalities agree. A value after ≈ may be rounded to an integer. It is
-/// ignored if an exact value precedes it (x = 1/3 ≈ 0.3).
+/// Returns whether all constants in a chain of equalities agree. After ≈, a constant may be rounded, even to an
+/// integer. If an exact form such as 1/3 precedes ≈, the constant is ignored (x = 1/3 ≈ 0.3).
 bool Equality::is_consistent(const Answer& relation) {
   const auto is_constant = [this](const Answer& x) {
     return !has_symbols(x.at()) && (x.form == Form::value ? value(x).constant : x.form != Form::text);
@@ -94,8 +94,8 @@ bool Equality::is_consistent(const Answer& relation) {
   return true;
 }
 
-/// Returns whether constants are equal, or one is a rounded decimal of the other (5/6 = 0.833). Different units
-/// disagree; a missing unit is ignored (17 m = 17). `about`: ≈ joins the constants.
+/// Returns whether two constants are equal, or one is a rounded decimal of the other (5/6 = 0.833). Different units
+/// disagree; a missing unit agrees with any unit (17 m = 17). `about`: ≈ is between the constants.
 bool Equality::is_same_constant(const Answer& one, const Answer& other, bool about) {
   if (one.form != Form::value || other.form != Form::value) return same(one, other);
   const Value &first = value(one), &second = value(other);
@@ -109,8 +109,8 @@ bool Equality::is_same_constant(const Answer& one, const Answer& other, bool abo
   long double allowed = kRounding * std::max(std::abs(x), std::abs(y));
   if (about && (!first.is_integer() || std::abs(x) >= kNeverRounded))
     allowed = std::max(kAbout * std::abs(x), second.is_integer() ? 0.5L * of_second : 0);
-  // Allows a decimal whose last place is rounded, or truncated if the other side has infinitely many places. Allows two
-  // units of the last place beside a root or π, because its factors may be rounded.
+  // Allows half a unit of a decimal's last place, or one unit if it truncates a value with infinitely many places.
+  // Allows two units if the other side has a root or π, whose factors may be rounded.
   const auto allow = [&](const Answer& decimal, long double of_decimal, const Value& of_other, bool cut) {
     constexpr std::size_t kMostPlaces = 18;  // maximum number of places of a terminating decimal
     const std::size_t places = places_of(decimal.at());
@@ -155,7 +155,8 @@ bool Equality::same_relations(const Answer& g, const Answer& a) {
   return factor != 0 || solved_by(g, a) || solved_by(a, g);
 }
 
-/// Accepts inverse functions y = f(x) and x = g(y), or a solution of a(x) y + b = 0 with b ≠ 0: y = 6/x solves xy = 6.
+/// Accepts y = f(x) for x = g(y) if f and g are inverse. Also accepts a solution of a(x)·y + b = 0 with constant b ≠ 0:
+/// y = 6/x solves xy = 6.
 bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   // Returns the variable that is alone on `side`, if the other side is a formula without it; else "".
   const auto solved_for = [this](const Answer& of, std::size_t side) {
@@ -196,7 +197,8 @@ bool Equality::solved_by(const Answer& solution, const Answer& equation) {
   return false;
 }
 
-/// Returns the sign of the constant factor between the equations' differences (left minus right); 0 if none exists.
+/// Returns the sign of the constant ratio of the equations' differences (left minus right); 0 if the ratio is not
+/// constant.
 int Equality::proportion(const Answer& g, const Answer& a) {
   const auto may_be = [](const Answer& x) {
     const auto is_quantity = [](const Node& part) { return part.is(Kind::quantity); };  // units are no factors

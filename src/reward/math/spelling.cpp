@@ -19,7 +19,7 @@ struct Spelling {
 constexpr Spelling kForms[] = {{U_DT_SUPER, "^{", "}"}, {U_DT_SUB, "_{", "}"}, {U_DT_FRACTION, "\\frac{", "}"}};
 constexpr UChar kFractionSlash = 0x2044;
 
-/// Passes each character to `take`, a negative one for invalid UTF-8.
+/// Passes each character and its bytes to `take`. Invalid UTF-8 gives a negative character.
 template <class Take>
 void for_each_character(std::string_view text, const Take& take) {
   const auto size = static_cast<std::int32_t>(text.size());
@@ -103,7 +103,7 @@ void move_period(std::string_view& from, std::string& digits, const Vocabulary& 
   from = period.substr(size + 1);
 }
 
-/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)". A decimal without a visible period stays.
+/// Consumes dots after a decimal: 0.1666... becomes "0.1(6)". A decimal without repeating digits stays unchanged.
 void move_dots(std::string_view& from, std::string& digits, const Vocabulary& vocabulary) {
   const std::size_t point = digits.find('.');
   if (point == std::string::npos || !vocabulary.take(WordClass::dots, from)) return;
@@ -158,8 +158,8 @@ struct NumberWords {
       }
     }
   }
-  /// Consumes the denominator (3 of "two thirds") of a fraction with numerator `above`. Returns it, or 0 if none is
-  /// next.
+  /// Consumes a fraction's denominator ("thirds" after "two") and returns it (3). Returns 0 if none is next. `above`:
+  /// the numerator.
   std::int64_t parts(std::int64_t above) {
     constexpr std::int64_t kMost = 19;  // twenty-third is no fraction
     const auto below = static_cast<std::int64_t>(next.value);

@@ -70,9 +70,9 @@ constexpr Row kRows[] = {
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
     {W::command, T::function, "sign tr rank hat bar dot span char"},
 
-    // Dimensions: l length, m mass, t time, v volume, a angle, x a number, k f n temperature (compared as written), c e
-    // y r money, / "per", ^ "square", ? a unit without a factor. Factors convert to meter, gram, second, liter and
-    // degree.
+    // Dimensions: l length, m mass, t time, v volume, a angle; k, f and n temperature, compared as written; c, e, y and
+    // r money. Other codes: x a number, / "per", ^ "square", ? a unit without a factor. Factors convert to meter, gram,
+    // second, liter and degree.
     unit('l', 1e-3L, "mm millimeter millimetre"), unit('l', 1e-2L, "cm centimeter centimetre"), unit('l', 0.1L, "dm"), unit('l', 1, "m meter metre"),
     unit('l', 1000, "km kilometer kilometre"), unit('l', 0.0254L, "inch inche in"), unit('l', 0.3048L, "ft foot feet"), unit('l', 0.9144L, "yd yard"),
     unit('l', 1609.344L, "mi mile"), unit('m', 1e-3L, "mg"), unit('m', 1, "g gram"), unit('m', 1000, "kg kilogram"),

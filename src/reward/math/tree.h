@@ -18,7 +18,8 @@ namespace qrl::reward::math {
 inline constexpr int kMaxTreeDepth = 100;
 inline constexpr std::string_view kCases = "cases";  ///< text of a matrix that lists cases or a system of equations
 
-/// Lists each kind's members and parts. A link is a part's Node::joint.
+/// Each comment lists what a node of the kind has: `text`, `code`, its parts in order, or links (Node::joint of its
+/// parts).
 enum class Kind : std::uint8_t {
   number,    ///< text
   symbol,    ///< text
@@ -28,7 +29,9 @@ enum class Kind : std::uint8_t {
   product,   ///< links: * / m(mod), or the code of an operation whose meaning is unknown
   power,     ///< base, exponent
   root,      ///< radicand, degree if not 2
-  call,      ///< text: the function; if empty, it is parts[0]; then arguments, index (link _), exponent (link ^)
+  /// Text: the function's name; if empty, parts[0] is the function. Other parts: arguments, index (link _), exponent
+  /// (link ^).
+  call,
   factorial,
   absolute,
   percent,
@@ -39,7 +42,7 @@ enum class Kind : std::uint8_t {
   subscript,      ///< base, index
   binomial,       ///< n, k
   mixed,          ///< whole, fraction
-  list,           ///< items separated by commas, semicolons, "and" or "or" (link |)
+  list,           ///< items; an item after "or" has link |
   tuple,          ///< items; brackets: `open` and `close`
   set,            ///< \{…\}
   set_builder,    ///< element, condition
@@ -47,12 +50,11 @@ enum class Kind : std::uint8_t {
   relation,       ///< links: relations as in TokenType::relation
   ratio,          ///< a : b : …
   quantity,       ///< number, words (a unit)
-  matrix,         ///< row-major entries; `columns`; text: the environment, or kCases
+  matrix,         ///< parts: row-major entries; columns: entries per row; text: the environment, or kCases
   determinant,    ///< one part: a matrix
   dots,
 };
 
-/// Thrown by the parser if a text is not in the grammar.
 struct Unreadable {
   std::string_view fault;
 };
@@ -62,8 +64,8 @@ struct Node {
   char joint = 0;            ///< link: the sign before this node in its parent; 0: none
   char open = 0, close = 0;  ///< a tuple's brackets
   char code = 0;             ///< a leaf's or call's token code
-  std::size_t columns = 0;   ///< columns of a matrix
-  std::int32_t depth = 1;    ///< height of the subtree, at most kMaxTreeDepth
+  std::size_t columns = 0;
+  std::int32_t depth = 1;  ///< height of the subtree, at most kMaxTreeDepth
   std::string_view text;
   std::vector<Node> parts;
 
@@ -121,7 +123,7 @@ inline bool is_digits(const Node& at) noexcept {
 std::optional<std::int64_t> integer_of(const Node& at) noexcept;
 /// Returns the letters of adjacent single-letter factors, or "".
 std::string_view letters_in_a_row(std::span<const Node> factors) noexcept;
-/// Returns the number of decimal places, also after a sign; 0 for other nodes.
+/// Returns the number of decimal places of a number with or without sign; 0 for other nodes.
 std::size_t places_of(const Node& at) noexcept;
 inline bool is_capital(const Node& at) noexcept {
   return at.is(Kind::symbol) && at.text.size() == 1 && at.text[0] <= 'Z';
@@ -130,7 +132,7 @@ inline bool is_number_set(const Node& at) noexcept { return at.is(Kind::symbol) 
 inline const Node& unsigned_of(const Node& at) noexcept {
   return at.is(Kind::sum) && at.parts.size() == 1 ? at[0] : at;
 }
-/// Returns whether the node, left of "… = value", is only a name for the value.
+/// Returns whether the left side of "… = value" only names the value.
 bool is_name(const Node& at) noexcept;
 /// Returns the modulus of "3 mod 7", or of a relation that ends with one; else null.
 const Node* modulus_of(const Node& at) noexcept;

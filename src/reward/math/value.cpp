@@ -33,7 +33,8 @@ Real fraction_of(std::uint64_t key) noexcept { return 1 + static_cast<Real>(key)
 
 // ---- numbers
 
-constexpr Real kSame = 1e-25L, kNothing = 1e-30L;  // relative error bound; size below which a known function is 0
+// kSame: bound of relative errors. kNothing: bound below which the value of a known function becomes 0.
+constexpr Real kSame = 1e-25L, kNothing = 1e-30L;
 
 Real size_of(Complex z) noexcept { return std::max(z.real(), -z.real()) + std::max(z.imag(), -z.imag()); }
 bool is_finite(Complex z) noexcept { return size_of(z) - size_of(z) == 0; }
@@ -69,7 +70,7 @@ constexpr Function kFunctions[] = {
     {Law::arctan, arctan}, {Law::exp, exp},       {Law::tanh, sinh, cosh}, {Law::ln, log},       {Law::lg, log, ln10},
 };
 
-/// Computes the image and the exact form, each if both numbers have it.
+/// Computes the image if both numbers have one, and the exact form if both have one.
 template <class OfImages, class OfExact>
 Value joined(const Field& field, const Value& a, const Value& b, Complex z, OfImages of_images, OfExact of_exact) {
   Value value{.z = z, .constant = a.constant && b.constant};
@@ -120,7 +121,7 @@ Value Algebra::rational(Rational q) const noexcept {
 
 Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned base) const noexcept {
   Value value = integer(0);
-  std::int64_t some = 0, scale = 1;  // digits not yet added, base^(their count)
+  std::int64_t some = 0, scale = 1;  // digits not yet added, and base to the power of their number
   std::size_t places = 0;
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k] == '.') places = text.size() - k - 1;
@@ -174,7 +175,8 @@ Value Algebra::add(const Value& a, const Value& b) const noexcept {
   if (b.is_zero()) return a;
   if (!a.is_number() || !b.is_number()) return Value::nothing();
   Value value = joined(field(), a, b, a.z + b.z, &Field::add, base::sum);
-  const bool nothing = value.image.value_or(0) == 0 || !value.constant;  // true: sum is 0; false: no digit is reliable
+  // If the terms cancel, the sum is 0 (true) or unknown (false).
+  const bool nothing = value.image.value_or(0) == 0 || !value.constant;
   if (size_of(value.z) < kSame * size_of(a.z)) value.z = nothing ? 0 : NAN;
   return value;
 }
@@ -229,7 +231,7 @@ Value Algebra::factorial(const Value& n) const noexcept {
     return n.is_number() && is_finite(z) ? number(z, n.constant) : opaque('!', {&n, 1});
   }
   Value value = integer(1);
-  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {  // several factors per reduction
+  for (std::int64_t k = 2, product = 1; k <= n.exact->numerator; ++k) {
     product *= k;
     if (product >= kSome || k == n.exact->numerator) value = multiply(value, integer(std::exchange(product, 1)));
   }

@@ -54,11 +54,10 @@ enum class TokenType : unsigned char {
   newline,  ///< \\ in an environment
   dots,
   money,    ///< a currency sign; text: its unit
-  wrapper,  ///< a command that lays out its argument; code: see tables.cpp
+  wrapper,  ///< a command that lays out its argument; tables.cpp lists the codes
   layout,   ///< text without meaning; code: 'n' for a line end
 };
 
-/// Functions that evaluate.h computes, and functions with special syntax.
 enum class Law : char {
   none,
   sin,
@@ -103,10 +102,10 @@ enum class WordClass : unsigned char {
   temperature,  ///< words after a degree sign; text: the unit
   verb,         ///< a verb before a value
   closing,      ///< words that end the clause of a value
-  refusal,      ///< words before a number that is no answer, such as a bound or a name
+  refusal,      ///< words after which a number is no answer
   changing,     ///< words after a value that change or negate it
-  turning,      ///< words before a value that is then another quantity: "reciprocal"
-  saying,       ///< words after a value, compared on both sides: "loss"
+  turning,      ///< words after which a value is another quantity: "reciprocal"
+  saying,       ///< words after a value that both answers must share: "loss"
   hedge,        ///< words for "approximately"
   reals,        ///< phrases for all real numbers
   nothing,      ///< phrases for "no solution"
@@ -115,11 +114,11 @@ enum class WordClass : unsigned char {
   concluding,   ///< words that begin a conclusion if capitalized
   denial,       ///< words that deny the next clause: "doubt"
   claim,        ///< words between a denial and "the answer is"
-  counting,     ///< words in a line in which a "!" after a number may be a factorial
+  counting,     ///< words after which a "!" in the same line may be a factorial
   verdict,      ///< an answer that a reason may follow
   calling,      ///< functions whose bracket holds an argument
   may_call,     ///< function names, if their bracket holds one name or number
-  noun,         ///< nouns before a verb or colon, which the answer follows
+  noun,         ///< nouns such as "answer" that introduce an answer
   denied,       ///< words that deny the answer in the box after them: "cannot be"
   joining,      ///< text between boxes that form a list
   silent,       ///< layout before a label, ignored
@@ -127,7 +126,7 @@ enum class WordClass : unsigned char {
   says,         ///< words between "answer" and its value
   dash,         ///< dashes instead of `says`
   tag,          ///< a tag before an answer, ignored
-  operand,      ///< signs and words before a formula that is an operand
+  operand,      ///< signs and words that make the next formula an operand
   choice,       ///< words before the letter of a choice: "option"
   article,      ///< articles before a noun that is an answer
   label,        ///< text before the answer in a box: "answer:"
@@ -141,8 +140,8 @@ struct Meaning {
   std::string_view text;  ///< set only by "@c=text" (Row)
   long double value = 0;
 };
-/// A row's names are separated by tabs if any, else by spaces. "@c" sets the code of the following names, "@c=text"
-/// also their text.
+/// Tabs separate a row's names; a row without tabs uses spaces. "@c" sets the code of the following names, and
+/// "@c=text" also their text.
 struct Row {
   WordClass of;
   TokenType type;

@@ -27,16 +27,16 @@ struct ArithmeticRanges {
   std::int64_t max_target = 0;  ///< largest value; the least is 1
 };
 
-/// Returns problem `index` of the endless sequence (ranges, seed, split), with min_steps to max_steps operations.
-/// Operands go up to max_number (factors and divisors: 2 to 5), values up to max_target.
+/// Returns problem `index` of the endless sequence (ranges, seed, split). It has min_steps to max_steps operations.
+/// Factors and divisors are 2 to 5.
 ArithmeticTask generate_arithmetic(const ArithmeticRanges& ranges, std::uint64_t seed, Split split,
                                    std::uint64_t index);
 
 /// Returns "Ann has 7 pens. She buys 5 more. How many pens does she have?\n".
 std::string arithmetic_prompt(const ArithmeticTask& task);
 
-/// Returns a text such as "7+5=12 \boxed{12}" for a train-split task. With probability 0.45, a step draws its operator
-/// at random; later steps continue from its value.
+/// Returns a text such as "7+5=12 \boxed{12}" for a train-split task. With probability 0.45, a step uses a random
+/// operator, and the next step continues from its value.
 std::string demonstrate_arithmetic(const ArithmeticTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

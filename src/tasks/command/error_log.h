@@ -12,11 +12,11 @@ class ErrorLog {
  public:
   static constexpr std::int64_t kMaxBytes = 10'000'000;
   explicit ErrorLog(std::int64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
-  /// Writes the end of the text so far, at most a fifth of the limit, to `file`. Later text also goes there.
+  /// Writes the newest text so far, at most a fifth of the limit, to `file`. Also writes later text there.
   void open(const std::filesystem::path& file);
-  /// Writes the end of the text so far, and later text, to this process's standard error.
+  /// Writes the newest text so far, and later text, to this process's standard error.
   void show();
-  /// Beyond the limit, removes the older half of the file in whole lines.
+  /// Appends `text`. If the file then exceeds the limit, keeps only its newer half, in whole lines.
   void add(std::string_view text);
 
  private:
@@ -25,7 +25,7 @@ class ErrorLog {
   std::int64_t max_bytes_;
   std::filesystem::path file_;
   bool is_shown_ = false;
-  std::string before_;  ///< end of the text before `open`
+  std::string before_;  ///< newest text before `open`
 };
 
 }  // namespace qrl::tasks

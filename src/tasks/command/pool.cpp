@@ -36,7 +36,8 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-/// Returns advice that names the withheld variables in the last error lines, or else counts all withheld ones.
+/// Returns advice that names the withheld variables in the last error lines. If none occurs there, the advice states
+/// their number.
 std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
   std::vector<std::string> mentioned;
   std::ranges::copy_if(withheld, std::back_inserter(mentioned),

@@ -18,9 +18,9 @@ struct PoolSettings {
   Program program;
   std::string hello;  ///< first line for each worker, with newline
   std::int64_t num_workers = 1;
-  std::int64_t in_flight = 1;  ///< maximum number of unanswered rows per worker
+  std::int64_t in_flight = 1;
   double timeout_s = 10, start_timeout_s = 60;
-  std::vector<std::string> withheld;  ///< names of withheld variables, for the error of a failed start
+  std::vector<std::string> withheld;  ///< names of withheld environment variables
 };
 
 enum class RowFault : std::uint8_t {
@@ -40,7 +40,8 @@ struct PoolJob {
 };
 
 /// Answers or fails each row exactly once, within rows × timeout_s plus the start times of new workers. A failed worker
-/// is killed with all its processes. A new worker takes over the rows that did not fail; after a crash, one at a time.
+/// is killed with all its processes. A new worker gets the rows that did not fail. After a crash, it gets them one at a
+/// time.
 class Pool {
  public:
   explicit Pool(PoolSettings settings);
@@ -63,10 +64,9 @@ class Pool {
   std::int64_t take_restarts() { return std::exchange(num_restarts_, 0); }
 
  private:
-  /// Holds a worker, and rows that its successor gets again.
   struct Slot {
     std::unique_ptr<Worker> worker;
-    std::vector<std::size_t> again;  ///< stack of rows: the last row runs next
+    std::vector<std::size_t> again;  ///< stack of rows that the next worker gets again
   };
   struct Work;
 
@@ -74,7 +74,7 @@ class Pool {
   /// Kills the worker and its processes; returns how the program ended.
   std::string end_worker(Slot& slot);
   void take_ready(Slot& slot, std::string_view line);
-  /// Throws a failed start's error. `got`: the line received, empty if the program ended or closed its output.
+  /// Throws the error of a failed start. `got`: the line received; empty if the program ended or closed its output.
   [[noreturn]] void refuse_start(Slot& slot, const std::string& got);
   void start_workers(Work& work);
   void wait(Work& work);

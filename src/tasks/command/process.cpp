@@ -39,7 +39,7 @@ std::string described(const WatchdogNote& end) {
 
 void set_non_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-/// Duplicates a descriptor to a number that no descriptor of the child gets.
+/// Duplicates a descriptor to a number above all numbers that the child uses.
 Fd out_of_the_way(const Fd& fd) {
   constexpr int kFirst = 16;
   const int copy = fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirst);

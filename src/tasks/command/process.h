@@ -38,12 +38,12 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Returns one file, the watchdog's executable, which the build embeds (src/embed.cmake).
+/// Returns one embedded file, the watchdog's executable.
 std::span<const base::EmbeddedFile> watchdog_files();
 
-/// Runs a program under a watchdog (watchdog/main.cpp), with non-blocking pipes to its standard streams. The program
-/// has its own process group, default signals, no core file and no other descriptors. The program and all descendants
-/// are killed at destruction, or when this process ends.
+/// Runs a program under a watchdog process. The program has non-blocking pipes as standard streams, its own process
+/// group, default signals, no core file and no other descriptors. The program and all descendants are killed at
+/// destruction, or when this process ends.
 class Process {
  public:
   /// Throws an input error if the program cannot be started.
@@ -72,8 +72,8 @@ class Process {
   std::string end_;
 };
 
-/// Returns a program's path: `name` relative to `folder` if it has a slash, else PATH's first executable of that name.
-/// Throws an input error if none is executable.
+/// Returns a program's path. A `name` with a slash is relative to `folder`; other names are searched in PATH. Throws an
+/// input error if no executable is found.
 std::string find_program(const std::string& name, const std::string& folder);
 
 struct ProgramEnvironment {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kFirstResponses = 16;
 constexpr std::size_t kShownGolds = 20;
-constexpr int kMostGoldFaults = 8;  ///< the check fails at this number of unanswered ground truths
+constexpr int kMostGoldFaults = 8;  ///< number of unanswered ground truths at which the check fails
 
 struct CommandGold final : types::Gold {
   std::string fields;  ///< JSON fields that all rows of the question share
@@ -63,7 +63,7 @@ struct CommandBatch {
   std::span<const Sample> samples;
   const JudgeContext& context;
   std::vector<Verdict> verdicts;
-  std::vector<std::size_t> rows;  ///< index of each row's first sample, then the number of samples
+  std::vector<std::size_t> rows;  ///< index of each row's first sample, then samples.size()
   std::int64_t num_errors = 0;
 };
 
@@ -80,7 +80,7 @@ class CommandVerifier final : public Verifier {
     if (after_) after_->check_ground_truth(question, where);
     if (start(&question).checks_gold) golds_.emplace_back(question_fields(question, ready_.wants_row), where);
   }
-  /// If the program checks ground truths, throws one input error for all that it rejects, naming the first 20.
+  /// If the program checks ground truths, throws one input error that names the first 20 rejected ones.
   void finish_checks() const override {
     const std::lock_guard guard(lock_);
     if (after_) after_->finish_checks();

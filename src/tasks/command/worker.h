@@ -33,7 +33,6 @@ class Worker {
   bool flush();
 
   enum class Input : std::uint8_t { open, ended, too_long };
-  /// Reads the available bytes without blocking.
   Input read();
   /// Returns the next whole line, valid until the next `read` or `next_line`.
   std::optional<std::string_view> next_line();

@@ -11,11 +11,11 @@ namespace qrl::tasks {
 namespace {
 
 // Chosen by measurement: the quickstart's cold start solves about a quarter of its tasks.
-constexpr double kRightFirst = 0.3;  // probability of a correct attempt, while wrong ones are left
+constexpr double kRightFirst = 0.3;  // probability that an attempt is correct, while wrong chains are left
 constexpr double kStopWrong = 0.3;   // probability of answering after a failed attempt
 constexpr int kMaxTries = 8;
-constexpr double kNearness = 20.0;          // scale of |value − target| in the order of wrong attempts
-constexpr std::int64_t kLargestValue = 99;  // no value in an attempt has three digits
+constexpr double kNearness = 20.0;  // scale of |value − target| in the order of wrong attempts
+constexpr std::int64_t kLargestValue = 99;
 
 /// Holds operations applied from left to right, ((x o y) o z) …, with values in 1…kLargestValue.
 struct Chain {
@@ -53,7 +53,7 @@ void extend(const Chain& chain, const std::vector<std::int64_t>& left, std::vect
   }
 }
 
-/// Returns all chains over the numbers. A chain begins with the larger number of its first pair.
+/// Returns all chains over the numbers. The first two numbers of a chain are in descending order.
 std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   std::vector<Chain> chains;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -73,7 +73,8 @@ std::vector<Chain> all_chains(const std::vector<std::int64_t>& numbers) {
   return chains;
 }
 
-/// Returns wrong chains in random order, near misses first: sorted by |value − target| / kNearness minus Gumbel noise.
+/// Returns the wrong chains, sorted by |value − target| / kNearness minus Gumbel noise: a random order in which near
+/// misses tend to be first.
 std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, std::int64_t target,
                                             base::RandomStream& random) {
   std::vector<std::pair<double, const Chain*>> order;
@@ -94,7 +95,7 @@ std::vector<const Chain*> near_misses_first(const std::vector<Chain>& chains, st
 
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::demonstrations, index);
-  constexpr int kMaxTasks = 1000;  // nearly every task has a chain: failure means unsuitable ranges
+  constexpr int kMaxTasks = 1000;
   for (int attempt = 0; attempt < kMaxTasks; ++attempt) {
     const CountdownTask task = generate_countdown(ranges, seed, Split::train, random.below(std::uint64_t{1} << 62));
     const std::vector<Chain> chains = all_chains(task.numbers);

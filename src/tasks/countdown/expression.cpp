@@ -35,8 +35,8 @@ class Parser {
     if (result_.fault == ExpressionFault::none || (!stopped() && !of_value)) result_.fault = fault;
   }
 
-  /// Returns the next operator, parenthesis or first digit after whitespace, without consuming it; '\0' at the end.
-  /// Sets `width_` to its length.
+  /// Skips whitespace. Returns the next operator, parenthesis or digit without consuming it; '\0' at the end. Sets
+  /// `width_` to its length.
   char peek() noexcept {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     width_ = 1;

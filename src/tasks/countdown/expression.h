@@ -38,8 +38,8 @@ struct Expression {
   std::size_t num_numbers = 0;                      ///< count in the text; `numbers` has only the first kMaxNumbers
 };
 
-/// Selects only ASCII operators, or also LaTeX's in \boxed{}: \times, \cdot, \div, \frac{sum}{sum} (dfrac, tfrac;
-/// braces around one digit are optional), \left( and \right).
+/// Selects the operators of a text: only ASCII, or also those of LaTeX. These are \times, \cdot, \div, \frac{sum}{sum}
+/// (dfrac, tfrac; braces around one digit are optional), \left( and \right).
 enum class Operators : std::uint8_t { ascii, latex };
 
 /// Evaluates a text of up to kMaxExpression_bytes without allocation, in linear time.

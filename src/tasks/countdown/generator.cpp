@@ -78,7 +78,7 @@ RandomExpression expression_of_split(base::RandomStream random, const CountdownR
               "countdown generator", "1 <= min_numbers <= max_numbers and max_number >= 1",
               std::to_string(ranges.min_numbers) + ", " + std::to_string(ranges.max_numbers) + " and " +
                   std::to_string(ranges.max_number));
-  constexpr int kMaxAttempts = 1'000'000;  // about a second; usual ranges need about ten attempts
+  constexpr int kMaxAttempts = 1'000'000;  // takes about a second
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     auto expression = try_expression(random, ranges);
     if (expression && split_of(expression->task()) == split) return *std::move(expression);

@@ -31,15 +31,15 @@ CountdownTask generate_countdown(const CountdownRanges& ranges, std::uint64_t se
 
 /// Returns "3 8 12 = 36\n".
 std::string countdown_prompt(const CountdownTask& task);
-/// Returns the ground truth for the verifier: {"numbers":[…],"target":…}.
+/// Returns {"numbers":[…],"target":…}.
 std::string countdown_ground_truth(const CountdownTask& task);
 struct Demonstration {
   CountdownTask task;
   std::string response;  ///< text for Tokenizer::encode_trusted, with <answer> and </answer>
 };
-/// Returns demonstration `index` of the sequence (ranges, seed): a train-split task and at most eight attempts. An
+/// Returns demonstration `index` of the sequence (ranges, seed): a train-split task and one to eight attempts. An
 /// attempt is "6*2=12-4=8~40?": operations from left to right, ~, the target, and ! (reached) or ?. The last attempt's
-/// expression follows in <answer>. After a failed attempt, three searches in ten stop with a wrong answer.
+/// expression follows in <answer>. After a failed attempt, the demonstration stops with probability 0.3.
 Demonstration demonstrate_countdown(const CountdownRanges& ranges, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -33,7 +33,6 @@ Term joined(const Term& a, char op, const Term& b) {
   return {wrapped(a.text, left) + op + wrapped(b.text, right), op};
 }
 
-/// An operation on `first` and `second`, with exchanged operands if `swapped`.
 struct Operation {
   char op;
   bool swapped;
@@ -55,7 +54,7 @@ std::optional<Rational> applied(Operation operation, Rational first, Rational se
   }
 }
 
-/// Returns the second operand with which `first` gives `target`, if exactly one exists.
+/// Returns the second operand for which `operation` on `first` gives `target`; none unless exactly one exists.
 std::optional<Rational> missing(Operation operation, Rational first, Rational target) {
   switch (operation.op) {
     case '+':
@@ -175,7 +174,8 @@ class Search {
 std::optional<std::string> solve_countdown(std::span<const std::int64_t> numbers, std::int64_t target, Numbers use) {
   QRL_REQUIRE(!numbers.empty() && numbers.size() <= kMaxCountdownNumbers, "solve_countdown",
               "1 to " + std::to_string(kMaxCountdownNumbers) + " numbers", std::to_string(numbers.size()));
-  if (target == std::numeric_limits<std::int64_t>::min()) return std::nullopt;  // no Rational, so no answer equals it
+  // This is no valid Rational, so no answer equals it.
+  if (target == std::numeric_limits<std::int64_t>::min()) return std::nullopt;
   const Search search(numbers);
   const Mask all = (Mask{1} << numbers.size()) - 1;
   for (Mask mask = all; mask > 0; --mask) {

@@ -7,7 +7,6 @@
 
 namespace qrl::tasks {
 
-/// The numbers that an answer uses: all, or any subset, each at most once.
 enum class Numbers : std::uint8_t { all, subset };
 
 inline constexpr std::size_t kMaxCountdownNumbers = 6;

@@ -1,5 +1,5 @@
-// Owns the countdown verifier. Grammar and limits: expression.h. Ground truth: {"numbers":[3,8,12],"target":36}.
-// - A boxed answer may use LaTeX operators and end in "= value", which is dropped (docs/reference/verifiers.md).
+// Owns the countdown verifier. Ground truth: {"numbers":[3,8,12],"target":36}.
+// - A boxed answer may use LaTeX operators. A "= value" at its end is dropped (docs/reference/verifiers.md).
 // - An answer beyond the limits counts as no answer, with verifier_error.
 #pragma once
 

@@ -10,7 +10,7 @@ namespace qrl::tasks {
 
 namespace {
 
-constexpr std::int64_t kMaxTrials = 1'000'000;  // maximum number of digits tried by the solver
+constexpr std::int64_t kMaxTrials = 1'000'000;
 constexpr double kWrongCell = 1.0 / 6;
 
 SudokuGrid random_solution(int size, base::RandomStream& random) {

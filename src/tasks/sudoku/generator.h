@@ -18,16 +18,16 @@ struct SudokuRanges {
 };
 
 /// Returns task `index` of the endless sequence (ranges, seed, split): a grid with exactly one solution and min_empty
-/// to max_empty empty cells. 4×4 solutions are uniform over all 288; 9×9 solutions get random diagonal boxes, and the
-/// solver fills the rest. Throws an input error after a thousand unsuitable grids.
+/// to max_empty empty cells. A 4×4 solution is drawn uniformly from all 288. For 9×9, the solver completes three random
+/// diagonal boxes. Throws an input error after a thousand unsuitable grids.
 SudokuTask generate_sudoku(const SudokuRanges& ranges, std::uint64_t seed, Split split, std::uint64_t index);
 
-/// Returns "3102 2000 0210 0320\n", for example: rows, with 0 for an empty cell.
+/// Returns the rows, with 0 for an empty cell: "3102 2000 0210 0320\n".
 std::string sudoku_prompt(const SudokuTask& task);
 std::string sudoku_ground_truth(const SudokuTask& task);
 
-/// Returns "<answer>3142 2431 4213 1324</answer>", for example, for a train-split task. Each empty cell is wrong with
-/// probability 1/6.
+/// Returns an answer to a train-split task: "<answer>3142 2431 4213 1324</answer>". Each empty cell gets a wrong digit
+/// with probability 1/6.
 std::string demonstrate_sudoku(const SudokuTask& task, std::uint64_t seed, std::uint64_t index);
 
 }  // namespace qrl::tasks

@@ -16,7 +16,7 @@ namespace qrl::tasks {
 namespace {
 
 constexpr std::size_t kMaxGolds = 64;          ///< solutions compared for partial credit
-constexpr std::int64_t kVerdictTrials = 4000;  ///< maximum number of digits tried per verdict; takes below 2 ms
+constexpr std::int64_t kVerdictTrials = 4000;  ///< solver trials per verdict, in less than 2 ms
 constexpr std::int64_t kMaxLoadTrials = 5'000'000;
 
 struct SudokuGold final : types::Gold {
@@ -42,7 +42,8 @@ std::shared_ptr<const SudokuGold> read_gold(std::string_view text) {
 
 bool is_cell(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Returns a text's digits if everything else is separators, drawn lines or LaTeX matrices.
+/// Returns the digits of a text that otherwise has only separators, drawn lines and LaTeX matrices. Returns none for
+/// other texts.
 std::optional<std::string> digits_alone(std::string_view text) {
   constexpr std::string_view kSilent = " \t\r\n|,;+-_=[](){}&\\*#$\"'`";
   constexpr std::string_view kMarkup[] = {"\\begin{bmatrix}", "\\end{bmatrix}", "\\begin{matrix}", "\\end{matrix}",
@@ -104,7 +105,7 @@ std::optional<std::string_view> behind_label(std::string_view line) {
   if (const std::size_t end = line.find_first_of(":="); end < kLongest)
     return names_no_row(line.substr(0, end)) ? std::nullopt : std::optional(line.substr(end + 1));
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  if (line.starts_with('|')) {  // a table's first column may have the labels
+  if (line.starts_with('|')) {
     const std::size_t end = line.find('|', 1);
     const bool is_label =
         end < kLongest && !names_no_row(line.substr(0, end)) && number_of_label(line.substr(0, end)) > 0;
@@ -120,16 +121,16 @@ std::optional<std::string_view> behind_label(std::string_view line) {
 struct Line {
   std::string digits;
   bool is_labelled = false;
-  int number = 0;  ///< row number in the line's label; 0: no label
+  int number = 0;  ///< 0: no label
 };
 
-/// Parses a line of cells, with or without a label. A line without cells is a border or empty. Returns none for other
-/// lines.
+/// Parses a line of cells, with or without a label. A border or empty line gives a line without cells. Returns none for
+/// other lines.
 std::optional<Line> line_of(std::string_view text, std::size_t size) {
   text = text.substr(0, text.find("<|"));
   const auto num_digits = static_cast<std::size_t>(std::ranges::count_if(text, is_cell));
-  if (num_digits > 0 && num_digits < size) return std::nullopt;                     // rejects most lines early
-  if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);  // drops final punctuation
+  if (num_digits > 0 && num_digits < size) return std::nullopt;
+  if (num_digits > 0) text = text.substr(0, text.find_last_not_of(" \t\r.!") + 1);
   const auto fits = [size](const std::optional<std::string>& d) {
     return d && (d->size() == size || d->size() == size * size || d->empty());
   };
@@ -160,15 +161,14 @@ class Rows {
     groups_.back().push_back(std::move(row));
     ++num_rows_;
   }
-  /// Returns whether more rows are collected than any answer needs.
   bool is_full() const { return num_rows_ >= 8 * size_; }
   bool empty() const { return groups_.empty(); }
   void part() { group_ended_ = true; }
   /// Returns whether `row` is part of another grid: it has no label, unlike the rows below it.
   bool ends_before(const Line& row) const { return !groups_.empty() && last_labelled_ && !row.is_labelled; }
 
-  /// Returns the last grid: consecutive groups whose rows fill it, or the last rows of a larger group. Returns size 0
-  /// if row labels do not count up.
+  /// Returns the last grid. It consists of consecutive groups that have exactly a grid's number of rows, or of the last
+  /// rows of a larger group. Returns size 0 if row labels do not count up.
   std::optional<SudokuGrid> grid() const {
     for (std::size_t first = 0; first < groups_.size(); ++first) {
       if (groups_[first].size() > size_) return grid_from(first);
@@ -183,7 +183,7 @@ class Rows {
   std::optional<SudokuGrid> grid_from(std::size_t first) const {
     std::string all;
     std::size_t num_rows = 0;
-    int below = 0;  // row number of the line below
+    int below = 0;
     bool counts_up = true;
     for (std::size_t i = first; i < groups_.size(); ++i) {
       for (const Line& row : groups_[i]) {

@@ -24,7 +24,6 @@ struct SumTask {
 constexpr double kWrong = 1.0 / 3;
 constexpr std::int64_t kMostOff = 10;
 
-/// Templates; # is a number.
 constexpr std::array<std::string_view, 2> kSums = {"What is # plus #?", "What is # + #?"};
 constexpr std::array<std::string_view, 2> kDifferences = {"What is # minus #?", "What is # - #?"};
 
@@ -35,7 +34,7 @@ std::string asked(std::string_view question, std::int64_t first, std::int64_t se
 }
 
 /// Returns question `index` of the endless sequence (max_number, seed, split), with numbers in 1 … max_number. A pair
-/// belongs to one split, in any order and wording. Throws an input error if a split has no pair.
+/// of numbers has the same split in any order and wording. Throws an input error if a split has no pair.
 SumTask generate_sum(std::int64_t max_number, std::uint64_t seed, Split split, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::generator, index * 2 + (split == Split::held_out ? 1 : 0));
   constexpr int kMaxAttempts = 10'000;
@@ -54,7 +53,7 @@ SumTask generate_sum(std::int64_t max_number, std::uint64_t seed, Split split, s
                    "no such numbers in ten thousand attempts", "raise max_number");
 }
 
-/// Returns "47 + 38 = 85", for example. With probability 1/3, the result is wrong by up to 10.
+/// Returns "47 + 38 = 85", for example. With probability 1/3, the result is off by a random number of at most 10.
 std::string demonstrate_sum(const SumTask& task, std::uint64_t seed, std::uint64_t index) {
   base::RandomStream random(seed, base::RandomPurpose::demonstrations, index * 2 + 1);
   std::int64_t result = task.answer();

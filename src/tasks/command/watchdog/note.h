@@ -4,8 +4,8 @@
 
 namespace qrl::tasks {
 
-/// Holds a watchdog's message to the run: one packet of the socket. One byte from the run requests that all descendants
-/// be killed.
+/// Holds a message that the watchdog sends to the run as one packet. In the other direction, a single byte makes the
+/// watchdog kill all descendants.
 struct WatchdogNote {
   enum class Kind : std::int32_t {
     started,  ///< value: the program's process id
@@ -18,6 +18,6 @@ struct WatchdogNote {
 };
 
 inline constexpr int kWatchdogSocket = 3;   ///< descriptor of the watchdog's socket to the run
-inline constexpr int kWatchdogProgram = 4;  ///< descriptor of the file that the watchdog executes
+inline constexpr int kWatchdogProgram = 4;  ///< descriptor of the watchdog's executable
 
 }  // namespace qrl::tasks
