@@ -14,11 +14,11 @@
 namespace qrl::decoder {
 
 struct DeviceStats {
-  std::int64_t graph_ticks = 0;  ///< ticks launched as CUDA graphs
-  double waited_s = 0;           ///< time spent in `finish`
+  std::int64_t graph_ticks = 0;
+  double waited_s = 0;  ///< time the caller waited for the device
 };
 
-/// Computes ticks (one forward pass each) by their plans. Only one thread may call.
+/// Runs ticks. A tick is one forward pass over the rows of a plan. Only one thread may call.
 class Backend {
  public:
   Backend() = default;
@@ -26,26 +26,26 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// Sets the weights. `snapshot` must live until the next load.
+  /// `snapshot` must live until the next load.
   virtual void load(const model::Snapshot& snapshot) = 0;
-  /// Sets fp8 scales. Throws like KvCache::set_scales.
+  /// Throws like KvCache::set_scales.
   virtual void set_kv_scales(KvScales scales) = 0;
-  /// Calibrates the scales (teacher_forcing.h) for the current weights. A device first rounds keys and values to bf16,
-  /// and uses only rows that fit into one tick.
+  /// Sets fp8 scales calibrated for the current weights (teacher_forcing.h). A GPU first rounds keys and values to
+  /// bf16, and ignores tokens that do not fit into one tick.
   virtual void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options) = 0;
-  virtual const KvScales& kv_scales() const = 0;  ///< version −1: none
+  virtual const KvScales& kv_scales() const = 0;  ///< `version` is −1 before any scales are set
 
   /// Prepares for ticks after an idle time: allocates KV memory, uploads weights that changed, and drops a tick that an
   /// error left in flight. Snapshot and scales must not change until all requests have finished. Returns the number of
-  /// pages: kv_pages, or on a GPU possibly fewer.
+  /// KV pages, which on a GPU may be less than kv_pages.
   virtual std::int64_t begin() = 0;
   /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may contain pending_token
-  /// placeholders. Callers use 0 while any request has top-k or top-p.
+  /// placeholders. Callers must assume 0 while any request has top-k or top-p.
   virtual int num_ticks_ahead() const { return 0; }
-  /// Starts a tick: copies pages, stores keys and values, and samples plan.sample_rows. The plan may change afterwards.
-  /// `samples` has one element per sample row, and must stay valid until `finish`.
+  /// Starts a tick: copies pages, stores keys and values, and samples a token for each of plan.sample_rows. The plan
+  /// may change afterwards. `samples` has one element per sample row, and must stay valid until `finish`.
   virtual void start(const Plan& plan, std::span<ops::SampledToken> samples) = 0;
-  /// Waits for the oldest tick in flight and its samples. Throws an internal error if a row of logits cannot be
+  /// Waits until the oldest tick in flight has written its samples. Throws an internal error for logits that cannot be
   /// sampled.
   virtual void finish() = 0;
 
@@ -57,12 +57,12 @@ class Backend {
   virtual types::Routes routes(std::span<const PageId> /*pages*/, std::int64_t /*num_tokens*/) const { return {}; }
   /// Returns the number of experts read in all ticks, counted like DecoderStats::decode_experts.
   virtual std::int64_t num_experts_read() const { return 0; }
-  virtual DeviceStats device_stats() const { return {}; }  ///< zeros without a device
+  virtual DeviceStats device_stats() const { return {}; }
   /// Returns null if weights are in host memory.
   virtual model::DeviceWeights* device_weights() { return nullptr; }
 };
 
-/// Makes the backend of the CPU, on all threads of the process. `options` must be checked (decoder.cpp).
+/// Makes a backend that runs on base::num_threads() CPU threads. The caller must have checked `options`.
 std::unique_ptr<Backend> make_cpu_backend(const model::ModelConfig& config, const DecoderOptions& options);
 
 }  // namespace qrl::decoder

@@ -53,7 +53,6 @@ void check_params(const types::SamplingParams& params, const DecoderOptions& opt
                 "a decoder that knows its tokens' text (bytes_of)", "a decoder without bytes_of");
 }
 
-/// Throws the errors that `submit` documents for a request.
 void check_request(const Request& request, const DecoderOptions& options, const model::ModelConfig& config) {
   check_params(request.params, options);
   const std::int32_t max_new_tokens = request.params.max_new_tokens;
@@ -75,7 +74,7 @@ void check_request(const Request& request, const DecoderOptions& options, const 
   QRL_REQUIRE(prompt_tokens + max_new_tokens <= options.max_model_len, where(),
               "at most max_model_len = " + std::to_string(options.max_model_len) + " tokens", got(),
               "shorten the prompt, or lower max_new_tokens");
-  // The last sampled token is never an input.
+  // The last sampled token is never an input, so it needs no slot.
   QRL_REQUIRE(prompt_tokens + max_new_tokens - 1 <= options.kv_pages * options.page_size, where(),
               "at most the KV pool's " + std::to_string(options.kv_pages) + " pages of " +
                   std::to_string(options.page_size) + " tokens",

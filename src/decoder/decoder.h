@@ -16,11 +16,11 @@ namespace qrl::decoder {
 
 class Backend;
 
-/// Samples with continuous batching from one model. Only one thread may call. A request's results depend on no other
+/// Samples from one model with continuous batching. Only one thread may call. A request's results depend on no other
 /// requests; on a GPU this requires row_only_sums.
 class Decoder final : public types::TextSource {
  public:
-  /// Throws an input error for options out of range, and for a device that is missing here or in this build.
+  /// Throws an input error for options out of range, and for a device that this machine or this build lacks.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options);
   /// Uses this backend, which must be made for the same config and options.
   Decoder(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend);
@@ -30,17 +30,18 @@ class Decoder final : public types::TextSource {
   /// model, an unpublished snapshot, or an unfinished request.
   void load(const model::Snapshot& snapshot);
 
-  /// Calibrates fp8 keys and values for the snapshot's current version; call it after every publish, with equal
-  /// sequences on every rank. No-op for other formats.
+  /// Calibrates the scales of fp8 keys and values for the snapshot's current version. Call it after every publish, with
+  /// equal sequences on every rank. Does nothing for other KV formats.
   void calibrate_kv(std::span<const std::vector<types::TokenId>> sequences, const KvCalibration& options);
 
-  /// Sets scales that were made for `scales.version`; throws an internal error for formats without scales.
+  /// Sets scales that were calibrated for the weights of `scales.version`. Throws an internal error for KV formats
+  /// without scales.
   void set_kv_scales(KvScales scales);
-  const KvScales& kv_scales() const;  ///< version −1: none
+  const KvScales& kv_scales() const;  ///< `version` is −1 before any scales are set
 
-  /// Queues a request and returns its id. May be called at any time. Throws an input error for parameters out of range,
-  /// an empty prompt, tokens outside the vocabulary, and a request that cannot fit max_model_len or the page pool.
-  /// Throws an internal error before `load`, and for stop strings without bytes_of.
+  /// Queues a request. May be called at any time. Throws an input error for parameters out of range, an empty prompt,
+  /// tokens outside the vocabulary, and a request that cannot fit max_model_len or the page pool. Throws an internal
+  /// error before `load`, and for stop strings if the options lack bytes_of.
   RequestId submit(Request request);
 
   /// Runs a tick; while a GPU computes it, plans the next one. Returns false if all requests have finished.
@@ -53,15 +54,15 @@ class Decoder final : public types::TextSource {
   /// Returns requests finished since the last call, in the order in which they finished.
   std::vector<FinishedRequest> take_finished();
 
-  /// Submits the requests with these parameters and key, and ticks until all have finished. Throws like `submit` before
-  /// any sampling, and like `tick`.
+  /// Submits the requests with these parameters and key, and ticks until all have finished. Throws like `submit`
+  /// (before any sampling) and like `tick`.
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 
   /// Frees the KV memory until the next tick. Throws an internal error for an unfinished request.
   void release_kv();
 
-  /// Returns a GPU's weights, for publishing into them (model/snapshot.h, DeviceWriter); null on the CPU.
+  /// Returns the weights in GPU memory, into which Snapshot::DeviceWriter publishes. Null on the CPU.
   model::DeviceWeights* device_weights();
 
   bool reads(const model::Snapshot& snapshot) const;

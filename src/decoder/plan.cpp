@@ -6,7 +6,8 @@ namespace qrl::decoder {
 
 namespace {
 
-/// Limit of a thread's load relative to its fair share. Above it, a team with barriers is faster.
+/// Largest ratio of a thread's cost to its fair share. Above it, one team of all threads is faster, despite its
+/// barriers.
 constexpr double kMaxImbalance = 1.15;
 
 /// Cost of a multiply-add in attention (including softmax), relative to one in a low-bit matmul.

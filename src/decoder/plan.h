@@ -26,25 +26,25 @@ class Plan {
   explicit Plan(const model::ModelConfig& config);
 
   /// Fills the arrays for the chosen sequences, which must not change until the tick ends. If all threads can have
-  /// enough rows, each gets its own part; otherwise all share one part.
+  /// enough rows, each thread computes a part of its own; otherwise all threads compute one part together.
   ///
-  /// If weights stay cached, each part runs on one thread, because barriers cost more than a team saves.
+  /// With weights_stay_cached, each part runs on one thread, because barriers would cost more than a team saves.
   void build(std::span<Sequence* const> chosen, int num_threads, bool weights_stay_cached = false);
 
   bool each_alone = false;  ///< if set, one thread computes each part
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;
-  std::vector<PageCopy> copies;              ///< copies before the forward pass, in order of `parts`
+  std::vector<PageCopy> copies;              ///< page copies before the forward pass, in order of `parts`
   std::vector<std::int32_t> sample_rows;     ///< rows that need logits, ascending
   std::vector<Sequence*> sampled_sequences;  ///< one per sample row
   std::vector<PlanPart> parts;
-  std::int64_t num_decode_rows = 0;  ///< rows of newly sampled tokens; other rows are prompt or recomputed
+  std::int64_t num_decode_rows = 0;  ///< rows of newly sampled tokens, not of prompt or recomputed tokens
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens_N.size()); }
 
-  /// Runs body(team, part, index of the part) for one team member. With each_alone, runs the member's own parts as a
-  /// team of one; otherwise all members run the only part.
+  /// Every member of `all` must call this. With each_alone, it calls body(team, part, index of the part) for the
+  /// member's own parts, with a team of one. Otherwise it calls body for the only part, with `all`.
   template <class Body>
   void share_out(base::Team& all, const Body& body) const {
     if (!each_alone) return body(all, parts.front(), std::size_t{0});
@@ -56,7 +56,7 @@ class Plan {
  private:
   double cost(const Sequence& sequence) const;
 
-  std::int64_t min_rows_per_thread_ = 16;  ///< minimum rows per thread for separate parts (build)
+  std::int64_t min_rows_per_thread_ = 16;  ///< minimum rows per thread for separate parts
   double position_cost_;                   // cost of attention to one more position, relative to a row's matmuls
 };
 

@@ -7,11 +7,11 @@
 
 namespace qrl::decoder {
 
-/// Identifies a decoder's request: 0, 1, … in order of submission.
+/// Request ids are 0, 1, … in order of submission.
 using RequestId = std::int64_t;
 
-/// Requests samples of one prompt. To continue a sample with equal tokens, append its first tokens to the prompt and
-/// give their number as `first_position`.
+/// To resume a partial sample with unchanged results, append its tokens to the prompt and set `first_position` to their
+/// number.
 struct Request {
   std::uint64_t prompt_id = 0;
   std::vector<types::TokenId> prompt_tokens;

@@ -150,7 +150,7 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   return true;
 }
 
-// If a tick in flight computes the sequence's last token, the sequence is retired before the next choose().
+// If the preempted sequence's last token is in flight, `retire` removes the sequence before the next choose().
 void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   running_.pop_back();
@@ -188,7 +188,7 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
   if (finished.empty()) return;
   const auto is_finished = [](const Sequence* sequence) { return sequence->finished; };
   const std::size_t num_running = std::erase_if(running_, is_finished);
-  // A sequence preempted while its last token was in flight is in waiting_.
+  // A sequence that was preempted while its last token was in flight is in waiting_.
   if (num_running < finished.size()) std::erase_if(waiting_, is_finished);
   for (Sequence* sequence : finished) {
     Group& group = *sequence->group;

@@ -21,34 +21,34 @@ namespace qrl::decoder {
 /// prompt tokens but the last. Each other sample starts at the last token, shares full pages, and copies the slots of a
 /// partly filled page. Shared pages are never overwritten.
 ///
-/// Without free pages, `choose` first frees prefixes of groups without a running sequence. Then the sequence started
-/// last frees its pages and returns to the queue's head, to be recomputed. A sequence starts only if pages are free for
-/// its tokens, plus one page per running sequence. The sequence started first is never preempted, so every tick
-/// progresses.
+/// If no page is free, `choose` first frees the prefixes of groups without a running sequence. It then preempts the
+/// sequence started last, which frees its pages and returns to the queue's head, to be recomputed. A sequence starts
+/// only if enough pages are free for its tokens plus one page per running sequence. The sequence started first is never
+/// preempted, so every tick progresses.
 ///
 /// After `advance`, another tick may be chosen while the previous tick is in flight. The previous tick's samples then
-/// count as pending tokens. A sequence that has ended meanwhile may have an extra row. Its pages are reusable at once,
-/// since ticks run in order.
+/// count as pending tokens. If the previous tick ends a sequence, the next tick may hold an extra row of it. The
+/// sequence's pages are reusable at once, since ticks run in order.
 class Scheduler {
  public:
-  /// `options`, `pool` and `stats` must outlive this object, which updates preemptions, shared_prompt_tokens and
-  /// peak_kv_pages.
+  /// `options`, `pool` and `stats` must outlive this object. The scheduler updates preemptions, shared_prompt_tokens
+  /// and peak_kv_pages in `stats`.
   Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Queues all samples of `request`. The caller has checked that the longest sample fits the pool.
+  /// The caller has checked that the longest sample fits the pool.
   void submit(RequestId id, Request request);
 
   bool done() const { return waiting_.empty() && running_.empty(); }
   bool any_cuts() const { return num_cutting_ > 0; }
 
   /// Chooses the next tick's sequences, with at most max_num_batched_tokens rows. Sets their num_rows, pages and copy.
-  /// Returns none if all wait for the tick in flight. The result is valid until the next call.
+  /// Returns none if all sequences wait for the tick in flight. The result is valid until the next call.
   std::span<Sequence* const> choose();
 
-  /// Marks the chosen tick as started: its rows count as cached, and sampling sequences get a pending token. The caller
-  /// later appends the token and decrements num_in_flight.
+  /// Marks the chosen tick as started: its rows count as cached, and each sampling sequence gets a pending token. The
+  /// caller must later append that token and decrement num_in_flight.
   void advance();
 
   /// Frees the pages of finished sequences. Each must be passed only once.

@@ -15,11 +15,11 @@ namespace qrl::decoder {
 /// Returns a negative placeholder for the output_idx-th token that the tick in flight samples.
 constexpr types::TokenId pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// States whether a group's prompt KV can be shared.
+/// Describes the state of a group's prefix, the prompt KV that its samples share.
 enum class PrefixState : std::uint8_t {
   absent,   ///< not computed; the next sample to start computes it
-  filling,  ///< the leader is computing it; others wait
-  ready,    ///< the group holds its pages
+  filling,  ///< the leader is computing it; other samples wait
+  ready,    ///< the group holds the prefix's pages
 };
 
 struct Group;
@@ -32,13 +32,13 @@ struct Sequence {
   std::string text_tail;        ///< end of the sampled text, for requests with stop strings
   std::vector<PageId> pages;    ///< in order of positions
   std::int64_t num_cached = 0;  ///< positions whose KV is in pages when the next tick starts
-  std::int64_t num_rows = 0;    ///< rows of this tick, at positions from num_cached on
+  std::int64_t num_rows = 0;    ///< number of rows in this tick; the first is at position num_cached
   PageCopy copy;                ///< page copy before this tick's forward pass; num_slots 0: none
   bool leads = false;           ///< if set, computes the group's prefix
   bool finished = false;
   // Number of tokens in flight: sampled by started ticks, but not known yet.
   std::int32_t num_in_flight = 0;
-  std::int32_t in_flight_output = 0;  ///< index of the newest token in flight among its tick's samples
+  std::int32_t in_flight_output = 0;  ///< index, among its tick's samples, of the newest token in flight
 
   std::int64_t num_prompt_tokens() const;
   std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion.tokens.size()) + num_in_flight; }
@@ -49,7 +49,7 @@ struct Sequence {
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
   /// Returns whether this tick computes the newest token's row, and so samples the next token.
   bool samples_next() const { return num_rows > 0 && num_rows == num_pending(); }
-  /// Returns a token, or pending_token(in_flight_output) for the newest if it is in flight.
+  /// Returns a token. If it is still in flight, returns pending_token(in_flight_output).
   types::TokenId token(std::int64_t position) const;
 };
 
@@ -58,13 +58,13 @@ struct Group {
   RequestId id = 0;
   Request request;
   ops::SampleParams sample_params;
-  base::RandomField field{0, base::RandomPurpose::sampling};  ///< seeded by request.key.seed
+  base::RandomField field{0, base::RandomPurpose::sampling};
   std::vector<Sequence> sequences;
   /// Number of prompt tokens with shared KV: all but the last, which each sample computes for its logits; 0 without
   /// sharing.
   std::int64_t num_prefix_tokens = 0;
   PrefixState prefix = PrefixState::absent;
-  std::vector<PageId> prefix_pages;  ///< valid while `ready`; the last page is filled to the prefix's end
+  std::vector<PageId> prefix_pages;  ///< valid while `ready`; of the last page, only slots of the prefix are shared
   std::int64_t num_running = 0;
   std::int64_t num_unfinished = 0;
 };

@@ -59,7 +59,7 @@ void TickLoop::begin(const model::Snapshot& snapshot) {
 }
 
 void TickLoop::run_tick(const model::Snapshot& snapshot) {
-  // Time between ticks counts only while a device computes.
+  // If no tick is in flight, the time since the last tick is not counted.
   if (num_under_way_ == 0) {
     counted_s_ = base::now_s();
     counted_waited_s_ = backend_->device_stats().waited_s;
@@ -101,7 +101,7 @@ void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
   scheduler_.retire(finished_);
 }
 
-/// Appends samples to their sequences. Returns how many were dropped because their sequence had ended.
+/// Appends samples to their sequences. Returns the number of samples dropped because their sequence had ended.
 std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
   std::int64_t num_dropped = 0;
   finished_.clear();

@@ -17,7 +17,7 @@
 namespace qrl::decoder {
 
 /// Returns whether `bytes`, the next token's text, complete a stop string. Updates `tail`, the end of the text so far,
-/// empty at first. Stop strings must not be empty.
+/// which must be empty at first. Stop strings must not be empty.
 bool completes_stop_string(std::span<const std::string> stop_strings, std::string_view bytes, std::string& tail);
 
 /// Runs a scheduler's ticks; plans each tick while a device computes the previous one.
@@ -28,7 +28,6 @@ class TickLoop {
   TickLoop(const TickLoop&) = delete;
   TickLoop& operator=(const TickLoop&) = delete;
 
-  /// Queues a checked request.
   RequestId submit(Request request);
   /// Implements Decoder::tick with `snapshot`, which the backend has loaded.
   bool tick(const model::Snapshot& snapshot);
@@ -64,13 +63,13 @@ class TickLoop {
   PagePool pool_{0};  // recreated after idle periods
   Scheduler scheduler_;
   RequestId next_id_ = 0;
-  bool has_begun_ = false;            // whether begin ran since the last idle time
-  std::int64_t version_ = 0;          // version of the weights since begin
-  std::array<StartedTick, 2> ticks_;  // used alternately
+  bool has_begun_ = false;    // whether begin ran since the last idle time
+  std::int64_t version_ = 0;  // version of the weights at the last begin
+  std::array<StartedTick, 2> ticks_;
   std::int64_t num_started_ = 0;
-  int num_under_way_ = 0;            // ticks started but not finished
+  int num_under_way_ = 0;
   std::vector<Sequence*> finished_;  // sequences that the latest tick finished
-  double counted_s_ = 0;             // clock time up to which time is attributed to ticks
+  double counted_s_ = 0;             // end of the time that is already attributed to ticks
   double counted_waited_s_ = 0;      // device_stats().waited_s at that time
 };
 

@@ -29,7 +29,6 @@ void for_each_matrix(const ModelConfig& config, const Visit& visit) {
   }
 }
 
-/// Refuses targets that fit an expert's module, or a router.
 void refuse_expert_targets(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source) {
   const auto refuse = [&](const std::string& module) {
     QRL_REQUIRE(!lora.targets(module), source.target_modules,
@@ -252,7 +251,6 @@ void add_of_panel(const MatrixAdapter::Part& part, const ops::Activations& produ
   }
 }
 
-/// Adds B·(A·x) to `outputs` of a module, fp32 [*, y_stride].
 void add_outputs(const MatrixAdapter::Part& part, const ops::Activations& products, base::Range rows,
                  base::Range outputs, float* y, std::int64_t y_stride) {
   constexpr std::int64_t kPanel = ops::kPanelColumns;
@@ -281,7 +279,7 @@ void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, 
 
 namespace {
 
-/// Returns whether adapted modules are whole panels, as linear_into_columns requires.
+/// Returns whether each adapted module consists of whole panels, as linear_into_columns requires.
 bool has_whole_panels(const MatrixAdapter& adapter) {
   return std::ranges::all_of(adapter.parts, [&](const MatrixAdapter::Part& part) {
     const std::int64_t end = part.first_output + part.b.out;

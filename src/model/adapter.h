@@ -17,14 +17,14 @@ namespace qrl::model {
 /// Returns whether `module` is `name`, or ends with "." + `name` ("down_proj"), as PEFT matches.
 bool is_named(const std::string& module, const std::string& name);
 
-/// Describes W' = W + scale()·B·A for each targeted module, A [rank, in], B [out, rank].
+/// Describes W' = W + scale()·B·A for each targeted module, where A is [rank, in] and B is [out, rank].
 struct LoraConfig {
   std::int64_t rank = 0;  ///< 0: no adapters
   double alpha = 32;
   bool rslora = false;
-  /// Names as in is_named; empty: all linear layers of the blocks.
+  /// Names, matched by is_named. If empty, all linear layers of the blocks are targeted.
   std::vector<std::string> target_modules;
-  bool train_norms = false;  ///< if set, norms' gains are also trained
+  bool train_norms = false;
 
   bool enabled() const { return rank > 0; }
   double scale() const;  ///< alpha / rank, or alpha / √rank with rslora
@@ -32,13 +32,13 @@ struct LoraConfig {
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
-/// Holds names and advice for check_lora's errors; the defaults are a recipe's keys.
+/// Holds the names and the advice that check_lora's errors contain. The defaults name a recipe's keys.
 struct LoraSource {
   std::string rank = "lora.rank", target_modules = "lora.target_modules";
   std::string if_too_wide = "set a lower rank, or remove that module from lora.target_modules";
 };
-/// Throws an input error for a target that is not a linear layer or belongs to an expert, and for a rank above a
-/// targeted matrix's smaller side.
+/// Throws an input error if a target matches no linear layer, or matches an expert or a router. Does the same if the
+/// rank exceeds the smaller side of a targeted matrix.
 void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSource& source = {});
 
 /// Return `module` + ".lora_A.weight" and `module` + ".lora_B.weight".
@@ -57,7 +57,7 @@ WeightSource new_adapters(const ModelConfig& config, const LoraConfig& lora, std
 Weights read_adapters(const ModelConfig& config, const LoraConfig& lora, const WeightSource& source);
 
 /// Returns `base` with trained gains, and with W + scale()·B·A for targeted modules, in fp32. Computes a tensor when it
-/// is read. `adapters` has the tensors of adapter_specs.
+/// is read. `adapters` must have the tensors of adapter_specs.
 WeightSource merged_weights(const ModelConfig& config, const WeightSource& base, const LoraConfig& lora,
                             const WeightSource& adapters);
 
@@ -77,13 +77,14 @@ struct MatrixAdapter {
 
   bool empty() const { return parts.empty(); }
   std::int64_t rank() const { return parts.front().b.in; }
-  std::int64_t out = 0;  ///< width of the matrix's output
+  std::int64_t out = 0;
 };
 
-/// Returns whether a matrix and its adapter share input rows: the matrix has no rotation and no activation scales.
+/// Returns whether a matrix has neither rotation nor activation scales, so that its adapter can read the same input
+/// rows.
 bool reads_adapters_inputs(const ops::PackedLinear& matrix);
 
-/// Makes zeroed adapters for a matrix's targeted modules. `format`: bf16 or f32.
+/// Makes zero-initialized adapters for those modules of a matrix that `lora` targets. `format`: bf16 or f32.
 MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& prefix, const BlockMatrix& matrix,
                                   quant::Format format);
 
@@ -102,8 +103,8 @@ struct AdapterProducts {
 void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                    AdapterProducts& products);
 
-/// Adds scale·B·(A·x[row]) to `columns` of y, fp32 [*, out], on the calling thread. Each sum is completed in fp32
-/// first.
+/// Adds scale·B·(A·x[row]) to `columns` of y, fp32 [*, out], on the calling thread. Each product's fp32 sum is
+/// completed before it is added to y.
 void add_times_b(const MatrixAdapter& adapter, const AdapterProducts& products, base::Range rows, base::Range columns,
                  float* y);
 

@@ -19,7 +19,7 @@ struct BlockModule {
 /// Describes a linear layer's matrix: the stacked weights of its modules.
 struct BlockMatrix {
   std::string_view name;  ///< name in a snapshot's layer: "qkv"
-  std::string_view norm;  ///< name of the norm before the matrix; may be empty
+  std::string_view norm;  ///< name of the norm whose output the matrix reads; may be empty
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
@@ -45,8 +45,8 @@ struct BlockGain {
   std::int64_t width = 0;
 };
 
-/// Holds a value per parameter. q and k have gains only with `qk_norm`. A sparse layer has a router and experts instead
-/// of gate_up and down.
+/// Holds one value per parameter of a layer. q and k have gains only with `qk_norm`. A sparse layer has a router and
+/// experts instead of gate_up and down.
 template <class Gain, class Matrix, class Experts = std::vector<Matrix>>
 struct Block {
   Gain input_norm_D{}, post_norm_D{}, q_norm_E{}, k_norm_E{};
@@ -111,7 +111,7 @@ void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& ga
 }
 
 /// Visits any layer like the function above. In a sparse layer, calls matrix for the router, then experts(BlockExperts,
-/// of) for gate and up together, then for down.
+/// of) twice: for gate and up together, and for down.
 template <class OnGain, class OnMatrix, class OnExperts>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix,
                  const OnExperts& experts) {

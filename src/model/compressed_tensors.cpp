@@ -31,10 +31,9 @@ enum class Strategy : std::uint8_t { channel, group, block };
 
 struct Spelling {
   Strategy strategy = Strategy::channel;
-  std::int64_t outputs = 1, inputs = 0;  ///< outputs and inputs that share a scale
+  std::int64_t outputs = 1, inputs = 0;  ///< numbers of outputs and inputs that share a scale
 };
 
-/// Returns `count` if below 128, otherwise its greatest common divisor with 128.
 std::int64_t equal_part(std::int64_t count) { return count < kGroup ? count : std::gcd(count, kGroup); }
 
 Spelling spelling(Format format, std::int64_t out, std::int64_t in, const std::string& module) {
@@ -235,8 +234,7 @@ void require_one_format(const LayerSnapshot& layer, std::int64_t idx) {
   }
 }
 
-/// Returns a regular expression for all modules of this kind: "re:.*down_proj$". In a model with experts, the
-/// expression separates experts from dense layers.
+/// Returns a regular expression for all modules of this kind: "re:.*down_proj$".
 std::string target_of(const ModelConfig& config, const std::string& module) {
   const std::string last = module.substr(module.rfind('.') + 1);
   if (module.find(".mlp.experts.") != std::string::npos) return R"(re:.*mlp\.experts\.\d+\.)" + last + "$";

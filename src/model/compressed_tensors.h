@@ -9,8 +9,9 @@
 
 namespace qrl::model {
 
-/// Returns "quantization_config" for config.json. Throws an input error for block128 with an input width above 128 that
-/// 128 does not divide: compressed-tensors lacks ragged groups. Does the same if a layer's experts differ in format.
+/// Returns "quantization_config" for config.json. Throws an input error if the format is block128 and an input width
+/// above 128 is no multiple of 128: compressed-tensors lacks ragged groups. Does the same if a layer's experts differ
+/// in format.
 ///
 /// | weights | format | tensors of a matrix |
 /// |---|---|---|
@@ -19,9 +20,10 @@ namespace qrl::model {
 /// | int4 | pack-quantized | weight_packed I32, eight inputs a word; weight_scale BF16 [out, groups]; weight_shape |
 ///
 /// Dequantized values equal the snapshot's. Scales are rearranged where compressed-tensors or vLLM would misread them:
-/// - one fp8 scale per tensor is repeated per output, because vLLM would requantize q, k and v to a shared scale;
+/// - a per-tensor fp8 scale is repeated for each output, because vLLM would requantize q, k and v to a shared scale;
 /// - instead of groups or blocks, a matrix of fewer than 128 inputs has one scale per output;
-/// - if a matrix's last group or block is shorter, all are split into equal smaller parts, which repeat the scale.
+/// - if a matrix's last group or block is shorter, all groups are split into smaller parts of equal size. Each part
+///   repeats its group's scale.
 std::string quantization_config(const Snapshot& snapshot);
 
 /// Writes config.json (with quantization_config), generation_config.json and tensors to the existing folder. Embedding,

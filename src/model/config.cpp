@@ -88,7 +88,6 @@ Family read_family(const Reader& reader) {
   return names->family;
 }
 
-/// Reads a number of at least `min` from rope_scaling. Returns none if the key is absent or null.
 std::optional<double> rope_number(const Json& value, const char* key, double min, const std::string& where) {
   const auto found = value.find(key);
   if (found == value.end() || found->is_null()) return std::nullopt;
@@ -132,7 +131,7 @@ RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, cons
   }
   if (scaling.type == RopeType::plain) return scaling;
   scaling.factor = required_rope_number(value, "factor", 1, where);
-  // Default as in transformers.
+  // The default is max_position_embeddings, as in transformers.
   const bool has_original = value.contains("original_max_position_embeddings");
   const Json original =
       has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
@@ -189,7 +188,6 @@ void read_rope(const Reader& reader, ModelConfig& config) {
               "more than 1 with yarn", Json(config.rope_theta).dump());
 }
 
-/// Returns null for plain RoPE.
 Json rope_scaling_json(const RopeScaling& scaling) {
   if (scaling.type == RopeType::plain) return nullptr;
   Json value = {{"factor", scaling.factor},
@@ -223,7 +221,6 @@ DType read_dtype(const Reader& reader) {
   return DType::bf16;
 }
 
-/// Returns a warning that float16 weights become bfloat16, or "".
 std::string float16_note(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   const Json* dtype = reader.find("dtype");
@@ -232,8 +229,8 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
-/// Returns whether any layer has a sliding window. layer_types decides if present. Otherwise, if windows are enabled,
-/// layer max_window_layers and all later layers have one.
+/// Returns whether any layer has a sliding window. If layer_types is present, it decides. Otherwise, if windows are
+/// enabled, layer max_window_layers and all later layers have a window.
 bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
   const bool is_switched = reader.find("use_sliding_window") != nullptr;
   const bool is_on = is_switched && reader.boolean("use_sliding_window");

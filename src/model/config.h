@@ -13,7 +13,6 @@
 
 namespace qrl::model {
 
-/// Limit on config.json and adapter_config.json.
 inline constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 
 enum class Family : std::uint8_t { qwen3, qwen2, llama, qwen3_moe };
@@ -62,14 +61,14 @@ struct ModelConfig {
   std::vector<types::TokenId> eos_token_ids;
   std::int64_t bos_token_id = -1;  ///< −1: none
   std::int64_t pad_token_id = -1;  ///< −1: none
-  std::string generation_config;   ///< generation_config.json, if it says more than this config; "": none
+  std::string generation_config;   ///< content of generation_config.json if it says more than this config; otherwise ""
 
   std::int64_t num_experts = 0;  ///< M, experts of a sparse layer; 0: all layers are dense
   std::int64_t num_experts_per_tok = 0;
   std::int64_t moe_intermediate_size = 0;     ///< F of an expert
   std::int64_t decoder_sparse_step = 1;       ///< each decoder_sparse_step-th layer is sparse, except mlp_only_layers
-  std::vector<std::int64_t> mlp_only_layers;  ///< dense layers
-  bool norm_topk_prob = false;                ///< divide the chosen experts' probabilities by their sum
+  std::vector<std::int64_t> mlp_only_layers;  ///< layers that are always dense
+  bool norm_topk_prob = false;                ///< if set, the chosen experts' probabilities are divided by their sum
   float router_aux_loss_coef = 0.001F;        ///< written back unchanged; no loss uses it; transformers' default
   bool output_router_logits = false;          ///< written back unchanged
 
@@ -93,11 +92,11 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-/// Parses a config.json; `where` names it in errors. Keys mean the same as in transformers.
+/// Parses a config.json; `where` names it in errors. Keys have the same meaning as in transformers.
 /// - Required: model_type, every size of ModelConfig, rms_norm_eps, tie_word_embeddings, rope_theta and dtype (or
 ///   torch_dtype). qwen2 and llama may omit head_dim: it is then hidden_size / num_attention_heads.
 /// - Omitted keys have transformers' value: hidden_act "silu", no biases but Qwen2's, no window, no dropout,
-///   initializer_range 0.02. Nothing else is assumed.
+///   initializer_range 0.02.
 /// - Refused by name: another model_type or architecture, a rope_type other than default, llama3 and yarn, mlp_bias,
 ///   another activation, partial rotary, dropout, quantization_config, remote code.
 /// - Also refused: keys by which related models change the forward pass (multipliers, soft caps, …), experts outside
@@ -109,7 +108,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where);
 /// Reads a config.json of at most 1 MB; warns of unknown keys and of float16 weights.
 ModelConfig read_config(const std::filesystem::path& file);
 
-/// Returns keys neither read nor known to be harmless.
+/// Returns the keys that are neither read nor known to be harmless.
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where);
 
 /// Returns the end tokens of a generation_config.json, if any. Throws an input error for ids outside the vocabulary.
@@ -119,10 +118,9 @@ std::optional<std::vector<types::TokenId>> parse_generation_eos(std::string_view
 /// Returns a warning if a generation_config.json has stop_strings, otherwise "".
 std::string stop_strings_note(std::string_view json_text, const std::string& where);
 
-/// Returns a line for `qrl-train check generation`: end tokens, checked against the folder's config.json.
+/// Returns a line with the end tokens, checked against the folder's config.json.
 std::string describe_generation(const std::filesystem::path& file);
 
-/// Checks a config.json and returns its description, for `qrl-train check config`.
 std::string describe_config(const std::filesystem::path& file);
 
 /// Returns a config.json for transformers 4 and 5 (rope_theta and rope_parameters, torch_dtype and dtype). parse_config
@@ -132,7 +130,6 @@ std::string config_json(const ModelConfig& config);
 /// Decides a tensor's initialization, its optimizer group, and whether it may be quantized.
 enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head, router };
 
-/// Returns whether a tensor is a linear layer's, an expert's or a router's matrix.
 constexpr bool is_layer_matrix(WeightKind kind) { return kind == WeightKind::linear || kind == WeightKind::router; }
 
 /// Describes a part of a tensor. Hugging Face's files store the part as a tensor of its own.
@@ -154,12 +151,12 @@ struct WeightSpec {
 /// Returns the model's tensors in order: embedding, layers 0…L−1, final norm, lm_head unless tied.
 std::vector<WeightSpec> weight_specs(const ModelConfig& config);
 
-/// Returns what files store for a spec: its parts, or the whole tensor.
+/// Returns the tensors that files store for a spec: its parts, or the whole tensor.
 std::vector<StoredPart> stored_parts(const WeightSpec& spec);
 
-/// Counts all elements, a tied lm_head once.
+/// Counts all elements; a tied lm_head counts once.
 std::int64_t num_parameters(const ModelConfig& config);
-/// Counts the elements that act on one token; in a sparse layer, only the experts that a token is routed to.
+/// Counts the elements that one token uses: in a sparse layer, only the experts chosen for it.
 std::int64_t num_active_parameters(const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -13,7 +13,7 @@ namespace qrl::model {
 
 struct ModelConfig;
 
-/// Limit on widths: products of sizes stay below 2^63.
+/// Limit on widths, which keeps products of sizes below 2^63.
 inline constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 
 /// Reads a JSON object's values. Errors are input errors that name the file and the key.
@@ -69,7 +69,7 @@ class ConfigReader {
 /// Returns the shortest decimal of a float: 1e-06, not 9.99999997e-07.
 double shortest_decimal(float value);
 
-/// Reads the experts' keys into a config whose other sizes are set (config_experts.cpp).
+/// Reads the experts' keys into a config whose other sizes are set.
 void read_experts(const ConfigReader& reader, ModelConfig& config);
 
 /// Writes the experts' keys, as transformers 4 and 5 and vLLM read them.
@@ -102,13 +102,13 @@ inline constexpr std::string_view kHarmlessKeys[] = {
     "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
     "transformers_version", "typical_p", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache"};
 
-/// Keys of a mixture of experts, allowed for qwen3_moe alone.
+/// Keys that only qwen3_moe may have.
 inline constexpr std::string_view kExpertKeys[] = {
     "decoder_sparse_step", "mlp_only_layers", "moe_intermediate_size", "n_shared_experts", "norm_topk_prob", "num_experts",
     "num_experts_per_tok", "num_local_experts", "num_shared_experts", "output_router_logits", "router_aux_loss_coef",
     "shared_expert_intermediate_size"};
 
-/// Keys that change the forward pass of related models. A config with such a key is refused.
+/// Keys that change the forward pass of related models. A config is refused if such a key is neither null nor false.
 inline constexpr std::string_view kForeignKeys[] = {
     "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping",
     "auto_map", "clip_qkv", "embedding_multiplier", "final_logit_softcapping", "layer_norm_eps",

@@ -14,10 +14,10 @@ class Snapshot;
 /// Describes a master weight, and how it is quantized.
 struct DeviceMaster {
   std::string weight;  ///< name of its WeightSpec
-  base::View values;   ///< whole fp32 tensor on the device, already written
-  // Values of an int8 profile, in CPU memory; null without one.
+  base::View values;   ///< whole fp32 tensor on the device, written before the call
+  // The pointers below refer to an int8 profile in CPU memory. They are null without a profile.
   const float* factors = nullptr;     ///< a matrix's input factors (FixedScales in ops/linear.h), or a norm's divisors
-  const float* row_scales = nullptr;  ///< as in FixedScales
+  const float* row_scales = nullptr;  ///< weight scales, as in FixedScales
 };
 
 /// Names a matrix or embedding to dequantize, and its destination.
@@ -32,10 +32,10 @@ struct DeviceTable {
   std::int64_t stride = 0;
 };
 
-/// Sizes of device buffers that a matmul's caller provides.
+/// Describes the device buffers that a matmul's caller must provide.
 struct MatmulWorkspace {
-  std::size_t quantized_bytes = 0;  ///< size of MatmulInput::quantized, whose address is 256-byte aligned
-  std::int64_t y_columns = 0;       ///< columns of y: the outputs, padded
+  std::size_t quantized_bytes = 0;  ///< size of MatmulInput::quantized, whose address must be 256-byte aligned
+  std::int64_t y_columns = 0;       ///< columns of y: number of outputs, padded
   base::DType y_dtype = base::DType::bf16;
 };
 
@@ -43,7 +43,7 @@ struct MatmulWorkspace {
 struct MatmulInput {
   std::string matrix;  ///< name in Snapshot::tensors: "layers.0.qkv"
   std::int64_t num_rows = 0;
-  void* quantized = nullptr;  ///< buffer of MatmulWorkspace::quantized_bytes
+  void* quantized = nullptr;  ///< buffer of MatmulWorkspace::quantized_bytes bytes
 };
 
 /// Holds a micro-batch's sequences, packed as in types::MicroBatch.
@@ -66,7 +66,7 @@ class DeviceWeights {
   virtual ~DeviceWeights() = default;
 
   /// Returns whether the device has a version of this snapshot's weights and, with adapters, the snapshot's current
-  /// base. `rewrite` requires it.
+  /// base. `rewrite` requires that this is true.
   virtual bool holds(const Snapshot& snapshot) const = 0;
   /// Quantizes these weights on the device, and waits for the result. Results are bitwise equal to a publish on the
   /// host. Returns the name of a non-finite weight, or "".
@@ -81,11 +81,11 @@ class DeviceWeights {
   /// Uploads the snapshot's weights unless the device has this version. The decoder must have loaded this snapshot.
   virtual void upload(const Snapshot& snapshot) = 0;
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
-  /// Returns "embed_tokens" or "lm_head" without a copy.
+  /// Returns a table without copying it. `tensor`: "embed_tokens" or "lm_head".
   virtual DeviceTable table(const std::string& tensor) = 0;
   virtual MatmulWorkspace matmul_workspace(const std::string& matrix, std::int64_t num_rows) = 0;
   /// Quantizes x, dense fp32 [num_rows, in], into input.quantized. Then computes y = x̂ · Ŵᵀ as in a decoder's tick,
-  /// without adapter and bias. With null y, only quantizes.
+  /// without adapter and bias. If y is null, only quantizes.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
   /// Writes x̂, dense [num_rows, in], as fp32 or rounded to bf16.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
@@ -96,7 +96,7 @@ class DeviceWeights {
   /// Runs all layers. Writes the residual stream after layer i to after_layer[i], fp32 [N, D] on the device. All
   /// entries may be one buffer.
   virtual void forward(const PackedSequences& rows, std::span<float* const> after_layer, void* stream) = 0;
-  /// Computes a log-prob and an entropy per target, in host memory. x: the last layer's output.
+  /// Writes a log-prob and an entropy per target to host memory. x: the last layer's output.
   virtual void score(const float* x, const TargetTokens& targets, std::span<float> logprobs, std::span<float> entropies,
                      void* stream) = 0;
 };

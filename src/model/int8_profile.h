@@ -17,7 +17,7 @@ using ChannelRanges = Weights;
 /// Holds scales that replace the scales computed at publish. Weights become round(w · smoothing / scale), clamped to
 /// ±127. The norm's gain is divided by the smoothing. Activations still have one scale per token.
 struct Int8Profile {
-  Weights tensors;         ///< fp32, as in profile_specs
+  Weights tensors;         ///< fp32 tensors of profile_specs
   std::string model_hash;  ///< weights_hash of the profiled model
   std::string settings_hash;
 };
@@ -26,12 +26,13 @@ struct Int8Profile {
 /// scale per output of a matrix.
 std::string smoothing_name(const std::string& norm);
 std::string scale_name(const std::string& matrix);
-/// Returns specs of a profile's tensors: each block's two norms and its matrices.
+/// Returns specs of a profile's tensors: smoothing of each block's two norms, and scales of its matrices.
 std::vector<WeightSpec> profile_specs(const ModelConfig& config);
 
-/// Computes smoothing_j = √max|x_j| / √max|W_:j|, or 1 if either maximum is 0. max|W_:j| is over all matrices that read
-/// the norm's output x. Computes scale_i = max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et al. 2023, eq. 4)
-/// with α = 0.5, our choice: FlashRL states none. Holds one weight in memory at a time.
+/// Computes smoothing_j = √max|x_j| / √max|W_:j|, or 1 if either maximum is 0. The maximum |W_:j| is taken over all
+/// matrices that read the norm's output x. Computes scale_i = max|W_i: · smoothing| / 127. Source: SmoothQuant (Xiao et
+/// al. 2023, eq. 4) with α = 0.5. The α is our choice, because FlashRL states none. Holds one weight in memory at a
+/// time.
 Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& weights, const ChannelRanges& ranges);
 
 std::string weights_hash(const ModelConfig& config, const WeightSource& weights);

@@ -127,7 +127,7 @@ class ModulePattern {
     code_ = {code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); }};
   }
 
-  /// Returns whether the whole name matches. Throws an input error after too many steps: folders are untrusted.
+  /// Returns whether the whole name matches. Throws an input error after too many steps, because folders are untrusted.
   bool fits(const std::string& module) const {
     const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found(pcre2_match_data_create(1, nullptr),
                                                                                     pcre2_match_data_free);

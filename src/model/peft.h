@@ -22,8 +22,8 @@ PeftAdapter open_peft(const std::filesystem::path& dir, const ModelConfig& confi
 /// Returns the folder's base_model_name_or_path, or "".
 std::string peft_base(const std::filesystem::path& dir);
 
-/// Writes both files into the existing folder, tensors in fp32 under PEFT's names. `staged`, if set, reads tensors
-/// outside host memory.
+/// Writes both files into the existing folder. Tensors are fp32 and have PEFT's names. If set, `staged` reads tensors
+/// that are not in host memory.
 void save_peft(const std::filesystem::path& dir, const ModelConfig& config, const LoraConfig& lora,
                const std::string& base, const WeightViews& adapters, const state::StagedRead& staged = {});
 

@@ -18,7 +18,6 @@ struct RopeFrequencies {
 /// (attention factor 0.1·ln(factor) + 1).
 RopeFrequencies rope_frequencies(const ModelConfig& config);
 
-/// Returns a table in the layout of ops::make_rope_table.
 base::Buffer make_rope_table(const ModelConfig& config, std::int64_t max_positions);
 
 }  // namespace qrl::model

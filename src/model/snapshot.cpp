@@ -37,7 +37,7 @@ Format head_format(const SnapshotFormats& formats) {
 class FormatChooser {
  public:
   explicit FormatChooser(const SnapshotFormats& formats) : formats_(formats), used_(formats.ignore.size(), false) {
-    (void)ignored("model.embed_tokens");  // no linear layer, but named in other engines' lists
+    (void)ignored("model.embed_tokens");  // no linear layer, but often in other engines' ignore lists
     (void)ignored("lm_head");
   }
 
@@ -46,7 +46,7 @@ class FormatChooser {
     for (const BlockModule& module : matrix.modules)
       modules.push_back(layer_prefix(layer_idx) + std::string(module.name));
     if (!matrix.is_router) return choose(modules);
-    (void)ignored(modules.front());  // never quantized, but named in other engines' lists
+    (void)ignored(modules.front());  // never quantized, but often in other engines' ignore lists
     return wide_format(formats_.linear);
   }
   Format choose(std::int64_t layer_idx, const BlockExperts& experts, std::int64_t expert) {
@@ -242,7 +242,7 @@ class Snapshot::Writer {
         },
         [](const BlockExperts&, const auto&) {});
   }
-  /// Packs this member's experts, each by one thread.
+  /// Packs this member's share of the experts.
   void write_experts(const base::Team& team, const MatrixPart<ops::PackedLinear>& part, const WeightSpec& spec,
                      const base::View& view) {
     base::Team alone = base::Team::solo();

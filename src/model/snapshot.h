@@ -26,11 +26,11 @@ struct SnapshotFormats {
   /// Modules that stay bf16. A pattern (with * and ?) matches a whole name or its last part:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" have no effect.
   std::vector<std::string> ignore;
-  bool f32_lm_head = false;  ///< if set, lm_head is fp32; otherwise bf16, or fp32 if `linear` is fp32
+  bool f32_lm_head = false;  ///< if set, lm_head is fp32; otherwise it is bf16 unless `linear` is fp32
   /// If set, lm_head is int8, with a scale per token and per output. The learner's own lm_head stays bf16 or fp32.
   bool int8_lm_head = false;
   LoraConfig lora = {};
-  quant::Rotation rotation = {};    ///< rotation of inputs of matrices in format `linear`, if that format has scales
+  quant::Rotation rotation = {};    ///< input rotation of matrices in format `linear`; unused without scales
   bool rotates_if_it_fits = false;  ///< if set, a `rotation` that does not fit is dropped, not an input error
 };
 
@@ -60,9 +60,9 @@ struct WeightError {
 /// Throws for non-finite values: an input error for loaded weights (version 0), otherwise a guard error.
 [[noreturn]] void fail_broken(const std::string& where, std::int64_t version);
 
-/// Throws an input error if an `ignore` pattern matches no module, or the patterns match only some modules that are
-/// fused into one matrix (q, k and v). Does the same if all linear layers are exempt, or an input width is no multiple
-/// of the rotation's block.
+/// Throws an input error if an `ignore` pattern matches no module, or if the patterns match only some of the modules
+/// that share a fused matrix (q, k and v). Does the same if all linear layers are exempt, or if `rotation` does not fit
+/// an input width and rotates_if_it_fits is false.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;
@@ -74,10 +74,11 @@ class Snapshot {
   /// Throws as check_formats and check_lora do.
   Snapshot(const ModelConfig& config, const SnapshotFormats& formats);
 
-  /// Makes later publishes quantize int8 layers by this profile. Null: by scales computed from the weights.
+  /// Makes later publishes quantize int8 layers with this profile. If `profile` is null, scales are computed from the
+  /// weights.
   void use_profile(std::shared_ptr<const Int8Profile> profile) { profile_ = std::move(profile); }
 
-  /// Makes later publishes to host memory add noise to norms' gains, new for each version.
+  /// Makes each later publish to host memory add fresh noise to the norms' gains.
   void use_gain_noise(const GainNoise& noise) { noise_ = noise; }
 
   /// Quantizes and packs `masters` (fp32 views by name) on all threads, as policy version `version`. Throws
@@ -90,14 +91,14 @@ class Snapshot {
   /// (fail_broken) for a non-finite weight.
   void publish_adapters(const WeightViews& adapters, std::int64_t version);
 
-  /// Publishes to a device's memory alone, like publish or publish_adapters. Until the next host publish, reading the
-  /// host's tensors is an internal error.
+  /// Publishes to a device's memory but not to the host's: all weights, or with adapters only adapter_specs' tensors.
+  /// Until the next publish to host memory, reading the host's tensors is an internal error.
   class DeviceWriter {
    public:
     /// `device` must hold `snapshot`'s weights. Both must outlive this object.
     DeviceWriter(Snapshot& snapshot, DeviceWeights& device, std::int64_t version);
-    /// Writes some weights from fp32 tensors on the device, by name. With adapters, only adapter_specs' tensors are
-    /// written. Returns when they are written.
+    /// Writes some of these weights from fp32 tensors on the device, by name, and waits until they are written. Ignores
+    /// other tensors.
     void write(const WeightViews& masters);
     /// Completes `version` after the last weight. Throws (fail_broken) if a weight was not finite.
     void finish();
@@ -107,7 +108,7 @@ class Snapshot {
     DeviceWeights& device_;
     std::int64_t version_;
     std::vector<WeightSpec> specs_;
-    std::map<std::string, quant::Format> formats_;  ///< formats of the weights' matrices
+    std::map<std::string, quant::Format> formats_;  ///< format of each weight's matrix, by the weight's name
     std::size_t num_written_ = 0;
     std::string broken_;
   };
@@ -117,7 +118,7 @@ class Snapshot {
   const quant::Rotation& rotation() const { return rotation_; }
   const LoraConfig& lora() const { return lora_; }
   std::int64_t version() const { return version_; }  ///< −1 before the first publish
-  /// Counts calls of `publish`, which alone change base weights in host memory.
+  /// Returns the number of `publish` calls. Only these change base weights in host memory.
   std::int64_t base_number() const { return base_number_; }
   /// Returns the embedding: bf16, or fp32 if format() is fp32.
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
@@ -133,7 +134,7 @@ class Snapshot {
   std::vector<SnapshotTensor> tensors() const;
 
   /// Returns each matrix's quantization error against the published `masters`, in order. Applies a profile's factors
-  /// and the rotation to masters first. An entry has no name if its master is missing.
+  /// and the rotation to masters first. An entry's name is empty if its master is missing.
   std::vector<WeightError> format_errors(const WeightViews& masters) const;
   /// Computes the same with few masters in memory at a time. Only the calling thread calls `read`, which returns an
   /// empty buffer for a missing master.
@@ -142,13 +143,12 @@ class Snapshot {
 
  private:
   class Writer;
-  /// Visits all gains in forward order.
   template <class Visit>
   void visit_gains(const Visit& visit);
   /// After a publish, sets the snapshot's gains to gains_ plus this version's noise. If `gains_are_new`, first copies
   /// the snapshot's gains to gains_.
   void finish_gains(bool gains_are_new, std::int64_t version);
-  /// Returns `tensor`. Throws an internal error if only a device has the version.
+  /// Throws an internal error if only a device has the version.
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {
     QRL_INVARIANT(!is_elsewhere_, "snapshot", "weights in host memory",
@@ -171,11 +171,10 @@ class Snapshot {
   ops::PackedLinear lm_head_;
 };
 
-/// Returns the format of A, B and their inputs: bf16, or fp32 with fp32 linear layers.
+/// Returns the format of A, B and their inputs: bf16, or fp32 if linear layers are fp32.
 quant::Format adapter_format(const Snapshot& snapshot);
 /// Returns whether `ignore` exempts a linear layer or an expert.
 bool has_exempt_layers(const Snapshot& snapshot);
-/// Returns the router of a model with experts, for sampler and learner.
 ops::Router router_of(const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -38,7 +38,6 @@ std::string tensor_in(const state::SafetensorsFile& file, const std::string& nam
   return state::shown(file.path()) + ": tensor " + base::quoted(name, name.size());
 }
 
-/// Refuses a tensor that stacks all experts.
 void refuse_fused(const TensorFiles& files, const WeightSpec& spec) {
   if (spec.parts.empty()) return;
   const std::string fused = spec.name.substr(0, spec.name.rfind('.'));
@@ -69,7 +68,6 @@ void read_part(const TensorFiles& files, const StoredPart& part, float* to) {
   });
 }
 
-/// Compares values as fp32 bits, in chunks.
 bool same_values(const state::SafetensorsFile& a, const std::string& name_a, const state::SafetensorsFile& b,
                  const std::string& name_b) {
   if (a.entry(name_a).shape != b.entry(name_b).shape) return false;

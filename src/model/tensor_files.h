@@ -20,12 +20,11 @@ inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 std::map<std::string, std::filesystem::path, std::less<>> read_index(const std::filesystem::path& file);
 
 /// Opens DIR's model.safetensors, or the shards of its index, as one set of tensors. Throws an input error unless
-/// exactly one of the two exists.
+/// exactly one of these two files exists.
 class TensorFiles {
  public:
   explicit TensorFiles(const std::filesystem::path& dir);
 
-  /// Returns the file that has a tensor, or nullptr.
   const state::SafetensorsFile* find(std::string_view name) const;
   const std::map<std::string, const state::SafetensorsFile*, std::less<>>& by_name() const { return by_name_; }
 

@@ -74,7 +74,7 @@ void write_text(const fs::path& path, const std::string& text) {
   file.close();
 }
 
-/// Writes the index of shards. `places`: file name by tensor name.
+/// `places`: file name by tensor name.
 void write_index(const fs::path& dir, const std::map<std::string, std::string>& places, std::uint64_t total_bytes) {
   const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", places}};
   write_text(dir / kIndexFile, index.dump(2) + "\n");

@@ -17,7 +17,6 @@ namespace qrl::model {
 
 /// CPU tensors by Hugging Face name. weight_specs lists names and shapes.
 using Weights = std::map<std::string, base::Buffer, std::less<>>;
-/// Views of tensors by Hugging Face name.
 using WeightViews = std::map<std::string, base::View, std::less<>>;
 
 WeightViews views(const Weights& weights);
@@ -26,7 +25,7 @@ WeightViews views(const Weights& weights);
 /// outside CPU memory.
 const base::View& find_view(const WeightViews& weights, const WeightSpec& spec, bool anywhere = false);
 
-/// Reads a model's weights, each directly to its final place. Cheap to copy. One thread reads at a time.
+/// Reads a model's weights, each directly to its final place. Only one thread may read at a time.
 class WeightSource {
  public:
   using Read = std::function<void(const WeightSpec& spec, float* to)>;
@@ -61,10 +60,10 @@ HfModel open_hf(const std::filesystem::path& dir);
 inline constexpr std::uint64_t kMaxShard_bytes = 5'000'000'000;
 
 /// Creates DIR, and writes config.json, generation_config.json and model.safetensors. Tensors have `config.dtype` (f32,
-/// or bf16 to nearest even).
+/// or bf16 rounded to nearest even).
 ///
 /// If the tensors exceed max_shard_bytes together, writes shards in order and model.safetensors.index.json instead. The
-/// caller adds tokenizer files. `staged`, if set, reads weights outside CPU memory.
+/// caller adds tokenizer files. If set, `staged` reads weights that are not in CPU memory.
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightViews& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes, const state::StagedRead& staged = {});
 
@@ -91,7 +90,6 @@ void finish_hf_shards(const std::filesystem::path& dir, const ModelConfig& confi
 /// Returns "stem-00002-of-00003.safetensors".
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t count);
 
-/// Checks a safetensors index and counts its tensors and shards, for `qrl-train check index`.
 std::string describe_index(const std::filesystem::path& file);
 
 struct GainNoise {
@@ -99,8 +97,8 @@ struct GainNoise {
   double sigma = 0;  ///< standard deviation; 0: none
 };
 
-/// Adds σ·z to a norm's gains. z is standard normal by Box–Muller in fp64, and depends on (seed, version, norm,
-/// channel) alone; `norm` is an index in forward order.
+/// Adds σ·z to a norm's gains. z is a standard normal value (Box–Muller in fp64) that depends on (seed, version, norm,
+/// channel) alone. `norm`: the norm's index in forward order.
 void add_gain_noise(const GainNoise& noise, std::int64_t version, std::uint32_t norm, std::span<float> gains);
 
 }  // namespace qrl::model

@@ -36,14 +36,13 @@ void require_regular(const std::filesystem::path& path, int fd) {
   require_regular(path, status);
 }
 
-/// Returns whether opening failed because the file does not exist, or is a forbidden link.
+/// Returns whether opening failed because the file does not exist or, with O_NOFOLLOW, is a link.
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
 }  // namespace
 
 File::File(std::filesystem::path path, int flags) : path_(std::move(path)) {
-  constexpr mode_t kMode = 0666;  // minus the umask
-  // With O_NONBLOCK, opening a pipe does not block.
+  constexpr mode_t kMode = 0666;
   fd_ = ::open(path_.c_str(), flags | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 

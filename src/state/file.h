@@ -39,7 +39,7 @@ class File {
   void write(std::string_view text) { write(text.data(), text.size()); }
   void truncate(std::uint64_t num_bytes);
   void sync();
-  /// Closes the file; throws an internal error for a late write error.
+  /// Closes the file. Throws an internal error if the system reports a write error only now.
   void close();
 
  private:
@@ -55,9 +55,9 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
 /// device or pipe may block.
 void require_no_special_file(const std::filesystem::path& path);
 
-/// Returns the file to write for a user's `path`: itself, or a link's target. Throws an input error if the file's
-/// folder is not writable, or if the file is neither new nor regular. Also rejects names below /proc and /dev, except
-/// /dev/shm.
+/// Returns the file to write for a user's `path`: `path` itself or, if it is a link, its target. Throws an input error
+/// if the file's folder is not writable, or if the file is neither new nor regular. Also rejects names below /proc and
+/// /dev, except /dev/shm.
 std::filesystem::path output_file(const std::filesystem::path& path);
 
 /// Syncs a folder, so that its names survive a power cut.

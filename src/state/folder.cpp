@@ -72,8 +72,8 @@ bool is_temporary_name(std::string_view name) {
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// Returns the sorted names of files below `dir`, relative to it; appends subfolders to `folders`. Throws an input
-/// error for anything but files and folders.
+/// Returns the names of files below `dir`, relative to `dir`. Appends subfolders to `folders`. Throws an input error
+/// for anything but files and folders.
 std::set<std::string> list_files(const fs::path& dir, std::vector<fs::path>* folders = nullptr) try {
   std::set<std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {
@@ -121,7 +121,6 @@ void write_synced(const fs::path& path, std::string_view text) {
   file.close();
 }
 
-/// Hashes and syncs every file below `dir`, then writes the manifest and syncs the folders.
 void seal(const fs::path& dir, const Json& facts) {
   std::vector<fs::path> folders;
   Json files = Json::object();
@@ -150,7 +149,7 @@ class Leftover {
  public:
   explicit Leftover(fs::path path) : path_(std::move(path)) {}
   ~Leftover() {
-    std::error_code ignored;  // remove_leftovers removes the rest
+    std::error_code ignored;  // remove_leftovers later removes what remains
     if (!path_.empty()) fs::remove_all(path_, ignored);
   }
   Leftover(const Leftover&) = delete;

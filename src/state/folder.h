@@ -13,12 +13,13 @@ namespace qrl::state {
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Returns why a folder is damaged (file, expected, found), or none. A folder is damaged if files are missing or were
-/// added, or if bytes differ from the manifest. Throws an internal error if the system cannot read the folder.
+/// Returns how a folder is damaged (file, expected, found), or nothing if it is intact. A folder is damaged if files
+/// are missing or were added, or if bytes differ from the manifest. Throws an internal error if the system cannot read
+/// the folder.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
 
-/// Returns a committed folder's facts_json. Throws an input error for a damaged manifest, an internal error for an
-/// unreadable one.
+/// Returns a committed folder's facts_json. Throws an input error for a damaged manifest, and an internal error for a
+/// manifest that cannot be read.
 std::string folder_facts(const std::filesystem::path& path);
 
 /// Removes unfinished commits (`*.tmp-<id>`) in `parent`.
@@ -28,7 +29,7 @@ void remove_leftovers(const std::filesystem::path& parent);
 /// Throws like output_file.
 void replace_file(const std::filesystem::path& file, const std::string& bytes);
 
-/// Holds an exclusive flock on PATH/.lock; throws an input error if another process does.
+/// Holds an exclusive flock on PATH/.lock; throws an input error if another process holds it.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& dir);

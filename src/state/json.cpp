@@ -68,8 +68,6 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  /// Stores the value as the root, as the innermost list's last element, or under the key just read. Returns its
-  /// address.
   Json* place(Json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_array()) return &open_.back()->emplace_back(std::move(value));

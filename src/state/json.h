@@ -9,9 +9,9 @@ namespace qrl::state {
 
 inline constexpr int kMaxJsonDepth = 32;
 
-/// Parses `text`, with members sorted by key. Throws an input error with `where` and the byte's index. Also rejects a
-/// byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys, numbers beyond a double, NaN and
-/// Infinity, and more than `max_depth` levels.
+/// Parses `text`, with members sorted by key. Throws an input error with `where` and, for a syntax error, the byte's
+/// index. Also rejects a byte-order mark, invalid UTF-8, lone surrogate escapes, NUL bytes, duplicate keys, numbers
+/// beyond a double, NaN and Infinity, and more than `max_depth` levels.
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = kMaxJsonDepth);
 
 /// Parses like parse_json, with members in the text's order. For short texts: each key is compared with all earlier
@@ -19,7 +19,6 @@ nlohmann::json parse_json(std::string_view text, const std::string& where, int m
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           int max_depth = kMaxJsonDepth);
 
-/// Parse text; return null if it is invalid.
 nlohmann::json json_or_null(std::string_view text);
 nlohmann::ordered_json ordered_json_or_null(std::string_view text);
 

@@ -47,7 +47,6 @@ bool has_control_byte(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-/// Returns a JSON integer from 0 to 2^63 − 1, or throws an input error.
 std::uint64_t natural(const Json& value, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && std::in_range<std::int64_t>(value.get<std::uint64_t>()), where,
               "integers from 0 to 2^63 - 1", base::quoted(value.dump()));
@@ -132,7 +131,7 @@ float f16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
-/// Returns the format that a file's first bytes show, and what to do, or "". Call it after an invalid header only.
+/// Returns the format that a file's first bytes show, with advice, or "". Call it only after an invalid header.
 std::string foreign_format(std::string_view start) {
   struct Mark {
     std::string_view bytes;
@@ -169,7 +168,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : file_(File
               std::to_string(size) + " bytes");
   std::uint64_t header_bytes = 0;
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  // Compares without 8 + length, which may overflow.
+  // Does not compute 8 + length, which may overflow.
   const bool length_fits = header_bytes <= std::min(kMaxHeader_bytes, size - kLengthField_bytes);
   std::string header(length_fits ? header_bytes : 0, '\0');
   file_.read_at(kLengthField_bytes, std::as_writable_bytes(std::span(header)));
@@ -264,7 +263,7 @@ void write_as_bf16(File& out, std::span<const std::byte> floats) {
 
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged) {
-  // Text keeps the order of members.
+  // The header is built as text, which keeps the tensors in order.
   std::string header = "{";
   if (!metadata.empty()) header += "\"__metadata__\":" + Json(metadata).dump();
   std::uint64_t offset = 0;

@@ -19,17 +19,17 @@ namespace qrl::state {
 
 struct TensorEntry {
   std::string_view dtype_name;       ///< name in the file ("F8_E4M3"), a static string
-  std::optional<base::DType> dtype;  ///< nothing for a dtype that can be listed but not read (fp8, fp6, fp4, complex)
+  std::optional<base::DType> dtype;  ///< empty for a dtype that can be listed but not read (fp8, fp6, fp4, complex)
   base::Shape shape;
   std::uint64_t begin = 0, end = 0;  ///< byte range in the data section
 };
 
 /// Owns an open, checked file. The header is at most 100 MB, fits in the file, and is strict JSON of bounded depth that
-/// starts with '{'. Names are unique, dtypes known and products checked. Offsets leave no holes, overlaps or trailing
-/// bytes. __metadata__ is a map of strings. Policy of this project where the format is silent:
+/// starts with '{'. Names are unique, dtypes are known, and byte ranges fit dtype and shape. Offsets leave no holes,
+/// overlaps or trailing bytes. __metadata__ is a map of strings. Where the format is silent, this project decides:
 /// - a control byte in a name is rejected: readers could cut "a\0b" to "a".
 /// - a zero-size tensor may share its neighbor's offset, as in the reference reader.
-/// - a tensor with fields beside dtype, shape and data_offsets is rejected: they may change its meaning.
+/// - a tensor with fields beside dtype, shape and data_offsets is rejected.
 /// - more than 8 dimensions, and `__metadata__: null`, are rejected.
 /// - JSON whitespace is rejected before the header's object, accepted after it.
 class SafetensorsFile {
@@ -62,24 +62,23 @@ class SafetensorsFile {
 struct NamedView {
   std::string name;
   base::View view;
-  /// If bf16, the file gets an f32 view rounded to bf16 (nearest even).
+  /// If bf16, an f32 view is stored rounded to bf16 (nearest even).
   std::optional<base::DType> stored_as;
-  /// Dtype name in the file if DType has none ("F8_E4M3"); empty: that of the stored DType.
+  /// Dtype name in the file if DType lacks the dtype ("F8_E4M3"); empty: name of the stored DType.
   std::string_view dtype_name = {};
 };
 
-/// Copies a piece of a view to host memory. The piece begins at first_byte and has 1 to num_bytes bytes. The result
-/// stays valid until the next call.
+/// Copies a piece of a view to host memory. The piece begins at first_byte, and consists of whole elements: at least
+/// one, at most num_bytes bytes. The result stays valid until the next call.
 using StagedRead =
     std::function<std::span<const std::byte>(const base::View& view, std::size_t first_byte, std::size_t num_bytes)>;
 
-/// Creates or overwrites `file` with `tensors` in order, without a second copy. Pads the header with spaces to a
-/// multiple of 8. Does not sync the file. Throws an internal error for a name that the reader would reject. Reads bytes
-/// by `staged` if set, for example from a device; otherwise views must be in CPU memory.
+/// Creates or overwrites `file` with `tensors` in order, without a second copy in memory. Pads the header with spaces
+/// to a multiple of 8. Does not sync the file. Throws an internal error for a name that the reader would reject. If
+/// set, `staged` reads the bytes, for example from a device; otherwise views must be in CPU memory.
 void write_safetensors(const std::filesystem::path& file, const std::vector<NamedView>& tensors,
                        const std::map<std::string, std::string>& metadata, const StagedRead& staged = {});
 
-/// Checks a file and returns its description.
 std::string describe_safetensors(const std::filesystem::path& file);
 
 }  // namespace qrl::state

@@ -51,7 +51,7 @@ class CpuBackend final : public Backend {
   std::int64_t vocab_size_, logit_tile_tokens_, max_rows_, max_positions_, num_pages_;
   KvCache kv_;
   std::optional<Transformer> transformer_;
-  std::vector<Transformer::Workspace> workspaces_;  // one per thread; a team of all threads uses the first
+  std::vector<Transformer::Workspace> workspaces_;  // one per thread; if all threads form one team, it uses the first
 };
 
 std::int64_t CpuBackend::num_experts_read() const {
@@ -118,7 +118,8 @@ void CpuBackend::sample(base::Team& team, const Plan& plan, const PlanPart& part
         if (!params_of(i).cuts()) rows[static_cast<std::size_t>(i)].take(logits + i * size, size);
       }
     }
-    const bool all_there = tile == vocab_size_;  // if false, the block of logits with the sampled token is recomputed
+    // If false, `logits` holds only the last tile, so the block with the sampled token is recomputed.
+    const bool all_there = tile == vocab_size_;
     for (std::int64_t i = share.begin; i < share.end; ++i) {
       ops::SampledToken& sampled = samples[static_cast<std::size_t>(first + i)];
       try_row([&] {

@@ -1,4 +1,3 @@
-// Computes a sparse layer's feed-forward part: chooses each row's experts and adds up their outputs.
 #include <array>
 #include <span>
 
@@ -11,10 +10,10 @@ using base::Range;
 
 namespace {
 
-/// Largest number of rows that one member routes for its team, to save barriers.
+/// If a team has at most this number of rows, one member routes all of them, which saves barriers.
 constexpr std::int64_t kRowsRoutedAlone = 4;
 
-/// Routes this member's share of the rows, one row at a time.
+/// Chooses the experts of this member's share of the rows.
 void choose(const base::Team& team, const model::ModelConfig& config, const ops::Activations& x,
             const ops::PackedLinear& weight, Range rows, float* logits_NM, ops::ExpertRows& routes) {
   const ops::Router router = model::router_of(config);
@@ -24,7 +23,7 @@ void choose(const base::Team& team, const model::ModelConfig& config, const ops:
   ops::linear(alone, x, weight, mine, false, logits_NM);
   std::array<std::uint8_t, model::kMaxExperts> own{};
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
-    // A row that is not finite gets NaN gates, and so NaN logits, which the sampler refuses.
+    // Non-finite rows get NaN gates and therefore NaN logits, which the sampler refuses.
     (void)ops::choose_experts(router, logits_NM + row * router.num_experts, nullptr, own.data(),
                               routes.experts.data() + row * router.per_token,
                               routes.gates.data() + row * router.per_token);

@@ -13,7 +13,7 @@ namespace qrl::decoder {
 namespace {
 
 float percentile_of(std::vector<float>& values, double percentile) {
-  // Few values exceed a percentile near 100, so most values cost one comparison.
+  // Few values exceed a percentile near 100, so partial_sort compares most values only once.
   const std::int64_t num_above = num_above_percentile(static_cast<std::int64_t>(values.size()), percentile);
   std::partial_sort(values.begin(), values.begin() + num_above + 1, values.end(), std::greater<>{});
   return values[static_cast<std::size_t>(num_above)];
@@ -23,7 +23,7 @@ std::int64_t beyond(const std::vector<float>& sizes, float scale) {
   return std::count_if(sizes.begin(), sizes.end(), [&](float size) { return size > scale * quant::kFp8Max; });
 }
 
-/// Returns a query scale per layer and kv head, over all queries that read the head's keys.
+/// Returns one query scale per layer and kv head, computed from all query heads that share the kv head.
 std::vector<float> query_scales(const ObservedQueries& queries, const ops::HeadShape& heads, std::int64_t version,
                                 const KvCalibration& options) {
   const std::int64_t num_layers = queries.q_LNQ.shape()[0], num_rows = queries.q_LNQ.shape()[1];
@@ -66,7 +66,6 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   KvScales scales{snapshot.version(), std::vector<float>(num_scales), std::vector<float>(num_scales)};
   std::atomic<bool> all_finite = true;
   std::atomic<std::int64_t> num_saturated = 0;
-  // Copies one head's values at a time, to save memory.
   base::parallel_for(static_cast<std::int64_t>(num_scales), 1, [&](base::Range range) {
     const auto head_dim = static_cast<std::size_t>(heads.head_dim);
     std::vector<float> keys(num_tokens * head_dim), values(keys.size());

@@ -168,7 +168,7 @@ model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
       std::copy_n(of(observed.amax_L[static_cast<std::size_t>(idx)]).data(), matrix.in, amax_D.as<float>());
       ranges.emplace(model::layer_prefix(idx) + std::string(matrix.norm) + ".weight", std::move(amax_D));
     };
-    // Experts share the router's norm.
+    // Experts need no entry of their own: they read the router's norm.
     model::visit_matrices(config, idx, add, [](const model::BlockExperts&, const auto&) {});
   }
   return ranges;

@@ -16,11 +16,11 @@
 
 namespace qrl::decoder {
 
-/// Configures a pass over given sequences (teacher forcing). Only kv_format changes results.
+/// Configures a pass over given sequences (teacher forcing). Only kv_format and kv_scales change results.
 struct ForcedLayout {
   std::int64_t page_size = 16;
   std::int64_t chunk_tokens = 512;  ///< rows per forward pass
-  std::vector<PageId> pages;        ///< page id of each run of page_size tokens; empty: 0, 1, 2 …
+  std::vector<PageId> pages;        ///< page table of the sequence; empty: 0, 1, 2 …
   int num_threads = 0;              ///< 0: all threads of the process
   quant::KvFormat kv_format = quant::KvFormat::f32;
   KvScales kv_scales;  ///< fp8_e4m3 only
@@ -31,10 +31,11 @@ struct ForcedLayout {
 std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                  const ForcedLayout& layout = {});
 
-/// Updates the maxima in `observed` with the sequence's |input| per channel. Throws like forced_logits.
+/// Runs the sequence, and raises the maxima in `observed` to its largest |input| per channel. Throws like
+/// forced_logits.
 void observe_inputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens, ObservedInputs& observed);
 
-/// Returns the residual stream after each layer. Throws like forced_logits.
+/// Throws like forced_logits.
 LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<const types::TokenId> tokens,
                                   const ForcedLayout& layout = {});
 
@@ -42,12 +43,12 @@ LayerOutputs forced_layer_outputs(const model::Snapshot& snapshot, std::span<con
 struct ForcedKv {
   KvCache kv;
   std::vector<std::vector<PageId>> pages;
-  std::int64_t num_parts = 0;                   ///< parts of the plan (decoder/plan.h)
-  std::optional<ObservedQueries> queries = {};  ///< queries in any order of rows; none unless with_queries
+  std::int64_t num_parts = 0;                   ///< number of parts in the plan
+  std::optional<ObservedQueries> queries = {};  ///< rows in the plan's order; empty unless with_queries is set
 };
 
-/// Computes all sequences at once on all threads, like a tick. A sequence's results depend on its tokens alone. Throws
-/// like forced_logits.
+/// Runs all sequences in one forward pass on all threads, like a tick. A sequence's results depend on its tokens alone.
+/// Throws like forced_logits.
 ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                    bool with_queries = false);
 
@@ -56,9 +57,10 @@ ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<
 model::ChannelRanges channel_ranges(const model::Snapshot& snapshot,
                                     std::span<const std::vector<types::TokenId>> sequences);
 
-/// Runs `snapshot` over the sequences with fp32 keys and values. Returns kv_scale for each layer and kv head, by
-/// FP8-RL's method (algorithms.md); percentile and margin are this project's. Results do not depend on threads or
-/// ranks. Throws an input error for no sequence, and model::fail_broken's error for non-finite values.
+/// Runs `snapshot` over the sequences with fp32 keys and values. Returns the kv_scale of each layer and kv head. The
+/// method is FP8-RL's (algorithms.md); percentile and margin are this project's additions. Results do not depend on
+/// threads or ranks. Throws an input error if `sequences` is empty. Throws like model::fail_broken for non-finite
+/// values.
 KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vector<types::TokenId>> sequences,
                       const KvCalibration& options);
 

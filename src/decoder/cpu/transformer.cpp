@@ -120,7 +120,7 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
 
   for (std::int64_t layer_idx = 0; layer_idx < snapshot_.config().num_hidden_layers; ++layer_idx) {
     const bool is_sparse = snapshot_.config().is_sparse(layer_idx);
-    // each expert's weights are read once per block
+    // An expert's weights are read once per block, so larger blocks pay off.
     const std::int64_t block = is_sparse ? kExpertRows : kBlockRows;
     for (std::int64_t start = part.rows.begin; start < part.rows.end; start += block) {
       const std::int64_t end = std::min(start + block, part.rows.end);
@@ -226,7 +226,7 @@ void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wa
   const Range rows{0, static_cast<std::int64_t>(wanted.size())};
   auto* sampled_x = scratch.sampled_x.as<float>();
 
-  team.barrier();  // waits until the last rows' logits are read
+  team.barrier();  // waits until no member reads the previous rows' logits
   const Range share = team.slice(rows.end);
   for (std::int64_t i = share.begin; i < share.end; ++i) {
     const float* x = x_ND_.as<float>() + wanted[static_cast<std::size_t>(i)] * config.hidden_size;
@@ -239,7 +239,7 @@ void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wa
 
 const float* Transformer::logits(base::Team& team, std::int64_t num_rows, Range tokens, Workspace& scratch) const {
   auto* logits = scratch.logits.as<float>();
-  team.barrier();  // waits until the last logits are read
+  team.barrier();  // waits until no member reads the previous logits
   ops::linear_columns(team, scratch.final_normed, snapshot_.lm_head(), {0, num_rows}, tokens, logits);
   team.barrier();
   return logits;

@@ -20,63 +20,63 @@
 
 namespace qrl::decoder {
 
-/// Holds the largest |input| per channel after norms, for Workspace::observed.
+/// Holds the largest |input| per channel of each matrix that reads a norm's output.
 struct ObservedInputs {
   explicit ObservedInputs(const model::ModelConfig& config);
-  /// Updates amax_D, the largest |input| per channel, with these rows. Only one team member at a time may call it.
+  /// Raises amax_D to the largest |input| per channel of these rows. Only one member per team may call it.
   static void note(const ops::Activations& input, base::Range rows, std::vector<float>& amax_D);
   /// by layer; empty for a matrix whose input is not a norm's output
   std::vector<model::Block<std::monostate, std::vector<float>>> amax_L;
 };
 
-/// Holds the queries of all rows of a plan, for Workspace::queries.
+/// Holds the queries of all rows of a plan.
 struct ObservedQueries {
   ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
-  /// Stores rows of a block of `qkv`. `first`: the plan's index of the block's first row. Only one team member at a
-  /// time may call it.
+  /// Copies the queries from `rows` of `qkv`. `first`: the plan's index of row 0 of `qkv`. Only one member per team may
+  /// call it.
   void note(std::int64_t layer_idx, std::int64_t first, base::Range rows, const float* qkv);
   base::Buffer q_LNQ;  ///< fp32 [num_hidden_layers, N, H·E]
   std::int64_t row_width = 0;
 };
 
-/// Holds a sequence's residual stream after the embedding and each layer, for Workspace::outputs.
+/// Holds a sequence's residual stream after the embedding and each layer.
 struct LayerOutputs {
   LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens);
   /// Stores rows of D values at their positions. `stage`: 0 for the embedding, else the layer's index + 1. Only one
-  /// team member at a time may call it.
+  /// member per team may call it.
   void note(std::int64_t stage, std::span<const std::int32_t> positions, const float* x_ND);
   base::Buffer x_LTD;  ///< fp32 [num_hidden_layers + 1, T, D]
 };
 
-/// Computes the decoder-only transformer of model/config.h. Functions are SPMD (ops/linear.h): all members call with
-/// equal arguments and their team's workspace. A row's bits depend on its sequence alone.
+/// Computes the decoder-only transformer of model/config.h. Functions are SPMD (ops/linear.h): all members of a team
+/// call them with equal arguments and the team's workspace. A row's bits depend on its sequence alone.
 class Transformer {
  public:
-  /// Holds input rows of linear layers: quantized in `common`, bf16 in `exempt` for exempt layers. An adapter reads its
-  /// layer's rows if they are unquantized, otherwise `plain`.
+  /// Holds the input rows of linear layers. Layers in the snapshot's format read `common`; exempt layers read `exempt`
+  /// in bf16. An adapter reads the same rows as its layer if these are unquantized, otherwise `plain`.
   struct QuantizedActivations {
     QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);
-    /// Returns `plain` if the adapter needs rows besides for_layer(layer), otherwise null.
+    /// Returns `plain` if the adapter cannot read for_layer(layer), otherwise null.
     ops::Activations* beside(const ops::PackedLinear& layer, const model::MatrixAdapter& adapter);
     ops::Activations common, exempt;  ///< `exempt` is empty if the snapshot exempts no layer
-    ops::Activations plain;           ///< inputs of adapters, in their format; empty without adapters
+    ops::Activations plain;           ///< in the adapters' format; empty without adapters
   };
 
-  /// Scratch of sparse layers. For the router and exempt experts, wide_… hold the same rows unquantized. They are empty
-  /// if nothing reads them.
+  /// Holds scratch memory of sparse layers. The router and exempt experts read wide_…, which hold the same rows
+  /// unquantized. A wide buffer that nothing reads is empty.
   struct ExpertScratch {
     ExpertScratch(const model::Snapshot& snapshot, std::int64_t num_rows);
-    ops::Activations normed, sorted, gated;                 ///< [rows, D], [rows·k, D] sorted by expert, [rows·k, F]
-    ops::Activations wide_normed, wide_sorted, wide_gated;  ///< the same rows, unquantized
-    base::Buffer logits, halves, z;                         ///< fp32 [rows, M], [rows·k, 2F], [rows·k, D]
+    ops::Activations normed, sorted, gated;  ///< [rows, D], [rows·k, D] sorted by expert, [rows·k, F]
+    ops::Activations wide_normed, wide_sorted, wide_gated;
+    base::Buffer logits, halves, z;  ///< fp32 [rows, M], [rows·k, 2F], [rows·k, D]
     ops::ExpertRows routes;
     std::int64_t num_read = 0;  ///< number of experts with rows, summed over all calls
   };
 
-  /// One team's scratch memory. Rows pass a layer in blocks, so that intermediate values stay in the cache.
+  /// Holds one team's scratch memory. A layer processes rows in blocks, so that intermediate values stay in the cache.
   struct Workspace {
-    /// `max_rows`: largest number of rows in a part; sizes the buffers of sparse layers.
+    /// `max_rows`: limit on a part's rows; determines the size of sparse layers' buffers.
     explicit Workspace(const model::Snapshot& snapshot, std::int64_t max_rows = kExpertRows);
     QuantizedActivations normed, attended, gated;
     ops::Activations final_normed;
@@ -93,23 +93,22 @@ class Transformer {
     ObservedQueries* queries = nullptr;  ///< receives all teams' queries for calibration; null: off
   };
   static constexpr std::int64_t kBlockRows = 64;
-  static constexpr std::int64_t kExpertRows = 512;  ///< rows that pass a layer's experts together
-  static constexpr std::int64_t kLogitRows = 64;    ///< rows that share a read of lm_head
+  static constexpr std::int64_t kExpertRows = 512;  ///< limit on rows that a layer's experts process at once
+  static constexpr std::int64_t kLogitRows = 64;    ///< limit on rows whose logits need one read of lm_head
 
-  /// Reads `snapshot` in place; it must outlive this object. max_rows: limit on a plan's rows. Positions must be below
-  /// max_positions.
+  /// `snapshot` must outlive this object. max_rows: limit on a plan's rows. Positions must be below max_positions.
   Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions);
 
   const model::Snapshot& snapshot() const { return snapshot_; }
 
-  /// Runs a part through all layers: copies pages, stores keys and values, and keeps hidden states for choose_rows.
-  /// Ends with a barrier.
+  /// Runs a part's rows through all layers: copies pages, stores keys and values, and keeps hidden states for
+  /// choose_rows. Ends with a barrier.
   void forward(base::Team& team, const Plan& plan, const PlanPart& part, const KvCache& kv, Workspace& scratch) const;
 
   /// Normalizes and quantizes up to kLogitRows rows for lm_head. Begins and ends with a barrier.
   void choose_rows(base::Team& team, std::span<const std::int32_t> rows, Workspace& scratch) const;
-  /// Computes logits of the chosen rows for `tokens`, which begin at a multiple of ops::kPanelColumns. Returns fp32
-  /// [num_rows, tokens.size()] in the workspace, valid until its next use. Begins and ends with a barrier.
+  /// Computes logits of the chosen rows for `tokens`, which must begin at a multiple of ops::kPanelColumns. Returns
+  /// fp32 [num_rows, tokens.size()] in the workspace, valid until its next use. Begins and ends with a barrier.
   const float* logits(base::Team& team, std::int64_t num_rows, base::Range tokens, Workspace& scratch) const;
   /// Computes one chosen row's logits on the calling thread into `to`.
   void logits_of_row(std::int64_t row_idx, base::Range tokens, Workspace& scratch, float* to) const;

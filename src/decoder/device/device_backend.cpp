@@ -223,7 +223,7 @@ void DeviceBackend::upload_adapters() {
     cuda::AdapterMaster& master = masters.emplace_back(*masters_.adapter(weight));
     master.values = dense.as<float>();
     master.on_host = true;
-    master.rank = snapshot.lora().rank;  // the snapshot's B is already scaled
+    master.rank = snapshot.lora().rank;  // `scale` stays 1: the snapshot's B is already scaled
   };
   for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
     model::visit_matrices(snapshot.config(), i, [&](const model::BlockMatrix&, const auto& of) {

@@ -11,7 +11,7 @@ namespace qrl::decoder {
 
 cuda::EngineOptions engine_options(const model::ModelConfig& config, const DecoderOptions& options);
 
-/// Returns the device bytes of dequantized operands in GEMMs of at most num_rows rows, for ticks or a learner.
+/// Returns the device bytes of dequantized operands in GEMMs of at most num_rows rows, in ticks or in a learner.
 std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format format, std::int64_t num_rows,
                                bool row_only_sums);
 
@@ -22,8 +22,7 @@ std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model:
 /// Returns the GPU bytes that the KV pages must leave free.
 std::int64_t kept_back_bytes();
 
-/// Makes a backend that uses `engine`, which must have engine_options(config, options). Requests with top-k or top-p
-/// are sampled on the CPU, from whole rows of logits.
+/// Makes a backend that uses `engine`, which must have engine_options(config, options).
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
 

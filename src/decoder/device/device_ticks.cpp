@@ -5,7 +5,7 @@
 namespace qrl::decoder {
 
 cuda::Tick DeviceTick::fill(const Plan& plan) {
-  static_assert(pending_token(3) == cuda::pending_token(3));  // a plan's tokens are passed unchanged
+  static_assert(pending_token(3) == cuda::pending_token(3));  // a plan's placeholders are passed unchanged
   first_page_N_.clear();
   page_ids_.clear();
   copies_.clear();

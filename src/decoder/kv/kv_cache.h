@@ -56,7 +56,8 @@ class KvCache {
   const RoutePages& routes() const { return routes_; }
   /// Throws an internal error if fp8_e4m3 pages lack scales.
   ops::KvPages layer(std::int64_t layer_idx) const;
-  /// A layer's fp32 [K] scales of e4m3 queries, and their products with the key scales. Null: queries stay bf16.
+  /// Holds a layer's fp32 [K] scales of e4m3 queries, and the products of query and key scales. Null: queries stay
+  /// bf16.
   struct QueryScales {
     const float *of_queries = nullptr, *of_scores = nullptr;
   };
@@ -64,9 +65,9 @@ class KvCache {
 
   /// Throws an internal error for formats other than fp8_e4m3, or a wrong number of scales.
   void set_scales(KvScales scales);
-  const KvScales& scales() const { return scales_; }  ///< version −1: none
+  const KvScales& scales() const { return scales_; }  ///< `version` is −1 before any scales are set
 
-  /// Copies pages in all layers, and their routes, to distinct targets; SPMD (ops/linear.h).
+  /// Copies pages in all layers, and the pages' routes. Targets must be distinct. SPMD (ops/linear.h).
   void copy(base::Team& team, std::span<const PageCopy> copies) const;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace qrl::decoder {
 
-/// Holds one policy version's fp32 scales. Keys and values are divided by them before rounding to e4m3.
+/// Holds one policy version's fp32 scales. Keys and values are divided by their scales before rounding to e4m3.
 struct KvScales {
   std::int64_t version = -1;
   std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
@@ -21,7 +21,7 @@ struct KvCalibration {
 
 /// Returns how many of `count` values exceed their nearest-rank percentile; `percentile` is in (0, 100].
 std::int64_t num_above_percentile(std::int64_t count, double percentile);
-/// Returns the scale for a percentile of |values|: percentile · margin / 448, or 1 if that is 0.
+/// Returns the scale for a percentile of |values|: percentile · margin / 448, or 1 instead of 0.
 float kv_scale(float percentile, const KvCalibration& options);
 
 }  // namespace qrl::decoder
