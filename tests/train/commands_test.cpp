@@ -70,7 +70,7 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
     command_refuses("export x --out " + (dir / name).string(),
                     (dir / name).string() + ": expected a new or empty folder, got a file");
   command_refuses(out + " --logits " + (dir / "none/l").string(),
-                  (dir / "none/l").string() + ": expected a file in a folder");
+                  (dir / "none/l").string() + ": expected a file in an existing folder");
   command_refuses(out + " --logits " + (dir / "file").string(),
                   (dir / "file").string() + ": expected the name of a new file");
   CHECK(test::read_file(dir / "file") == "mine");
