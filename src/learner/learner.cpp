@@ -23,8 +23,8 @@
 namespace qrl::learner {
 
 struct Learner::Reference {
-  std::optional<model::WeightSource> start;  ///< the reference's adapters, if any
-  std::unique_ptr<ReferencePolicy> policy;   ///< null until the first use
+  std::optional<model::WeightSource> start;
+  std::unique_ptr<ReferencePolicy> policy;
 };
 
 Learner::Learner(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,

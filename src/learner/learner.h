@@ -1,4 +1,4 @@
-// Owns training. Does not include LibTorch.
+// Does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace qrl::learner {
 
 class ForwardEngine;
 class GradientAccumulator;
-class MicroBatchPacker;  // forward/packed_rows.h
+class MicroBatchPacker;
 class Optimizer;
 struct PolicyWeights;
 class Publisher;
@@ -34,22 +34,24 @@ class LearnerState {
   LearnerState(TrainableWeights& weights, GradientAccumulator& accumulator, Optimizer& optimizer, Publisher& publisher)
       : weights_(weights), accumulator_(accumulator), optimizer_(optimizer), publisher_(publisher) {}
 
-  /// Returns this rank's fp32 masters by name, as views in place, valid as long as the learner.
+  /// Returns views of this rank's fp32 masters by name. The views are valid as long as the learner.
   model::WeightViews masters() const;
   /// Returns views of "exp_avg.<tensor>" (including Muon's momentum) and "exp_avg_sq.<tensor>". Empty if not trainable.
   model::WeightViews moments() const;
-  /// Returns views of all gradients accumulated before `update`, for tests.
+  /// Returns views of all gradients accumulated since the last `update`. For tests.
   model::WeightViews gradients() const;
   state::StagedRead staged_read() const;
 
-  /// Returns a copy of this rank's fp32 master. With adapters, copies the base's weight. Empty if another rank has it.
+  /// Returns a copy of this rank's fp32 master; with adapters, a copy of the base's weight. Returns an empty buffer if
+  /// another rank owns the master.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters. With adapters, returns merged_weights. All ranks must read the source in
-  /// the same order. Collective when sharded.
+  /// Returns a source of all ranks' masters; with adapters, this is model::merged_weights. All ranks must read the
+  /// source's tensors in the same order. Collective when sharded.
   model::WeightSource all_masters() const;
 
-  /// Sets masters, moments and update count. Calls fill(name, to) for each master, then each moment. `fill` writes to
-  /// `to`, in host memory. The order is the same on all ranks unless sharded. Collective when sharded.
+  /// Sets masters, moments and update count. Calls fill(name, to) for each master, then for each moment. `fill` writes
+  /// the tensor to `to`, which is in host memory. Unless sharded, the order is the same on all ranks. Collective when
+  /// sharded.
   void restore(const std::function<void(const std::string& name, const base::View& to)>& fill,
                std::int64_t num_updates);
   /// Frees the moments. Updates and checkpoints are impossible afterwards.
@@ -62,8 +64,8 @@ class LearnerState {
   Publisher& publisher_;
 };
 
-/// Trains a policy. Data parallel: ranks hold equal weights and moments, have their own micro-batches, and make the
-/// same calls in order. Only one thread may call.
+/// Trains a policy with data parallelism. Ranks hold equal weights, get different micro-batches, and make the same
+/// calls in the same order. Only one thread may call.
 class Learner {
  public:
   /// Initializes the masters from `initial`. With options.lora, `initial` is the base, whose sources must outlive the
@@ -76,26 +78,26 @@ class Learner {
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
-  /// Computes targets' log-probs under the current weights and the sampling temperature, without gradients. After top-k
-  /// or top-p, the distribution is over the kept tokens.
+  /// Computes the targets' log-probs and entropies under the current weights at the sampling temperature, without
+  /// gradients. With top-k or top-p, the distribution is over the kept tokens only.
   TokenScores score(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// With options.lora, sets the adapters of score_reference: `start`, or none. `start` has adapter_specs' tensors and
-  /// must stay readable.
+  /// Sets the adapters of score_reference to `start`, or to no adapters if `start` is empty. `start` has the tensors of
+  /// model::adapter_specs and must stay readable. Requires options.lora.
   void keep_reference(const std::optional<model::WeightSource>& start);
   bool has_reference() const;
-  /// Computes `score` under the base and the reference adapters.
+  /// Computes what `score` computes, but with the reference's adapters instead of the trained adapters.
   TokenScores score_reference(const types::MicroBatch& batch, const ops::SampleParams& sample_params);
 
-  /// Adds, in fp32, the gradient of this micro-batch's share of the loss. `counts` are the global denominators. If
-  /// is_last, `update` must follow: sums over ranks may begin during the backward pass (GradientSums). On a device with
-  /// memory for a second micro-batch, the host computes this loss during the next call's forward pass. Results do not
-  /// change.
+  /// Adds the gradient of this micro-batch's share of the loss to the fp32 gradients. `counts` are the loss's
+  /// denominators over all ranks. With is_last, the next call must be `update`, because this backward pass may already
+  /// begin to sum gradients over ranks (GradientSums). On a GPU with memory for two micro-batches, the loss and
+  /// backward pass may run only after the next call has started its forward pass. This does not change results.
   void accumulate(const types::MicroBatch& batch, const types::GlobalCounts& counts, const LossOptions& loss,
                   const ops::SampleParams& sample_params, bool is_last = false);
 
   /// Ends the mini-batch: sums gradients over ranks, checks and clips them, updates the weights, and zeroes the
-  /// gradients. If a gradient is not finite on any rank, no rank changes weights, update count or schedule.
+  /// gradients. If any rank has a non-finite loss or gradient, no rank changes weights, update count or schedule.
   UpdateReport update();
 
   double lr() const;
@@ -103,34 +105,35 @@ class Learner {
   /// Restarts the optimizer (moments 0, count 0) with new options.
   void reset_optimizer(const OptimizerOptions& optim, std::int64_t total_updates);
 
-  /// Returns whether each tensor's masters and moments are on one rank only. If so, all ranks must make the calls
-  /// marked as collective.
+  /// Returns whether each tensor's master and moments are on only one rank. If so, all ranks must together make the
+  /// calls marked "Collective when sharded".
   bool is_sharded() const;
   bool has_adapters() const;
-  const model::LoraConfig& lora() const;  ///< disabled if its rank is 0
+  const model::LoraConfig& lora() const;
   LearnerState& state();
   const LearnerState& state() const;
 
-  /// Quantizes the masters into `snapshot`, which fake_quant and low_bit read from now on. `snapshot` must outlive the
-  /// learner, and only the learner may publish into it. Collective when sharded.
+  /// Quantizes the masters into `snapshot`. With fake_quant or low_bit, forward passes read this snapshot from now on.
+  /// `snapshot` must outlive the learner, and only the learner may publish into it. Collective when sharded.
   ///
-  /// With options.lora, a snapshot with adapters gets the base once, then only A and B. Other snapshots get merged
-  /// weights.
+  /// With options.lora, the first call for a snapshot with adapters writes its base, A and B. Later calls write only A
+  /// and B. A snapshot without adapters gets merged weights.
   ///
-  /// `device`, unless null, is for a copy of the snapshot's weights on this learner's device. Once the copy is loaded,
-  /// only the copy is rewritten, in place from the masters (DeviceWriter). fake_quant dequantizes the copy. low_bit on
-  /// a device reads the copy, and requires a `device` that lives as long as the snapshot.
+  /// `device` may be null. It holds a copy of the snapshot's weights on this learner's device. Once the copy is loaded,
+  /// `publish` quantizes the masters into the copy only, in place (DeviceWriter). With fake_quant, the forward pass
+  /// dequantizes the copy. With low_bit on a GPU, the forward pass reads the copy, so `device` is required and must
+  /// live as long as the snapshot.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device = nullptr);
 
   /// Applies QuRL's update-aware quantization (§3.3): divides the linear weights after a norm (q, k, v; gate, up) by
-  /// `scale`, and multiplies the norm's gain by `scale`. Biases stay. Collective when sharded.
+  /// `scale`, and multiplies the norm's gain by `scale`. Biases do not change. Collective when sharded.
   void apply_uaq(float scale);
 
   /// Returns the published snapshot if it has the current masters, else null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
-  /// Returns whether the forward pass reads this published tensor in the decoder's memory. It never does with bf16, or
-  /// with fake_quant on a GPU.
+  /// Returns whether the forward pass reads the published `tensor` in place, from memory that the decoder shares. It
+  /// never does with forward bf16, or with fake_quant on a GPU.
   bool reads_in_place(const std::string& tensor) const;
 
   /// Frees memory kept for the next micro-batch.
@@ -140,7 +143,7 @@ class Learner {
   TokenScores score_by(const PolicyWeights* policy, const types::MicroBatch& batch,
                        const ops::SampleParams& sample_params);
 
-  struct Reference;  // for a KL term with adapters
+  struct Reference;
   int num_threads_;
   config::LearnerForward forward_mode_;
   // Members may point to members above them.
@@ -154,7 +157,6 @@ class Learner {
   std::unique_ptr<LearnerState> state_;
 };
 
-/// Returns the version of LibTorch at build time.
 std::string torch_version();
 
 }  // namespace qrl::learner

@@ -11,7 +11,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Returns log-probs up to 0.05 away from `from`, irregular so that no special case is fast.
+/// Changes log-probs by up to 0.05, irregularly, so that no special case is fast.
 std::vector<float> moved(const std::vector<float>& from, float phase) {
   std::vector<float> to = from;
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += 0.05F * std::sin(phase + static_cast<float>(i));

@@ -8,8 +8,9 @@
 
 namespace qrl::learner {
 
-/// Returns the seconds of prepare_mini_batch, the objective, its gradient by the log-probs, and the statistics.
-/// `batches` hold the sampler's log-probs, from which the others are made. Collective if needs_whole_mini_batch.
+/// Returns the total seconds of prepare_mini_batch, the objective, its gradient with respect to the log-probs, and the
+/// statistics. `batches` must hold the sampler's log-probs; the function makes up the other log-probs. Collective if
+/// needs_whole_mini_batch.
 double measure_policy_loss(std::span<const types::MicroBatch> batches, const types::GlobalCounts& counts,
                            LossOptions loss, dist::Collectives& world);
 

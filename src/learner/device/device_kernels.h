@@ -1,4 +1,3 @@
-// Owns autograd wrappers of the kernels in cuda/train/training.h, for the operations between matmuls.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +9,11 @@
 
 namespace qrl::learner {
 
-/// Describes a gather from N source rows to T places. Tensors are int32, on the gathered values' device.
+/// Describes a gather from N source rows to T places. Tensors are int32, on the device of the gathered values.
 struct RowLists {
   torch::Tensor rows;    ///< [T], source row of each place
   torch::Tensor starts;  ///< [N + 1], offset of each row's places in `places`
-  torch::Tensor places;  ///< [T], indices into `rows`, grouped by source row, ascending within a row
+  torch::Tensor places;  ///< [T], places grouped by source row, ascending within a row
 };
 /// Lists a micro-batch's tokens, and each distinct token's rows. Tensors are int32.
 struct TokenLists {
@@ -36,26 +35,25 @@ struct AddedNorm {
   Tensor sum_ND, normed_ND;
 };
 /// Adds an optional residual branch and its bias to x in fp32. Computes RMSNorm of the sum, [N, D], in dtype `out`.
-/// Keeps the sum and each row's 1 / RMS for the backward pass.
 AddedNorm fused_add_norm(const cuda::TrainingKernels& kernels, const Tensor& x_ND, const Branch& branch,
                          const Weight& gain, float eps, torch::ScalarType out);
 
-/// Computes silu(gate) · up, [N, F], in dtype `out`. Keeps halves_N2F (bf16 or fp32) for the backward pass.
+/// Computes silu(gate) · up, [N, F], in dtype `out`. halves_N2F is bf16 or fp32.
 Tensor fused_swiglu(const cuda::TrainingKernels& kernels, const Tensor& halves_N2F, torch::ScalarType out);
 
-/// Adds the bias, normalizes q and k if gains are set, and applies RoPE to both. Returns q [N, H, E], k and v [N, K, E]
-/// in dtype `out`. Keeps the angles for the backward pass, and if gains are set, also qkv_NC.
+/// Adds the bias, normalizes q and k if gains are set, and applies RoPE to q and k. Returns q [N, H, E], k and v [N, K,
+/// E] in dtype `out`.
 TensorList fused_qkv(const cuda::TrainingKernels& kernels, const Tensor& qkv_NC, const Tensor& angles_NE,
                      const Heads& heads, const QkvWeights& weights, torch::ScalarType out);
 
 /// Implements Ops::embed. Rounds the gathered rows to `compute`.
 Tensor fused_embed(const cuda::TrainingKernels& kernels, const TokenLists& tokens, const Weight& table_VD,
                    torch::ScalarType compute);
-/// Gathers places.rows of k and of v, [T, K, E] each. A source row's gradient is the fp32 sum over its places, rounded
-/// once.
+/// Gathers the rows `places.rows` of k and v, [T, K, E] each. A source row's gradient is the fp32 sum over its places,
+/// rounded once.
 TensorList fused_gather(const cuda::TrainingKernels& kernels, const RowLists& places, const Tensor& k_NKE,
                         const Tensor& v_NKE);
-/// Gathers a row of x for each place, [T, D], without autograd.
+/// Gathers each place's row of x, [T, D], without autograd.
 Tensor gathered_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_ND);
 /// Sums x_TD over each source row's places in fp32, without autograd. Returns [N, D] in x's dtype.
 Tensor summed_rows(const cuda::TrainingKernels& kernels, const RowLists& lists, const Tensor& x_TD);
@@ -71,11 +69,11 @@ struct ScoredRows {
 };
 struct LogitRows {
   Tensor logits_MV, targets_M;  ///< fp32 [M, V]; int64 [M]
-  float temperature = 1;        ///< the kernels divide the logits by it
+  float temperature = 1;        ///< divisor of the logits; applied by the kernels
 };
 void fused_scores(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& to);
 /// Computes d_logits [M, V] in dtype `out` from the results of fused_scores. An fp32 d_logits overwrites the logits.
-/// d_log_probs_M and d_entropies_M are dense fp32 on the device; an undefined d_entropies_M means zeros.
+/// d_log_probs_M and d_entropies_M are contiguous fp32 on the device. An undefined d_entropies_M means zeros.
 Tensor fused_score_gradient(const cuda::TrainingKernels& kernels, const LogitRows& rows, const ScoredRows& scored,
                             const Tensor& d_log_probs_M, const Tensor& d_entropies_M, torch::ScalarType out);
 

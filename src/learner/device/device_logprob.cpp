@@ -12,7 +12,7 @@ namespace qrl::learner {
 namespace {
 
 struct PlacedTargets {
-  RowLists rows;     ///< targets' rows of hidden_ND
+  RowLists rows;
   Tensor targets_M;  ///< int64
 };
 PlacedTargets place_targets(const TargetRows& targets, std::int64_t num_rows, const torch::Device& device) {
@@ -63,8 +63,8 @@ Tensor divided(const Chunk& chunk, float temperature) {
   return logits_MV;
 }
 
-/// Divides the logits by the temperature in place, and computes softmax statistics. An excluded token gets p = 0 and a
-/// finite log p, and so adds 0, not NaN, to the entropy.
+/// Holds a chunk's softmax statistics. The constructor divides the logits by the temperature in place. A token that
+/// top-k or top-p excluded gets p = 0 and a finite log p, so it adds 0, not NaN, to the entropy.
 struct Distribution {
   Distribution(const Chunk& chunk, const TargetRows& targets)
       : log_p_MV(divided(chunk, targets.temperature).log_softmax(-1)) {
@@ -124,8 +124,8 @@ ScoredRows find_scores(const cuda::TrainingKernels& kernels, const Tensor& hidde
   return scored;
 }
 
-/// Computes a chunk's d_logits in the hidden states' dtype. With kernels but without `scored`, computes the scores
-/// first.
+/// Computes a chunk's d_logits in the hidden states' dtype. If kernels are set but `scored` is not, first computes the
+/// chunk's scores.
 class LogitGradients {
  public:
   LogitGradients(const cuda::TrainingKernels* kernels, const TargetRows& targets, std::optional<ScoredRows> scored)
@@ -148,7 +148,6 @@ class LogitGradients {
   std::optional<ScoredRows> scored_;
 };
 
-/// Begins to copy the scores, detached, to the host.
 TargetScores begin_arrival(const ScoredRows& scored) {
   auto arrival = std::make_shared<const Arrival>(scored.scores_2M);
   const auto row = [&](std::int64_t i) { return arrival->values().select(0, i).variable_data(); };

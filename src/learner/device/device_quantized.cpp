@@ -30,7 +30,7 @@ Tensor input_gradient(const Tensor& d_y, const DeviceLayer& layer, const Tensor&
   return share;
 }
 
-/// Rounds rows of dY to e4m3, in segments of 128 outputs that restart at each fused tensor.
+/// Rounds rows of dY to e4m3, with one scale per 128 outputs. These segments restart at each tensor of a fused matrix.
 Tensor rounded_outputs(const Tensor& d_y, const ops::PackedLinear& form) {
   if (form.tensors.empty()) return rounded_activations(d_y, form.format);
   TensorList parts;
@@ -43,8 +43,8 @@ Tensor rounded_columns(const Tensor& x, quant::Format format) {
   return rounded_activations(x.t().contiguous(), format);
 }
 
-/// Returns dX. Adds dYᵀ·X̂ to `gradient` if defined. Both products have e4m3 operands. d_y has any dtype. x is fp32,
-/// and read only for `gradient`.
+/// Returns dX. Adds dYᵀ·X̂ to `gradient` if defined. Both products have e4m3 operands. d_y has any dtype. x is X̂ in
+/// fp32, and is read only if `gradient` is defined.
 Tensor fp8_gradients(const Tensor& d_y, const Tensor& x, const DeviceLayer& layer, const Tensor& gradient) {
   const quant::Format format = layer.form->format;
   const Tensor weight = dequantized_weight_there(layer, d_y.device());

@@ -16,9 +16,9 @@ struct LayerAddition {
   std::function<Tensor(const Tensor& d_y)> input_gradient;
 };
 
-/// Computes x · Wᵀ with LibTorch. dX has x's dtype. If W is trained, dW is added to its gradient in fp32 without
-/// rounding. With a format, x is fp32, and rounded_activations(x) is multiplied in the weight's dtype. The result is
-/// then fp32, and gradients pass straight through the rounding. Unless needs_output, the result is uninitialized.
+/// Computes x · Wᵀ with LibTorch. dX has x's dtype. If W is trained, dW is added to weight.gradient in fp32 without
+/// rounding. With `format`, x is fp32, and the matmul multiplies rounded_activations(x) in the weight's dtype. Then the
+/// result is fp32, and gradients pass straight through the rounding. Unless needs_output, the result is uninitialized.
 Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
                      bool needs_output = true, const LayerAddition& beside = {});
 
@@ -28,16 +28,15 @@ Tensor rounded_activations(const Tensor& x, quant::Format format);
 /// Computes x · y with fp32 sums, which are returned unrounded. x and y have the same dtype.
 Tensor exact_matmul(const Tensor& x, const Tensor& y);
 void add_exact_matmul(const Tensor& x, const Tensor& y, Tensor sum);
-/// Adds x · y, summed in fp32, to `sum`, which is fp32 or bf16. The CPU rounds a bf16 result once. On a GPU, cuBLAS
-/// first rounds the product to bf16.
+/// Adds x · y, summed in fp32, to `sum`, which is fp32 or bf16. On the CPU, a bf16 result is rounded once. On a GPU,
+/// cuBLAS first rounds the product to bf16.
 void add_matmul(const Tensor& x, const Tensor& y, const Tensor& sum);
 
 /// Makes a low-rank adapter's term scale·B·(A·x), computed by LibTorch. x is [N, in], bf16 or fp32. A, scale·B, x and
 /// A·x are rounded to bf16 if the layer reads a snapshot, else to x's dtype. Matmuls have operands in `compute` and
 /// fp32 sums. add_matmul adds the term to y.
 ///
-/// The backward pass is adapted_linear's (forward/fused_ops.h) without the base's terms. It keeps A·x and the rounded
-/// x.
+/// The backward pass is adapted_linear's without the base's terms.
 LayerAddition device_adapter(const Tensor& x, const Linear& linear, torch::ScalarType compute);
 
 }  // namespace qrl::learner

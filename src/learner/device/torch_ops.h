@@ -10,32 +10,30 @@
 
 namespace qrl::learner {
 
-/// Holds PackedRows on the weights' device.
 struct DeviceRows {
   TokenLists tokens;
-  Tensor angles_NE;           ///< fp32; cosines of a row's RoPE angles, then sines
-  RowLists keys;              ///< rows of all sequences' keys, prefixes included; undefined: keys are rows 0 … N−1
+  Tensor angles_NE;  ///< fp32; a row holds the cosines of its RoPE angles, then the sines
+  RowLists keys;     ///< gather of each sequence's keys, prefix first; undefined: rows 0 … N−1 are the keys
   Tensor starts, key_starts;  ///< cumulative sequence lengths of queries and of keys, int32 [S+1] each
-  /// [S] each. A sequence's queries have the positions of its last keys.
+  /// Numbers of queries and keys, [S] each. A sequence's keys are those of its prefix, then one per query.
   std::vector<std::int64_t> lengths, key_lengths;
 };
 DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
 
 struct TorchDevice {
-  /// Kernels for operations between matmuls, run on LibTorch's current stream. Null: LibTorch's operations.
+  /// Kernels for operations between matmuls, run on LibTorch's current stream. Null: LibTorch runs these operations.
   const cuda::TrainingKernels* kernels = nullptr;
   model::DeviceWeights* weights = nullptr;  ///< the snapshot's weights on the device, for low_bit
 };
 
 /// Implements Ops on a device with LibTorch, and with the kernels of device_kernels.h if given. RoPE and SwiGLU are
 /// fp32; ForwardNumerics sets the other dtypes. With `bitwise` and int8 pages, k and v are rounded as in those pages.
-/// Attention is FlashAttention if available (fp32 softmax, weights rounded to bf16). Otherwise attention is computed
-/// one sequence at a time, with fp32 softmax weights. Keeps inputs of norms, QKV transforms and matmuls for the
-/// backward pass.
+/// Attention is FlashAttention if available, with fp32 softmax and weights rounded to bf16. Otherwise attention is
+/// computed one sequence at a time, with fp32 softmax weights.
 ///
-/// With fake_quant, matmuls multiply rounded_activations of fp32 x by the snapshot's dequantized weights
-/// (Parameters::read_quantized). With low_bit, matmuls call device_quantized_linear. Both have straight-through
-/// gradients.
+/// With fake_quant, a matmul multiplies rounded_activations of fp32 x by the snapshot's dequantized weight
+/// (Parameters::read_quantized). With low_bit, a matmul is device_quantized_linear. In both modes, gradients pass
+/// straight through the rounding.
 class TorchOps final : public Ops {
  public:
   /// The objects that `device` points to must outlive the backward pass.

@@ -1,5 +1,3 @@
-// Owns the interface of a learner's forward pass. Implementations: engines.cpp (src/ops) and torch_engine.h (LibTorch,
-// or the decoder on its device).
 #pragma once
 
 #include <functional>
@@ -14,8 +12,8 @@
 
 namespace qrl::learner {
 
-/// Returns the dtypes of a forward pass. With forward bf16, all but lm_head's are the compute dtype. With fake_quant or
-/// low_bit, values between the linear layers are fp32, and attention's operands are fp32 if `kv_format` is f32.
+/// Returns the dtypes of a forward pass. With forward bf16, all dtypes but lm_head's equal `compute`. With fake_quant
+/// or low_bit, values between the linear layers are fp32, and attention's operands are fp32 if `kv_format` is f32.
 ForwardNumerics forward_numerics(const Numerics& numerics);
 
 /// Referenced objects must outlive the backward pass.
@@ -23,7 +21,7 @@ struct ForwardTask {
   const PackedRows& rows;
   const TargetRows& targets;
   std::function<void(std::size_t layer)> layer_done;  ///< ForwardOptions::layer_done
-  const PolicyWeights* policy = nullptr;              ///< null: Parameters::policy
+  const PolicyWeights* policy = nullptr;              ///< null: the trained policy (Parameters::policy)
 };
 
 class ForwardEngine {
@@ -34,23 +32,23 @@ class ForwardEngine {
   virtual ~ForwardEngine() = default;
 
   virtual ParameterOptions parameters() const = 0;
-  /// Makes forward passes read `snapshot`'s weights; call it after each publish. `device`, unless null, has the same
-  /// weights. With is_on_device, the host's weights are out of date.
+  /// Makes forward passes read `snapshot`'s weights. Call it after each publish. `device`, unless null, has the same
+  /// weights. If is_on_device, only `device` is up to date, and host memory is not.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
   /// Uploads the snapshot's weights; without this call, the next `score` uploads them.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Computes the targets' log-probs and entropies, differentiable unless autograd is off. `snapshot` is the snapshot
-  /// last read, and has the current weights. It may be null unless reads_snapshot().
+  /// last passed to `read`, and has the current weights. It may be null unless reads_snapshot().
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
   /// Returns whether `score` returns before the device has finished (TargetScores::wait).
   virtual bool works_beside_host() const { return false; }
-  /// Returns whether device memory suffices for another `num_tokens` while the previous micro-batch's tensors are kept.
+  /// Returns whether device memory suffices for another micro-batch of `num_tokens` while the previous micro-batch's
+  /// tensors are kept.
   virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
 
   bool reads_snapshot() const { return numerics_.quantized(); }
   bool is_bitwise() const { return numerics_.bitwise; }
-  /// Implements Learner::reads_in_place.
   virtual bool reads_in_place(const std::string& tensor) const = 0;
 
  protected:

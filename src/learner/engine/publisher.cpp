@@ -14,7 +14,7 @@ void Publisher::publish(model::Snapshot& snapshot, std::int64_t version, model::
 bool Publisher::write_masters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device) {
   const Parameters& parameters = weights_.parameters();
   bool stays_there = device != nullptr && device->holds(snapshot) && parameters.options().torch_ops;
-  if (weights_.is_sharded()) stays_there = !weights_.world().any(!stays_there);  // all ranks or none
+  if (weights_.is_sharded()) stays_there = !weights_.world().any(!stays_there);  // the same on all ranks
   if (stays_there) write_on_device(snapshot, version, *device);
   else if (weights_.is_sharded() || parameters.options().torch_ops) snapshot.publish(weights_.all_masters(), version);
   else snapshot.publish(parameters.named().masters(), version);

@@ -10,24 +10,23 @@
 
 namespace qrl::learner {
 
-/// Writes masters into snapshots, and has the engine read the snapshots. A snapshot holds the current masters from
-/// `publish` until the masters change or the snapshot is rewritten.
+/// Writes masters into snapshots, and makes the engine read them. A snapshot holds the current masters from `publish`
+/// until the masters change or the snapshot is rewritten.
 class Publisher {
  public:
   Publisher(TrainableWeights& weights, ForwardEngine& engine) : weights_(weights), engine_(engine) {}
 
-  /// Implements Learner::publish.
   void publish(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   void masters_changed() { published_.reset(); }
 
   /// Implements Learner::published.
   const model::Snapshot* present() const;
-  /// Returns the snapshot for a forward pass; null if the engine reads none. Throws an internal error if the engine
-  /// reads one, but no snapshot has the current masters.
+  /// Returns the snapshot that a forward pass must read, or null if the engine reads none. Throws an internal error if
+  /// the engine reads a snapshot but none has the current masters.
   const model::Snapshot* for_forward_pass() const;
 
  private:
-  /// Write the snapshot. Return whether only the device has the new weights.
+  /// Return whether only the device has the new weights.
   bool write_masters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   bool write_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   void write_on_device(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights& device);

@@ -18,7 +18,7 @@ struct SampledPass {
   TargetScores scores;
 };
 
-/// Runs the decoder's own forward pass on `device`, for Numerics::bitwise.
+/// Runs the decoder's own forward pass on `device`.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers) {
   QRL_INVARIANT(targets.kept.empty(), "a bitwise learner on a device", "sampling without top-k and top-p",

@@ -8,12 +8,12 @@
 #include "learner/engine/forward_engine.h"
 
 namespace qrl::cuda {
-class TrainingKernels;  // cuda/train/training.h
+class TrainingKernels;
 }
 
 namespace qrl::learner {
 
-/// Measures the bytes in tensors, and the bytes left for activations.
+/// Measures device memory: the bytes in tensors, and the bytes left for activations.
 struct DeviceRoom {
   std::function<std::int64_t()> used, left;
 };
@@ -21,8 +21,8 @@ struct DeviceRoom {
 struct TorchPlace {
   torch::Device device = torch::kCPU;
   const cuda::TrainingKernels* kernels = nullptr;  ///< must outlive the engine; null: a GPU engine makes its own
-  std::size_t staging_bytes = kStagingBytes;       ///< ParameterOptions::staging_bytes
-  DeviceRoom room = {};                            ///< empty: functions of cuda_library.h
+  std::size_t staging_bytes = kStagingBytes;
+  DeviceRoom room = {};  ///< empty: gpu_bytes_in_tensors and gpu_bytes_left
 };
 
 /// Throws an input error for features that only the CPU has: experts and backward int8.

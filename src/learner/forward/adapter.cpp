@@ -201,8 +201,8 @@ Tensor on_snapshot(const Linear& linear, const Recomputable& x, const ForwardNum
                         })[0];
 }
 
-/// Computes adapted_linear without a snapshot. Sums over x continue over A·x, and dX's sums over dY continue over U =
-/// dY·(scale·B).
+/// Computes adapted_linear without a snapshot. An fp32 sum over x continues over A·x, and is rounded once. dX is summed
+/// in the same way over dY and U = dY·(scale·B).
 Tensor in_compute_dtype(const Linear& linear, const Recomputable& x, bool needs_output) {
   const torch::ScalarType type = x.value.scalar_type();
   const Tensor entering = x.value.detach();

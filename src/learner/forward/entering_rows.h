@@ -12,8 +12,8 @@ namespace qrl::learner {
 
 constexpr std::int64_t kBlockRows = 48;
 
-/// Splits rows into blocks, which all threads share. Each thread calls make_body() once, then the returned body(team of
-/// one, rows) per block. A block of kBlockRows keeps its matmul results in L2.
+/// Splits rows into blocks and distributes the blocks over all threads. Each thread calls make_body() once, and the
+/// returned body(team of one, rows) for each of its blocks. The matmul results of kBlockRows rows fit into L2.
 template <class MakeBody>
 void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};
@@ -25,8 +25,8 @@ void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t bl
   });
 }
 
-/// Computes a snapshot's linear layer with low_bit on one thread, for at most `most` rows. Bits equal the decoder's,
-/// also with an adapter.
+/// Computes a snapshot's linear layer with low_bit on one thread, for at most `most` rows. Results equal the decoder's
+/// bitwise, also with an adapter.
 class EnteringRows {
  public:
   EnteringRows(const Linear& linear, std::int64_t most);
@@ -45,7 +45,7 @@ class EnteringRows {
  private:
   const Linear& linear_;
   const model::MatrixAdapter* adapter_;  ///< null: no adapter
-  ops::Activations quantized_, plain_;   ///< plain_: the adapter's input; empty if that is quantized_
+  ops::Activations quantized_, plain_;   ///< plain_: the adapter's input; empty if the adapter reads quantized_
   model::AdapterProducts products_;
 };
 

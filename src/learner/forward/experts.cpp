@@ -102,15 +102,16 @@ struct Second {
   torch::ScalarType type = torch::kFloat32;  ///< the input's dtype before quantization
 };
 
-/// Returns x · Wᵀ in fp32; without values unless needs_output. With a snapshot, writes X̂ to second.input.
+/// Returns x · Wᵀ in fp32. Unless needs_output, does not multiply: the result is undefined or uninitialized. With a
+/// snapshot, writes X̂ to second.input.
 Tensor product(const Second& second, const ForwardNumerics& numerics, const Tensor& x, bool needs_output) {
   if (second.linear.quantized != nullptr)
     return quantized_output(x, quantized_of(second.linear, numerics), *second.input, needs_output);
   return needs_output ? times_transposed(x, second.linear.weight.value, torch::kFloat32) : Tensor();
 }
 
-/// Rounds each gate · z to fp32, and adds it to the expert's rows of y. Calls by ascending expert give the sampler's
-/// bits.
+/// Rounds each gate · z to fp32, and adds it to the expert's rows of y. Calls in ascending order of experts give the
+/// sampler's bits.
 void add_gated(const ops::ExpertRows& routes, const Tensor& gates, std::size_t expert, const Tensor& z,
                const Tensor& y_ND) {
   const std::int64_t width = z.size(1), first = routes.starts[expert];
@@ -129,7 +130,6 @@ Tensor input_gradient(const Second& second, const ForwardNumerics& numerics, con
   return times(d_y.to(numerics.compute), second.linear.weight.value, torch::kFloat32);
 }
 
-/// Returns the down projection's input, dequantized and rotated back.
 Tensor read_input(const Second& second, const ForwardNumerics& numerics) {
   if (second.input == nullptr) return second.again();
   const Tensor rows = dequantized_input(*second.input, numerics.low_bit() ? torch::kFloat32 : numerics.compute);

@@ -11,7 +11,6 @@
 
 namespace qrl::learner {
 
-/// Holds Numerics with LibTorch's dtypes (forward_numerics).
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;  ///< dtype of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head = torch::kBFloat16;  ///< dtype of lm_head and of its input
@@ -19,9 +18,8 @@ struct ForwardNumerics {
   torch::ScalarType between = torch::kBFloat16;    ///< dtype of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< dtype of attention's matmul operands
   config::LearnerForward forward = config::LearnerForward::bf16;
-  /// Format of low_bit's backward pass (Quantized::backward).
   config::LearnerBackward backward = config::LearnerBackward::model_dtype;
-  bool bitwise = false;  ///< whether low_bit equals the decoder bitwise
+  bool bitwise = false;
   quant::KvFormat kv_format = quant::KvFormat::int8;
 
   bool quantized() const { return forward != config::LearnerForward::bf16; }
@@ -59,7 +57,7 @@ class Ops {
   /// Computes second(swiglu(first(x))) if a fused operation gives the same bits; else returns an undefined tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }
 
-  /// Computes a sparse layer's mixture of experts, fp32 [N, D]. `needs_output` as in linear.
+  /// Computes a sparse layer's mixture of experts, fp32 [N, D]. `needs_output` is as in `linear`.
   virtual Tensor mlp_of_experts(const LayerWeights& /*layer*/, const Recomputable& /*x*/, bool /*needs_output*/) const {
     QRL_INVARIANT(false, "forward pass", "a dense layer", "experts, which these operations do not support");
   }
@@ -69,8 +67,8 @@ class Ops {
 };
 
 struct ForwardOptions {
-  /// If set, keeps only each layer's input for the backward pass. If norms can be recomputed, keeps the residual stream
-  /// at each norm instead.
+  /// If set, keeps only each layer's input for the backward pass. With recomputes_norms(), keeps the residual stream at
+  /// each norm instead.
   bool activation_checkpointing = false;
   /// If set, the decoder's residual stream after each layer, fp32 [N, D]. The forward pass uses these values and runs
   /// no layer; the backward pass recomputes each layer.

@@ -16,8 +16,8 @@
 namespace qrl::learner {
 
 /// Computes y = x·Wᵀ + scale·B·(A·x), a frozen layer plus its low-rank adapter, with fp32 sums. If the layer reads a
-/// snapshot, y is fp32; with low_bit, y equals the decoder's bitwise (model::multiply_adapted). If the layer does not
-/// read a snapshot, A, scale·B, A·x and y are rounded to x's dtype. Unless needs_output, y is uninitialized.
+/// snapshot, y is fp32; with low_bit, y equals the decoder's bitwise (model::multiply_adapted). Otherwise, A, scale·B,
+/// A·x and y are rounded to x's dtype. Unless needs_output, y is uninitialized.
 ///
 /// Gradients pass straight through the rounding. The backward pass's matmuls have operands in `compute` and fp32 sums.
 /// dB = scale·dYᵀ·(A·x). U = dY·(scale·B) is rounded to `compute`; then dA = Uᵀ·x, and U·A is added to the base's dX.
@@ -25,9 +25,9 @@ Tensor adapted_linear(const Linear& linear, const Recomputable& x, const Forward
                       bool needs_output = true);
 
 struct EnteredExperts {
-  std::shared_ptr<const ops::ExpertRows> routes;  ///< routes that this pass uses
-  Tensor gates_NK;                                ///< fp32, differentiable
-  Tensor x_ND;                                    ///< input of rows_of without autograd
+  std::shared_ptr<const ops::ExpertRows> routes;
+  Tensor gates_NK;  ///< fp32, differentiable
+  Tensor x_ND;      ///< x, for rows_of without autograd
   TensorList rows;  ///< each expert's rows of x, differentiable, in x's dtype; empty without autograd
 
   /// `expert` must have rows.
@@ -35,8 +35,9 @@ struct EnteredExperts {
 };
 
 /// Routes rows of x and gathers them by expert. Router logits are fp32 sums; a snapshot's router uses the sampler's op.
-/// Rows use the replayed routes in `all` if given, else the router's choices. A layer's first pass writes these choices
-/// to `all`. A row's dX is summed in fp32: the router's term, then its experts' terms by ascending index.
+/// Rows use the replayed routes all.given, or without these, the router's choices. A layer's first pass writes the
+/// router's choices to all.own. A row's dX is summed in fp32: the router's term, then its experts' terms by ascending
+/// index.
 EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
                              const ForwardNumerics& numerics, RowRoutes& all);
 
@@ -44,8 +45,9 @@ EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& laye
 using GatedRows = std::function<Recomputable(std::int64_t expert)>;
 
 /// Computes Σ gate · down(gated) over each row's experts by ascending index, fp32 [N, D]. Unless needs_output, the sums
-/// are not computed. Calls `gated` only for experts with rows. Without autograd, one expert's values exist at a time. A
-/// gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32. X̂ is the input of `down`; dY is not multiplied by the gate.
+/// are not computed. Calls `gated` only for experts with rows. Without autograd, only one expert's values exist at a
+/// time. A gate's gradient is ⟨dY·Ŵ, X̂⟩ in fp32, where X̂ is the input of `down`. In this product, dY is not
+/// multiplied by the gate.
 Tensor leave_experts(const LayerWeights& layer, const EnteredExperts& entered, const GatedRows& gated,
                      const ForwardNumerics& numerics, bool needs_output);
 
@@ -62,9 +64,9 @@ struct PageLayout {
   };
   static constexpr std::int64_t kPageSize = 16;
   std::int64_t num_pages = 0;
-  std::vector<std::vector<std::int32_t>> tables;    ///< page table of each sequence
-  std::vector<const std::int32_t*> table_of_row_N;  ///< page table of each row's sequence
-  std::vector<Copy> copies;                         ///< slots to copy after rows are stored, before pages are read
+  std::vector<std::vector<std::int32_t>> tables;
+  std::vector<const std::int32_t*> table_of_row_N;
+  std::vector<Copy> copies;  ///< slots to copy after rows are stored, before pages are read
 };
 
 /// Computes causal attention as the sampler does (ops/paged_attention.h), fp32 [N, H·E]. qkv_NC is fp32, from

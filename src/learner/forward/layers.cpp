@@ -28,7 +28,6 @@ ops::MatmulType type_of(const Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32;
 }
 
-/// Computes x · right + `more` in dtype `out`; right is [x.size(1), columns].
 Tensor product(const Tensor& x, const ops::Operand& right, std::int64_t columns, torch::ScalarType out,
                const LowRankProduct& more) {
   const Tensor y = make(x.size(0), columns, out);

@@ -1,4 +1,3 @@
-// Owns the differentiable operations of a transformer on packed rows on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,6 @@ struct RowRoutes {
   std::vector<std::uint8_t> chosen;  ///< [S], 1 once a pass has set a layer's `own`; recomputations then reuse it
 
   std::vector<std::uint8_t>& used() { return given.empty() ? own : given; }
-  /// Returns the index of a row's first expert in a layer.
   std::int64_t at(std::int64_t row, std::int64_t layer) const { return (row * num_layers + layer) * per_token; }
 };
 
@@ -30,7 +28,7 @@ struct PackedRows {
   std::vector<std::int32_t> positions;         ///< [N], position in the sequence, prefix included
   std::vector<std::int32_t> sequence_starts;   ///< [S+1], first row of each sequence, then N
   std::vector<std::uint8_t> continues_prefix;  ///< [S] or empty, as in types::MicroBatch
-  const float* rope_table = nullptr;           ///< table of model::make_rope_table, for every position of the batch
+  const float* rope_table = nullptr;           ///< model::make_rope_table, with all positions of the batch
   std::shared_ptr<RowRoutes> routes;           ///< null without experts; written by a forward pass
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
@@ -38,12 +36,12 @@ struct PackedRows {
 
 struct Heads {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  float norm_eps = 0;  ///< epsilon of all RMSNorms
+  float norm_eps = 0;
 };
 
 /// Recomputes a result bitwise from kept values. Called at most once, before the values are freed.
 using Recompute = std::function<Tensor()>;
-/// Holds a result. If `recompute` is set, consumers need not keep `value` for the backward pass.
+/// If `recompute` is set, consumers need not keep `value` for the backward pass.
 struct Recomputable {
   Tensor value;
   Recompute recompute;
@@ -75,13 +73,12 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
 };
-/// Adds the bias, normalizes q and k, and applies RoPE to both: fp32 [N, C]. For bf16 input, rounds k and v to bf16,
-/// like the decoder's pages. With `bias_is_in`, qkv_NC already includes the bias, whose gradient is still computed.
-/// `rows` must outlive the backward pass.
+/// Adds the bias, normalizes q and k, and applies RoPE to both. Returns fp32 [N, C]. For bf16 input, rounds k and v to
+/// bf16, like the decoder's pages. With `bias_is_in`, qkv_NC already includes the bias, whose gradient is still
+/// computed. `rows` must outlive the backward pass.
 Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,
                            bool bias_is_in);
 
-/// Holds the dtypes (bf16 or fp32) of attention's matmul operands and result.
 struct AttentionTypes {
   torch::ScalarType matmuls = torch::kBFloat16, out = torch::kBFloat16;
 };
@@ -96,7 +93,7 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
 /// Computes silu(gate) · up of halves_N2F (gate first), in its dtype. The backward pass overwrites halves_N2F.
 Recomputable swiglu(const Tensor& halves_N2F);
 
-/// Describes a product left [N, r] · right [r, columns], whose terms continue the sums of another product.
+/// Describes a product left [N, r] · right [r, columns]. It is added to another product in the same fp32 sums.
 struct LowRankProduct {
   Tensor left, right;  ///< operands in the matmul's dtype; undefined: no product
 };

@@ -13,8 +13,8 @@ namespace {
 
 struct Chunk {
   std::int64_t begin = 0, size = 0;
-  Tensor rows;       ///< int64 row numbers
-  Tensor hidden_MD;  ///< hidden states in the compute dtype
+  Tensor rows;  ///< int64 row numbers
+  Tensor hidden_MD;
   Tensor logits_MV;  ///< fp32
   ops::TokenDistribution distribution;
 };
@@ -31,7 +31,7 @@ Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
   return logits_MV;
 }
 
-/// Computes logits in chunks. Calls uncut(chunk) before top-k and top-p exclude tokens, and body(chunk) after.
+/// Computes logits in chunks. Calls uncut(chunk) before top-k and top-p exclude tokens, and body(chunk) afterwards.
 template <class Uncut, class Body>
 void for_each_chunk(const Tensor& hidden_ND, const ops::PackedLinear& head, const TargetRows& targets,
                     const Uncut& uncut, const Body& body) {

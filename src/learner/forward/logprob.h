@@ -13,7 +13,7 @@ struct TargetRows {
   std::vector<std::int64_t> rows;     ///< [M], ascending
   std::vector<std::int32_t> targets;  ///< [M]
   float temperature = 1.0F;
-  /// M spans into the micro-batch, one per target: the tokens that top-k and top-p kept. Empty without top-k and top-p.
+  /// One span into the micro-batch per target: the tokens that top-k and top-p kept. Empty without these.
   std::vector<std::span<const types::TokenId>> kept = {};
   std::int64_t chunk_tokens = 1024;  ///< largest number of rows whose logits exist at once
   bool entropy_is_trained = true;    ///< whether entropies may have a gradient
@@ -31,11 +31,11 @@ struct TargetScores {
   }
 };
 
-/// Quantizes hidden states for `head` (packed lm_head), computes logits by ops::linear, then log-softmax in fp32. The
-/// backward pass multiplies by lm_head.value, or by `head` if lm_head is undefined. If neither lm_head nor entropies
-/// are trained, the forward pass computes d log-prob / d hidden state, fp32 [M, D]. Otherwise the backward pass
-/// recomputes logits chunk by chunk. d_logits have the hidden states' dtype. With `as_sampled`, log-probs equal the
-/// sampler's ops::logprob bitwise. `head`, `targets` and the micro-batch must outlive the backward pass.
+/// Quantizes hidden states for `head` (packed lm_head), computes logits with ops::linear, and applies log-softmax in
+/// fp32. The backward pass multiplies by lm_head.value, or by `head` if lm_head is undefined. If neither lm_head nor
+/// entropies are trained, the forward pass computes d log-prob / d hidden state, fp32 [M, D]. Otherwise the backward
+/// pass recomputes logits chunk by chunk. d_logits have the hidden states' dtype. With `as_sampled`, log-probs equal
+/// the sampler's ops::logprob bitwise. `head`, `targets` and the micro-batch must outlive the backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
                               const TargetRows& targets, bool as_sampled = false);
 

@@ -38,8 +38,8 @@ Tensor checkpointed(const Part& part, const Recomputable& x) {
   })[0];
 }
 
-/// Takes and returns {residual stream, branch that the next norm adds}. With `checkpoints_parts`, keeps only the
-/// residual stream at each norm. Unless needs_output, the returned branch is uninitialized.
+/// Computes a layer. Takes and returns {residual stream, branch that the next norm adds}. With `checkpoints_parts`,
+/// keeps only the residual stream at each norm. Unless needs_output, the returned branch is uninitialized.
 TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, const TensorList& stream_and_branch,
                  bool needs_output, bool checkpoints_parts = false) {
   const torch::ScalarType between = ops->numerics().between;
@@ -71,7 +71,8 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     const auto layer = [ops, &w = weights.layers[idx]](const TensorList& in, bool needs_output) {
       return block(ops, w, in, needs_output);
     };
-    // The layer's first operation computes the gradients of stream and branch. The branch's hook runs first.
+    // In the backward pass, the layer's first operation computes the gradients of stream and branch. The branch's hook
+    // runs first.
     report_layer_done(options, idx, state[1].defined() ? state[1] : state[0]);
     if (options.after_layer != nullptr) {
       const auto sum = [layer](const TensorList& in) {  // the decoder's stream includes the branch
@@ -82,8 +83,7 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
     } else if (options.activation_checkpointing && ops->recomputes_norms()) {
       state = block(ops, weights.layers[idx], state, true, true);
     } else if (options.activation_checkpointing) {
-      // Runs the layer without autograd. The backward pass runs it again, with autograd, but without computing the
-      // returned branch.
+      // The backward pass runs the layer again, with autograd, but without computing the returned branch.
       const auto first_or_again = [layer](const TensorList& in) { return layer(in, !torch::GradMode::is_enabled()); };
       state = checkpointed(first_or_again, state);
     } else {

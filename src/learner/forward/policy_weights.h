@@ -11,7 +11,6 @@
 
 namespace qrl::learner {
 
-/// Holds a linear layer's trained adapter; may be empty.
 struct LinearAdapter {
   struct Part {
     Weight b;                       ///< a module's B, [module's outputs, rank]
@@ -29,13 +28,12 @@ struct LinearAdapter {
 struct Linear {
   Weight weight, bias;
   std::string name;  ///< name in a snapshot: "layers.0.qkv"
-  /// The published snapshot's matrix: format, shape, and values if in host memory. Null: the forward pass reads
-  /// `weight`.
+  /// The published snapshot's matrix: format and shape, and values if they are in host memory. Null: the forward pass
+  /// reads `weight`.
   const ops::PackedLinear* quantized = nullptr;
   LinearAdapter adapter;
 };
 
-/// Holds one matrix per expert of a sparse layer.
 struct ExpertLinear {
   Weight weight;                                 ///< [M, out, in]
   std::string name;                              ///< name in a snapshot: "layers.0.experts.gate_up"
@@ -44,7 +42,6 @@ struct ExpertLinear {
   std::int64_t count() const {
     return quantized.empty() ? weight.value.size(0) : static_cast<std::int64_t>(quantized.size());
   }
-  /// Returns an expert's matrix, as views of these tensors.
   Linear of(std::int64_t expert) const {
     const auto slice = [&](const Tensor& all) { return all.defined() ? all.select(0, expert) : Tensor(); };
     return {{slice(weight.value), slice(weight.gradient)},

@@ -1,4 +1,3 @@
-// Owns linear layers on a snapshot's quantized tensors, with straight-through gradients.
 #pragma once
 
 #include <functional>
@@ -30,10 +29,10 @@ struct Quantized {
 
 /// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out]. X̂ is x, fp32 [N, in], quantized as in sampling. Ŵ are the
 /// packed weights. With low_bit, ops::linear multiplies the quantized values. With fake_quant, ops::matmul multiplies
-/// the dequantized values, rounded to `compute`. With both, the backward pass multiplies dequantized values rounded to
-/// `compute` (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ is added to master.gradient in fp32. X̂ is kept quantized;
-/// Ŵ is dequantized when needed. The consumer of y computes the bias's gradient. `quantized.packed` must not change
-/// before the backward pass.
+/// the dequantized values, rounded to `compute`. In both modes, the backward pass multiplies dequantized values rounded
+/// to `compute` (QaRL; straight-through): dX = dY·Ŵ, and dYᵀ·X̂ is added to master.gradient in fp32. X̂ is kept
+/// quantized; Ŵ is dequantized when needed. The consumer of y computes the bias's gradient. `quantized.packed` must not
+/// change before the backward pass.
 ///
 /// With a rotation H, multiplies x·H and W·H (quant/rotation.h). dX is rotated back in fp32. dYᵀ·X̂ is added to a
 /// rotated gradient; rotate_gradient rotates it back.
@@ -63,13 +62,13 @@ Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activa
 /// Adds a term to `rows` of dX, on one thread. d_x points to the first row.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
 /// Computes quantized_linear's dX = dY·Ŵ, rotated back, fp32 [N, in]. d_y [N, out] is fp32, or has any dtype if dX is
-/// computed in `compute`. Each thread calls make_add() once, then its result for at most kBlockRows rows
-/// (entering_rows.h) at a time; empty: no term.
+/// computed in `compute`. If make_add is set, each thread calls make_add() once, and calls the result for at most
+/// kBlockRows rows at a time.
 Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 
-/// Computes y = second(silu(gate) · up) without autograd. first(x), [N, 2F], is gate, then up. x and y are fp32 [N, D].
-/// Bits equal those of separate low_bit layers, adapters included.
+/// Computes y = second(silu(gate) · up) without autograd. first(x), [N, 2F], holds gate, then up. x and y are fp32 [N,
+/// D]. Results equal those of separate low_bit layers bitwise, adapters included.
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second);
 
 }  // namespace qrl::learner

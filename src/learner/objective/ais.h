@@ -9,7 +9,7 @@ struct AisSettings {
   double delta = 0.02, gamma = 1.2, beta_var = 1, eps = 1e-6;
 };
 
-/// Holds sums over response tokens. w is min(ρ, C), w̄ in the paper; a is the advantage A.
+/// Holds sums over response tokens. w is min(ρ, C), which the paper calls w̄. a is the advantage A.
 struct AisSums {
   double tokens = 0, w = 0, w_squared = 0, a = 0, a_squared = 0, aw = 0, aw_squared = 0, abs_log_rho = 0;
 };
@@ -18,7 +18,6 @@ inline constexpr double AisSums::*kAisSums[] = {&AisSums::tokens,     &AisSums::
                                                 &AisSums::a,          &AisSums::a_squared,  &AisSums::aw,
                                                 &AisSums::aw_squared, &AisSums::abs_log_rho};
 
-/// Holds α and its three signals, named as in AIS §3.
 struct AisSignals {
   double alpha = 0, alpha_ess = 0, alpha_mis = 0, alpha_var = 0;
   double mean_abs_log_rho = 0;  ///< d̄
@@ -26,7 +25,7 @@ struct AisSignals {
   double weight_cv = 0;         ///< CV(w̄)
 };
 
-/// Computes the sums from tokens' log-probs (under π_old and μ) and advantages. Clamps log ρ to ±20.
+/// Clamps log ρ to ±20.
 AisSums ais_sums(std::span<const double> old_log_probs, std::span<const double> sampler_log_probs,
                  std::span<const double> advantages, double cap);
 

@@ -6,7 +6,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Computes J_t = sg(min(R_t, 1 + ε_h))·A·log π_θ (MiniMax-M1, eq. 4 and 5). The weight has no lower bound.
+/// Computes J_t = sg(min(R_t, 1 + ε_h))·A·log π_θ (MiniMax-M1, eq. 4 and 5).
 Surrogate capped_weight_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor now = input.log_ratio.detach().exp();
   return {now.clamp_max(1 + settings.clip.high) * input.tokens.advantages * input.tokens.log_probs,

@@ -27,15 +27,15 @@ Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings&
   return {weight * advantages * input.tokens.log_probs, side, now};
 }
 
-/// Masks tokens with π_θ − μ > δ where A > 0, and π_θ − μ < −δ elsewhere.
+/// Masks tokens with π_θ − μ > δ where A > 0, and tokens with π_θ − μ < −δ elsewhere.
 Surrogate total_variation_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor change = input.tokens.log_probs.detach().exp() - input.anchor.exp();
   const torch::Tensor ahead = torch::where(input.tokens.advantages > 0, change, -change);
   return masked_surrogate(input, settings, ahead > settings.divergence);
 }
 
-/// Masks tokens that moved in the advantage's direction if KL(Bernoulli(m) ‖ Bernoulli(p)) exceeds δ: m·log(m/p) +
-/// (1 − m)·log((1 − m)/(1 − p)), with m = μ and p = π_θ.
+/// Masks tokens whose probability moved in the advantage's direction and whose KL(Bernoulli(m) ‖ Bernoulli(p)) exceeds
+/// δ. The KL is m·log(m/p) + (1 − m)·log((1 − m)/(1 − p)), with m = μ and p = π_θ.
 Surrogate bernoulli_kl_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor log_p = input.tokens.log_probs.detach(), log_m = input.anchor;
   const torch::Tensor p = log_p.exp(), m = log_m.exp();

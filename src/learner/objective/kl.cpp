@@ -6,7 +6,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Clamps x to ±20. The gradient stays 1, or is 0 if x is not finite.
+/// Clamps x to ±20. The gradient is 1 even where x is clamped, and 0 where x is not finite.
 torch::Tensor clamped_value(const torch::Tensor& x) {
   const torch::Tensor now = x.detach();
   return now.clamp(-kMaxLogRatio, kMaxLogRatio) + torch::where(now.isfinite(), x - now, torch::zeros_like(now));
@@ -14,7 +14,7 @@ torch::Tensor clamped_value(const torch::Tensor& x) {
 
 torch::Tensor estimate_k2(const KlLogRatios& ratios) { return ratios.to_reference * ratios.to_reference / 2; }
 
-/// Computes min(k3, kMaxKl). Above kMaxKl, the gradient is k3's slope, no steeper than at kMaxKl.
+/// Computes min(k3, kMaxKl). Above kMaxKl, the gradient is still k3's, but not steeper than at kMaxKl.
 torch::Tensor estimate_k3(const KlLogRatios& ratios) {
   constexpr double kRatioAtBound = 13.610868638149876;  // e^y, where y > 0 solves e^y − y − 1 = kMaxKl
   const torch::Tensor& x = ratios.to_reference;

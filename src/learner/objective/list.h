@@ -5,9 +5,9 @@
 
 namespace qrl::learner {
 
-struct PolicyLoss;   // policy_losses.h
-struct Correction;   // corrections.h
-struct KlEstimator;  // objective.h
+struct PolicyLoss;
+struct Correction;
+struct KlEstimator;
 
 config::Choices<PolicyLoss> policy_losses();
 config::Choices<Correction> corrections();

@@ -36,8 +36,8 @@ bool needs_whole_mini_batch(const LossOptions& loss) {
 
 namespace {
 
-/// Returns the factor that makes the mini-batch's mean weight before rejection 1 (veRL 0.9.1, rollout_corr_helper.py).
-/// The mean is over sequences for a correction of level sequence, else over tokens.
+/// Returns the factor that scales the mini-batch's mean weight, before rejection, to 1 (veRL 0.9.1,
+/// rollout_corr_helper.py). The mean is over sequences if the correction's level is `sequence`, else over tokens.
 double weight_scale_of(std::span<const types::MicroBatch* const> batches, const LossOptions& loss,
                        dist::Collectives& world) {
   const ObjectiveSettings settings = objective_settings(loss);

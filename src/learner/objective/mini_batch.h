@@ -22,7 +22,6 @@ Metrics prepare_mini_batch(std::span<const types::MicroBatch* const> batches, Lo
 /// Returns pointers into `batches`, which must outlive them.
 std::vector<const types::MicroBatch*> pointers_to(std::span<const types::MicroBatch> batches);
 
-/// Returns the names of the loss's metrics, sorted.
 std::vector<std::string> policy_metric_names(const LossOptions& loss);
 
 }  // namespace qrl::learner

@@ -31,8 +31,8 @@ torch::Tensor kl_penalty(const ObjectiveTokens& tokens, const KlEstimator& estim
 
 /// Holds the denominators of the whole mini-batch over all ranks.
 struct Denominators {
-  std::int64_t tokens = 0;     ///< response tokens in the loss
-  std::int64_t sequences = 0;  ///< sequences with a token in the loss
+  std::int64_t tokens = 0;
+  std::int64_t sequences = 0;
   std::int64_t max_response_length = 0;
 };
 
@@ -49,20 +49,20 @@ struct ObjectiveSettings {
   const Correction* method = nullptr;
   SurrogateSettings surrogate;
   CorrectionSettings correction;
-  double weight_scale = 1;  ///< factor on the correction's weights
+  double weight_scale = 1;
   RejectionSettings rejection;
   SelectionSettings selection;
   bool behaviour_in_ratio = false;
   config::LossAggMode loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
   double kl_loss_coef = 0;
-  const KlEstimator* kl = nullptr;  ///< may be null if kl_loss_coef is 0
+  const KlEstimator* kl = nullptr;
   double entropy_coef = 0;
 };
 
-/// Returns the settings of a policy loss. Throws an internal error if a needed option is null.
+/// Throws an internal error if a needed option is null.
 ObjectiveSettings objective_settings(const LossOptions& options);
 
-/// Holds a micro-batch's shares of the mini-batch's loss terms, as scalars, and per-token values.
+/// Holds a micro-batch's shares of the mini-batch's loss terms (scalars), and values per token.
 struct Objective {
   torch::Tensor policy, kl;  ///< kl is undefined without kl_loss_coef
   torch::Tensor total;       ///< policy + kl_loss_coef·kl − entropy_coef·entropy
@@ -73,7 +73,8 @@ struct Objective {
   Selected selected;
 };
 
-/// Aggregates −weight_t·J_t over kept and selected tokens, and KL penalty and entropy over all tokens.
+/// Aggregates −weight_t·J_t over the tokens that are both kept and selected. Aggregates KL penalty and entropy over all
+/// tokens.
 Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& settings, const Denominators& denominators);
 
 }  // namespace qrl::learner

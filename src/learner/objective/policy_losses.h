@@ -1,4 +1,4 @@
-// Owns every policy loss. Each is a pure function, selected by algorithm.name.
+// Declares the policy losses, selected by algorithm.name.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&,
 
 struct PolicyLoss : config::Option {
   Surrogate (*surrogate)(const SurrogateInput&, const SurrogateSettings&) = nullptr;
-  /// Reads the loss's own keys. Null if it has none.
+  /// Null if the loss has no own keys.
   void (*read_own)(const config::ParamValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   bool around_sampler = false;  ///< whether ratio and bound are relative to μ, not π_old
@@ -59,7 +59,8 @@ Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSett
 /// Returns the constraints of losses without a clipped token ratio: keys that act on such a clip must be off.
 std::vector<config::Constraint> constraints_of_weighted_log_probs();
 
-/// Computes min(R·A, clip(R, low, high)·A). Arguments have one shape. At a bound, the gradient is as inside.
+/// Computes min(R·A, clip(R, low, high)·A). Arguments have one shape. At a bound, the gradient is the same as inside
+/// the bounds.
 inline torch::Tensor clipped_objective(const torch::Tensor& ratio, const torch::Tensor& advantages,
                                        const torch::Tensor& low, const torch::Tensor& high) {
   return torch::minimum(ratio * advantages, ratio.clamp(low, high) * advantages);

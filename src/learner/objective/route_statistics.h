@@ -14,7 +14,7 @@ namespace qrl::learner {
 
 /// Holds a forward pass's routes of N rows, [N, S, k] each (types::Routes).
 struct PassRoutes {
-  std::span<const std::uint8_t> used;  ///< experts that computed
+  std::span<const std::uint8_t> used;  ///< experts that the pass used
   std::span<const std::uint8_t> own;   ///< experts that the pass's router chose
 };
 
@@ -34,14 +34,18 @@ class RouteStatistics {
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:
-  std::vector<std::int64_t> layers_;  ///< indices of sparse layers
+  std::vector<std::int64_t> layers_;
   std::size_t num_experts_, per_token_;
-  /// Counts: rows; rows with the sampler's routes; rows with a flip (a layer's routes differ from the sampler's); flips
-  /// of PassRoutes::own; flips by layer; rows by layer and expert.
+  /// Holds these counts, in order:
+  /// - rows;
+  /// - rows with the sampler's routes;
+  /// - rows with a flip: in at least one layer, PassRoutes::used differs from the sampler's routes;
+  /// - pairs of row and layer in which PassRoutes::own differs from the sampler's routes;
+  /// - flips of each layer;
+  /// - rows of each expert, by layer.
   std::vector<std::int64_t> counts_;
 };
 
-/// Returns the metrics' names; empty for a dense model.
 std::vector<std::string> route_metric_names(const model::ModelConfig& config);
 
 }  // namespace qrl::learner

@@ -12,7 +12,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Holds a token's values, bit-identical to those in ObjectiveTokens: draw_of hashes them.
+/// Holds a token's values. They must equal the values in ObjectiveTokens bitwise, because draw_of hashes them.
 struct TokenFacts {
   double log_prob, entropy, advantage;
   std::int64_t position;  // not part of the hash

@@ -19,12 +19,12 @@ struct SelectionSettings {
 
 struct Selected {
   torch::Tensor tokens;                  ///< [M]: selected tokens; undefined if all are
-  torch::Tensor masked_sequences;        ///< [S]: sequences with omitted tokens; undefined without the off-policy mask
-  torch::Tensor low_entropy, covariant;  ///< [M]: tokens omitted by top entropy, by Clip-Cov; undefined if off
+  torch::Tensor masked_sequences;        ///< [S]: sequences that the off-policy mask acts on; undefined without it
+  torch::Tensor low_entropy, covariant;  ///< [M] each: tokens omitted by top entropy and by Clip-Cov; undefined if off
 };
 
 /// Omits tokens:
-/// - off-policy mask (DeepSeek-V3.2, eq. 9): tokens with A < 0 of a sequence with mean_t log(μ/π_θ) > δ;
+/// - off-policy mask (DeepSeek-V3.2, eq. 9): tokens with A < 0 in sequences with mean_t log(μ/π_θ) > δ;
 /// - top entropy (Wang et al. 2025): tokens with an entropy below the mini-batch's floor;
 /// - Clip-Cov (Cui et al. 2025, eq. 11): tokens with (A − Ā)(log π_old − mean log π_old) strictly within (low, high)
 ///   and a draw within the mini-batch's limit. Never omits `clipped` tokens (bool [M]), whose gradient the clip stops.
@@ -33,7 +33,7 @@ struct Selected {
 /// ordered by rank and position.
 Selected select_tokens(const ObjectiveTokens& tokens, const torch::Tensor& clipped, const SelectionSettings& settings);
 
-/// Returns whether the recipe selects by statistics of the whole mini-batch.
+/// Returns whether the selection needs statistics of the whole mini-batch.
 bool selects_by_mini_batch(const AlgorithmOptions& algorithm);
 
 /// Computes the statistics over all ranks' micro-batches, which need old log-probs and old entropies. Collective.
@@ -45,8 +45,8 @@ struct Kept {
   torch::Tensor vetoed;  ///< [S]: sequences that the veto rejected; undefined without a veto
 };
 
-/// Rejects tokens by a statistic of ρ_t, in addition to a correction's weights. The statistic is a token's value, or
-/// the sum, mean or maximum over its sequence. veRL's names:
+/// Rejects tokens by a statistic of ρ_t, in addition to a correction's weights. The statistic is a token's own value,
+/// or the sum, mean or maximum of its sequence's values. Values have veRL's names:
 /// - k1: log ρ_t. Tokens are kept if exp(statistic) is within [threshold_low, threshold].
 /// - k2: (log ρ_t)²/2, and k3: ρ_t − 1 − log ρ_t. Tokens are kept if the statistic is at most threshold.
 ///

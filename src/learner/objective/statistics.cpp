@@ -14,14 +14,14 @@ namespace qrl::learner {
 
 namespace {
 
-// Percentiles of ρ come from integer counts in bins of log ρ, independent of the tokens' division over ranks. A bin is
-// 1 % wide in |log ρ|. If |log ρ| is at most kSmallestLogRho, ρ counts as 1.
+// Percentiles of ρ come from integer counts in bins of log ρ, so they do not depend on how tokens are divided over
+// ranks. A bin is 1 % wide in |log ρ|. If |log ρ| is at most kSmallestLogRho, ρ counts as 1.
 constexpr double kSmallestLogRho = 1e-9, kBinRatio = 1.01;
 const int kBinsPerSign = static_cast<int>(std::ceil(std::log(kMaxLogRatio / kSmallestLogRho) / std::log(kBinRatio)));
 constexpr std::pair<const char*, double> kPercentiles[] = {
     {"p01", 0.01}, {"p05", 0.05}, {"p50", 0.50}, {"p95", 0.95}, {"p99", 0.99}};
 
-/// Returns the index of a value's bin. Bins ascend with log ρ; the middle bin is 0.
+/// Returns the index of log_rho's bin. Bins ascend with log ρ. The middle bin holds values near 0.
 std::size_t bin_of(double log_rho) {
   const double size = std::fabs(log_rho);
   if (!(size > kSmallestLogRho)) return static_cast<std::size_t>(kBinsPerSign);

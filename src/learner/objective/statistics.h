@@ -10,10 +10,9 @@
 
 namespace qrl::learner {
 
-/// Holds values of the M tokens in the loss.
 struct PolicyTokens {
   std::span<const double> log_probs, old_log_probs, sampler_log_probs, entropy;
-  std::span<const double> weights;  ///< weights of the correction
+  std::span<const double> weights;
 };
 
 /// Sums statistics of a mini-batch's tokens in fp64, in the order of calls.
@@ -22,13 +21,13 @@ class Statistics {
   void add_policy_tokens(const PolicyTokens& tokens);
   /// Adds a micro-batch's share of metric `name`, already divided by global counts.
   void add_share(const std::string& name, double share) { add(name, {Kind::share, share, 1}); }
-  /// Adds to metric `name`, reported as Σ sum / Σ count; absent if Σ count is 0.
+  /// Adds to metric `name`. The metric is Σ sum / Σ count, and is absent if Σ count is 0.
   void add_mean(const std::string& name, double sum, double count) { add(name, {Kind::mean, sum, count}); }
   void add_max(const std::string& name, double value) { add(name, {Kind::max, value, 1}); }
   void add_min(const std::string& name, double value) { add(name, {Kind::min, value, 1}); }
 
   /// Returns the metrics over all ranks: the added names, and those of add_policy_tokens (docs/reference/metrics.md).
-  /// Ranks must add a name with the same kind; a rank may add nothing. Collective.
+  /// Ranks that add a name must use the same function; a rank may omit a name. Collective.
   std::map<std::string, double> reduce(dist::Collectives& world);
 
  private:
@@ -51,7 +50,7 @@ class Statistics {
 
   Sums sums_;
   Extremes extremes_;
-  std::vector<std::int64_t> rho_counts_;  ///< number of tokens per bin of log ρ
+  std::vector<std::int64_t> rho_counts_;
   std::map<std::string, Entry> named_;
 };
 

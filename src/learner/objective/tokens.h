@@ -22,12 +22,13 @@ class Sequences {
   explicit Sequences(torch::Tensor of_token);
 
   std::int64_t num_tokens() const { return of_token_M_.numel(); }
-  std::int64_t num_slots() const { return lengths_S_.numel(); }  ///< S: highest index + 1
+  std::int64_t num_slots() const { return lengths_S_.numel(); }  ///< S: highest sequence index + 1
   const torch::Tensor& lengths() const { return lengths_S_; }    ///< float64 [S]: tokens of each sequence
-  /// Computes each sequence's sum or mean: [M] → [S], in the tokens' order and dtype; 0 without tokens.
+  /// Compute each sequence's sum or mean: [M] → [S], in the dtype of values_M. Tokens are added in order. A sequence
+  /// without tokens gets 0.
   torch::Tensor sum(const torch::Tensor& values_M) const;
   torch::Tensor mean(const torch::Tensor& values_M) const;
-  /// Computes each sequence's largest value: [M] → [S]; 0 without tokens.
+  /// Computes each sequence's largest value: [M] → [S]. A sequence without tokens gets 0.
   torch::Tensor largest(const torch::Tensor& values_M) const;
   /// Repeats a sequence's value on its tokens: [S] → [M].
   torch::Tensor on_tokens(const torch::Tensor& values_S) const;
@@ -50,7 +51,8 @@ struct ObjectiveTokens {
 
 /// Returns the rows of tokens in the loss.
 std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
-/// Returns each row's position: sequences in the caller's order, then tokens. Packing does not change it.
+/// Returns a number per row that orders rows by sequence, in the caller's order, then by token. Packing does not change
+/// it.
 std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
 /// Returns the entries `rows` of a per-token array as fp64. Throws an internal error with `name` if the array's size

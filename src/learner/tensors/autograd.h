@@ -15,11 +15,10 @@ using TensorList = std::vector<Tensor>;
 using Backward = std::function<TensorList(const TensorList& d_outputs)>;
 
 /// Makes `backward` the grad_fn of `outputs`, which were computed from `inputs` with autograd off. Returns `outputs`.
-/// Sets no grad_fn if autograd is off or no input requires a gradient. `backward` must capture no outputs (a reference
-/// cycle), only detached copies. Captured tensors are freed after it has run.
+/// Sets no grad_fn if autograd is off or no input requires a gradient. `backward` must not capture outputs, which would
+/// make a reference cycle; detached copies are allowed. The captures are freed after `backward` has run.
 TensorList differentiable(const TensorList& inputs, const TensorList& outputs, Backward backward);
 
-/// Holds a weight as the forward pass reads it, and its gradient.
 struct Weight {
   Tensor value;     ///< fp32 master (bf16 matmuls round it while reading), or a copy
   Tensor gradient;  ///< fp32, same shape; undefined: not trained

@@ -13,18 +13,17 @@ namespace qrl::learner {
 /// missing.
 int load_cuda_library(int number);
 
-/// Measures LibTorch's matmul of two 8192 × 8192 matrices, an upper bound for a learner.
+/// Measures LibTorch's matmul of two 8192 × 8192 matrices: an upper bound of a learner's speed.
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
 std::int64_t gpu_bytes_in_tensors(int device_number);
-/// Returns the bytes left for tensors within kPlannedGpuShare.
+/// Returns how many more bytes tensors may use within kPlannedGpuShare of the GPU's memory.
 std::int64_t gpu_bytes_left(int device_number);
 
-/// Share of a GPU's memory that a plan may use (train/plan/gpu_plan.h).
 inline constexpr double kPlannedGpuShare = 0.85;
 
 double gpu_bytes(int device_number);
-/// Returns the smallest share of GPU memory of any rank of `world`, in bytes. Ranks on one GPU share it equally.
+/// Returns the GPU memory of the rank that has the least, in bytes. Ranks on one GPU share its memory equally.
 /// Collective.
 double smallest_gpu_share(int device_number, dist::Collectives& world);
 /// Computes the same without a driver. `gpu` is the unique name of this rank's GPU.
@@ -32,7 +31,7 @@ double smallest_gpu_share(const std::string& gpu, std::size_t gpu_bytes, dist::C
 
 /// Collective.
 bool share_gpus(int device_number, dist::Collectives& world);
-/// Throws an input error if ranks with separate GPUs lack NCCL. Collective.
+/// Throws an input error if every rank has its own GPU, but NCCL is missing. Collective.
 void require_nccl(dist::Collectives& world);
 
 /// Returns why GPU `device_number` cannot be used, as "expected …, got …; …"; empty if it can.

@@ -12,7 +12,8 @@ c10::Stream stream_of(const torch::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Returns options for pinned memory, which LibTorch reuses only after copies from it have ended.
+/// Returns options for host memory, pinned for a GPU. LibTorch reuses pinned memory only after copies from it have
+/// ended.
 torch::TensorOptions pinned_for(const torch::Device& device) {
   return torch::TensorOptions().pinned_memory(!device.is_cpu());
 }

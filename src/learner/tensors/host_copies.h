@@ -19,7 +19,7 @@ HostArray array_of(const std::vector<T>& values) {
   return {values.data(), c10::CppTypeToScalarType<T>::value, {static_cast<std::int64_t>(values.size())}};
 }
 
-/// Copies arrays to a device in one transfer, on its current stream. The arrays may change afterwards.
+/// Copies arrays to a device in one transfer, on the device's current stream. The arrays may change after the call.
 TensorList send(const std::vector<HostArray>& arrays, const torch::Device& device);
 
 /// Copies a tensor to host memory asynchronously, on the current stream of the tensor's device.

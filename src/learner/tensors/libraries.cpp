@@ -137,7 +137,7 @@ std::optional<base::Error> gpu_error(const std::string& what) {
   }
   const std::size_t begin = what.find("CUDA out of memory");
   if (begin == std::string::npos) return std::nullopt;
-  const std::string line = what.substr(begin, what.find('\n', begin) - begin);  // without the call stack that follows
+  const std::string line = what.substr(begin, what.find('\n', begin) - begin);
   return base::Error(base::ErrorKind::input, "trainer.device: cuda", "memory for the learner", line,
                      "lower actor.max_tokens_per_micro_batch, actor.logprob_chunk_tokens or "
                      "rollout.gpu_memory_utilization, or set actor.activation_checkpointing and "

@@ -16,7 +16,7 @@ namespace qrl::learner {
 
 namespace {
 
-/// Below this size malloc itself reuses memory.
+/// Blocks below this size are left to malloc, which reuses memory itself.
 constexpr std::size_t kMinBlock_bytes = std::size_t{128} << 10;
 
 /// Rounds up to one of 8 sizes per power of two, so that similar micro-batches reuse blocks.
@@ -36,7 +36,7 @@ class KeptBlocks {
       free_.erase(found);
       kept_bytes_ -= size;
     } else {
-      // Frees unused blocks, largest first, so that all blocks stay within the peak of used ones.
+      // Frees unused blocks, largest first, so that used and unused blocks together stay within the peak of used ones.
       while (!free_.empty() && used_bytes_ + size + kept_bytes_ > std::max(most_used_bytes_, used_bytes_ + size)) {
         drop(std::prev(free_.end()));
       }
@@ -81,7 +81,7 @@ class KeptBlocks {
 
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
-  std::unordered_map<void*, std::size_t> sizes_;  // sizes of the blocks in use
+  std::unordered_map<void*, std::size_t> sizes_;
   std::size_t used_bytes_ = 0, kept_bytes_ = 0, most_used_bytes_ = 0;
 };
 

@@ -8,7 +8,6 @@ namespace qrl::learner {
 /// repeatedly.
 void keep_tensor_memory();
 
-/// Returns unused blocks to the system.
 void release_tensor_memory();
 
 /// Returns the bytes of unused blocks. Used and unused blocks together never exceed the peak of used ones.

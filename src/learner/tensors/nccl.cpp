@@ -18,7 +18,7 @@ namespace qrl::learner {
 
 namespace {
 
-// Declares the used part of nccl.h, a header that some builds lack. The ABI is unchanged since 2.4.
+// Declares the used part of nccl.h, which some builds lack. The ABI is unchanged since 2.4.
 struct UniqueId {
   std::array<char, 128> bytes;
 };
@@ -66,7 +66,7 @@ struct Library {
   int (*all_reduce)(const void*, void*, std::size_t count, Type, int op, Comm, Stream) = nullptr;
   int (*reduce)(const void*, void*, std::size_t count, Type, int op, int root, Comm, Stream) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, Type, int root, Comm, Stream) = nullptr;
-  int (*get_async_error)(Comm, int* error) = nullptr;  // returns errors after a successful launch
+  int (*get_async_error)(Comm, int* error) = nullptr;  // returns errors that follow a successful launch
   const char* (*error_string)(int) = nullptr;
 };
 
@@ -82,7 +82,7 @@ class ByNccl final : public RankTensors {
   }
   ~ByNccl() override {
     if (std::uncaught_exceptions() == 0)
-      (void)nccl_.comm_destroy(comm_);  // after an exception, other ranks may be in another call
+      (void)nccl_.comm_destroy(comm_);  // not after an exception: other ranks may be in another call
   }
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
@@ -124,10 +124,10 @@ class ByNccl final : public RankTensors {
                          what + "): the job ends here (trainer.collective_timeout_s)"};
   }
 
-  /// Calls body(stream). Work on this stream starts after the device's work so far.
+  /// Calls body(stream). Work on this stream starts after the work that the device has queued so far.
   template <class Body>
   void begin(const char* what, const Body& body) {
-    const dist::Deadline deadline = limit(what);  // the first launch connects the ranks
+    const dist::Deadline deadline = limit(what);  // limits the first launch, which connects the ranks
     Stream stream = nullptr;                      // null without a GPU (in tests)
     if (device_.is_cuda()) {
       if (!stream_) stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);

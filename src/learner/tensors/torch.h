@@ -1,4 +1,4 @@
-// Includes the learner's LibTorch headers. <torch/torch.h> would add 3 s of compilation per file.
+// <torch/torch.h> would add 3 s of compilation per file.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

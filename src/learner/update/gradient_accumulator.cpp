@@ -27,7 +27,8 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
 
 }  // namespace
 
-/// Holds a forward pass until its loss and backward pass. Autograd's graph points into it, so it cannot be moved.
+/// Keeps a forward pass until its loss and backward pass have run. Autograd's graph points into this object, so it
+/// cannot be moved.
 struct GradientAccumulator::MicroBatchInFlight {
   MicroBatchInFlight(const types::MicroBatch& batch_in, const types::GlobalCounts& counts_in,
                      const LossOptions& loss_in)
@@ -69,7 +70,7 @@ void GradientAccumulator::add(const types::MicroBatch& batch, const types::Globa
   const model::Snapshot* snapshot = publisher_.for_forward_pass();
   if (is_last) task.layer_done = sums_.from_backward();
   next->scores = engine_.score(weights_.parameters(), snapshot, task);
-  finish();  // the previous micro-batch
+  finish();  // ends the previous micro-batch
   in_flight_ = std::move(next);
   if (!engine_.works_beside_host()) finish();
 }

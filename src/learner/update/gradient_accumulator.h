@@ -34,12 +34,11 @@ class GradientAccumulator {
   model::WeightViews gradients();
 
   struct MiniBatch {
-    Metrics metrics;                 ///< metrics over all ranks
-    bool has_finite_losses = false;  ///< whether losses are finite on all ranks
+    Metrics metrics;
+    bool has_finite_losses = false;
   };
   /// Ends the mini-batch: calls finish(), then sums gradients over ranks. Autograd must be on. Collective.
   MiniBatch end();
-  /// Discards the mini-batch and its gradients.
   void restart();
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Multiplies matrices with bf16 values: in bf16 on a GPU, in fp32 on the CPU. Returns fp32.
+/// Multiplies fp32 matrices whose values are exact in bf16: in bf16 on a GPU, in fp32 on the CPU. Returns fp32.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);
@@ -23,8 +23,7 @@ double work_of(const MuonMatrix& matrix) {
   return rows * cols * std::min(rows, cols);
 }
 
-/// Advances the momentum and zeroes the gradient. Writes the orthogonalized update to `orthogonal` unless that is
-/// undefined.
+/// Advances the momentum and zeroes the gradient. If `orthogonal` is defined, writes the orthogonalized update to it.
 void advance(const MuonMatrix& matrix, const MuonStep& step, torch::Tensor& orthogonal) {
   const auto momentum = static_cast<float>(step.settings.momentum);
   torch::Tensor gradient = matrix.gradients, buffer = matrix.momentum;
@@ -37,7 +36,7 @@ void advance(const MuonMatrix& matrix, const MuonStep& step, torch::Tensor& orth
   gradient.zero_();
 }
 
-/// Allocates the updates of this rank's matrices in one bf16 block. The updates of other matrices are undefined.
+/// Allocates the updates of this rank's matrices in one bf16 block. The other ranks' updates are undefined tensors.
 std::vector<torch::Tensor> room_for_updates(std::span<const MuonMatrix> matrices, const std::vector<int>& owners,
                                             int rank) {
   std::int64_t size = 0, at = 0;
@@ -55,7 +54,8 @@ std::vector<torch::Tensor> room_for_updates(std::span<const MuonMatrix> matrices
   return updates;
 }
 
-/// Broadcasts the updates of one tensor's matrices from their owner. `first` is the index of the tensor's first matrix.
+/// Broadcasts the updates of one tensor's matrices from their owner. `first` is the index of the first of these
+/// matrices.
 void exchange(std::span<const MuonMatrix> matrices, std::size_t first, int owner, RankTensors& ranks,
               std::vector<torch::Tensor>& orthogonal) {
   std::size_t end = first;
@@ -81,7 +81,7 @@ void exchange(std::span<const MuonMatrix> matrices, std::size_t first, int owner
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);
-  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // without a host sync
+  const torch::Tensor scale = (matrix.to(torch::kFloat64).norm() + kEps).reciprocal();  // avoids a host sync
   torch::Tensor x = rounded((is_tall ? matrix.t() : matrix).contiguous() * scale);
   for (std::int64_t step = 0; step < steps; ++step) {
     const torch::Tensor gram = rounded(bf16_matmul(x, x.t()));

@@ -15,15 +15,15 @@ namespace qrl::learner {
 /// same device; a zero matrix stays zero.
 torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t steps);
 
-/// Holds a matrix's values, fp32 [rows, cols] each, contiguous, on one device.
+/// Holds a matrix's state: fp32 [rows, cols] tensors, contiguous, on one device.
 struct MuonMatrix {
   torch::Tensor weights, gradients, momentum;
-  std::size_t tensor = 0;  ///< index of the matrix's tensor, ascending; an expert tensor has many matrices
+  std::size_t tensor = 0;  ///< index of the tensor that contains the matrix, ascending; experts share a tensor
 };
 
 struct MuonStep {
   double lr = 0, weight_decay = 0;
-  double gradient_scale = 1;  ///< factor on gradients, for clipping
+  double gradient_scale = 1;
   MuonOptions settings;
 };
 

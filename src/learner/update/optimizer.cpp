@@ -72,7 +72,7 @@ struct AdamwTensors {
   Tensor weights, gradients, exp_avg, exp_avg_sq;
 };
 
-/// Updates a segment and the forward pass's copies, with one launch per dtype of copies.
+/// Updates a segment's weights, and the copies that the forward pass reads.
 void adamw_by_kernel(const Parameters& parameters, const AdamwSegment& segment, const OptimizerOptions& optim,
                      const OptimizerStep& step) {
   for (const auto& [range, values] : parameters.copies_of({segment.offset, segment.count})) {
@@ -109,7 +109,7 @@ void adamw(const Parameters& parameters, const AdamwSegment& segment, const Opti
                   on.exp_avg.data_ptr<float>(), on.exp_avg_sq.data_ptr<float>());
 }
 
-/// Computes each tensor's sum of squared gradients, with one launch and one copy. Other ranks' tensors keep 0.
+/// Computes each tensor's sum of squared gradients. Other ranks' tensors keep 0.
 void squares_by_kernel(const Parameters& parameters, std::vector<double>& squares) {
   const std::vector<Placement>& placements = parameters.layout().placements();
   const torch::Device& device = parameters.options().device;
@@ -139,7 +139,8 @@ void squares_by_kernel(const Parameters& parameters, std::vector<double>& square
   }
 }
 
-/// Returns the stored name of the first part of a tensor's gradient that is not finite. Collective when sharded.
+/// Returns the checkpoint's name of the first part of `tensor` (for example, an expert) with a non-finite gradient.
+/// Collective when sharded.
 std::string non_finite_part(const Parameters& parameters, const Placement& tensor, dist::Collectives& world) {
   const std::vector<model::StoredPart> parts = stored_parts(tensor.spec);
   if (parts.size() == 1) return parts.front().name;
@@ -175,7 +176,7 @@ void GradientSums::rotate(std::size_t layer) {
 }
 
 void GradientSums::gather() {
-  if (was_rotated_back_) {  // otherwise gradients are zero or still rotated
+  if (was_rotated_back_) {  // if false, gradients are zero or still rotated
     for (std::size_t layer = 0; layer < parameters_.policy().layers.size(); ++layer) rotate(layer);
   }
   is_rotated_ = true;
@@ -238,7 +239,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
       squares[i] = ops::sum_of_squares(parameters.flat().gradient(placements[i]).data_ptr<float>(), count);
     }
   }
-  if (layout.is_sharded()) world.all_reduce_sum(squares);  // other ranks' zeros do not change the sums
+  if (layout.is_sharded()) world.all_reduce_sum(squares);
   GradientNorm norm;
   for (std::size_t i = 0; i < squares.size(); ++i) {
     norm.squared += squares[i];
@@ -250,7 +251,7 @@ GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& worl
 
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks) {
   const ParameterLayout& layout = parameters.layout();
-  // When sharded, each rank updates its own Muon matrices alone.
+  // When sharded, each rank updates its own Muon matrices without exchange.
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
   const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};

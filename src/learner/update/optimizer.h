@@ -12,9 +12,10 @@
 
 namespace qrl::learner {
 
-/// Sums gradients over ranks in fp32. Every rank gets all sums; when sharded, only a tensor's owner gets its sum. First
-/// undoes gradients' rotation (quantized.h). A layer's sum may begin when the last backward pass has left the layer.
-/// The order is fixed: layers from last to first, then all other tensors. Ranks need not agree on when a sum begins.
+/// Sums fp32 gradients over ranks. Every rank gets all sums; when sharded, only a tensor's owner gets its sum. Before a
+/// sum, the gradient is rotated back (quantized.h). A layer's sum may begin as soon as the last backward pass has left
+/// the layer. The order is fixed: layers from last to first, then all other tensors. Ranks may begin a sum at different
+/// times.
 class GradientSums {
  public:
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
@@ -22,10 +23,11 @@ class GradientSums {
   /// Returns a ForwardOptions::layer_done that begins a layer's sum; empty if all sums begin in `end`.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
-  /// Rotates gradients, since a backward pass adds rotated terms. Call it before each backward pass.
+  /// Rotates gradients that were rotated back, because a backward pass adds rotated terms. Call it before each backward
+  /// pass.
   void gather();
   void rotate_back();
-  /// Resets the state. Call after gradients were zeroed.
+  /// Resets the rotation state. Call it after gradients were zeroed.
   void restart() { is_rotated_ = was_rotated_back_ = false; }
   /// Begins the remaining sums and waits for all. Collective.
   void end();
@@ -37,27 +39,28 @@ class GradientSums {
 
   const Parameters& parameters_;
   RankTensors& ranks_;
-  std::size_t num_begun_ = 0;  // layers, from the last, whose gradients' sums over ranks have begun
-  bool is_rotated_ = false,
-       was_rotated_back_ = false;  // state of gradients whose sums have not begun
+  std::size_t num_begun_ = 0;  // number of layers, counted from the last, whose sums have begun
+  // Whether the gradients whose sums have not begun are rotated, or were rotated back. Both false: zero gradients.
+  bool is_rotated_ = false, was_rotated_back_ = false;
 };
 
-/// Holds ‖gradients‖², equal on every rank, and the name of the first non-finite tensor, or "". ops::sum_of_squares
-/// sums the squares; with torch_ops, the device sums in fp64. Collective when sharded.
+/// Holds ‖gradients‖², and the name of the first tensor with a non-finite gradient, or "". Both are equal on every
+/// rank.
 struct GradientNorm {
   double squared = 0;
   std::string non_finite;
 };
+/// Uses ops::sum_of_squares, or with torch_ops, fp64 sums on the device. Collective when sharded.
 GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world);
 
 struct OptimizerStep {
   double lr = 0;
   std::int64_t num_updates = 0;  ///< updates before this one
-  double gradient_scale = 1;     ///< factor on gradients, for clipping
+  double gradient_scale = 1;
 };
 
-/// Updates by AdamW (ops::AdamW's formula) or, for the layers' matrices, Muon. Zeroes gradients and refreshes the
-/// forward pass's copies. Collective.
+/// Updates the weights with AdamW (formula: ops::AdamW). If optim.name is muon, updates the layers' matrices with Muon
+/// instead. Zeroes gradients and refreshes the forward pass's copies. Collective.
 void take_step(Parameters& parameters, const OptimizerOptions& optim, const OptimizerStep& step, RankTensors& ranks);
 
 void clear_gradients(Parameters& parameters);
@@ -73,7 +76,7 @@ class Optimizer {
   /// Collective.
   void step(Parameters& parameters, double gradient_norm, RankTensors& ranks);
 
-  /// Sets options, which must have the same algorithm, and resets the update count to 0. Moments stay.
+  /// Sets options, which must have the same algorithm, and resets the update count to 0. Moments do not change.
   void reset(const OptimizerOptions& options, std::int64_t total_updates);
   void set_num_updates(std::int64_t num_updates) { num_updates_ = num_updates; }
 

@@ -1,4 +1,4 @@
-// Owns one flat fp32 buffer each for masters, gradients and moments, in ParameterLayout's order, on one device.
+// Owns flat fp32 buffers of masters, gradients and moments, in ParameterLayout's order.
 #pragma once
 
 #include <functional>
@@ -31,17 +31,18 @@ base::View view_of(const Tensor& values, const base::Shape& shape);
 /// Accesses a rank's masters and moments, and all gradients, by name. Layout and buffers must outlive this object.
 class NamedState {
  public:
-  /// With is_staged, the host reads tensors through a buffer of at most staging_bytes, even those in host memory.
+  /// With is_staged, the host must read tensors through staged_read, even from host memory. Its buffer has at most
+  /// staging_bytes.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 
-  /// Returns views of each tensor in place. Staged views claim to be on a GPU, so that reading without staged_read
+  /// Return views of the tensors in place. Staged views claim to be on a GPU, so that reading without staged_read
   /// fails. Moments are named "exp_avg.NAME" and "exp_avg_sq.NAME".
   model::WeightViews masters() const;
   model::WeightViews moments() const;
   model::WeightViews gradients() const;
-  /// Returns a reader of masters and moments for a file's writer; null unless staged. The first read allocates the
-  /// buffer, pinned for a GPU.
+  /// Returns the function with which a file's writer reads masters and moments; empty unless staged. The first read
+  /// allocates the buffer, pinned for a GPU.
   state::StagedRead staged_read() const;
   base::Buffer master(const std::string& name) const;
 

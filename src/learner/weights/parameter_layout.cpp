@@ -13,7 +13,7 @@ namespace qrl::learner {
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks) {
   std::vector<double> floats;
   for (const model::WeightSpec& spec : specs) {
-    const int of_element = muon && is_layer_matrix(spec.kind) ? 2 : 3;  // fp32 values: the master and its moments
+    const int of_element = muon && is_layer_matrix(spec.kind) ? 2 : 3;  // fp32 values per element: master, moments
     floats.push_back(of_element * static_cast<double>(spec.shape.numel()));
   }
   return dist::share_out(floats, num_ranks);
@@ -25,7 +25,6 @@ bool is_matrix(const model::WeightSpec& spec) {
 
 namespace {
 
-/// Orders layers' matrices, then other matrices, then the rest.
 int rank_of_kind(const model::WeightSpec& spec) { return !is_matrix(spec) ? 2 : (is_layer_matrix(spec.kind) ? 0 : 1); }
 
 /// Orders a layer's tensors so that those of one matmul are adjacent.
@@ -59,7 +58,7 @@ void ParameterLayout::place(const std::vector<model::WeightSpec>& specs) {
   for (const model::WeightSpec& spec : specs) placements_.push_back({spec});
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
-  if (!options_.lora.enabled())  // adapters' specs are in order
+  if (!options_.lora.enabled())  // adapter_specs are already in order
     std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
       const auto key = [](const model::WeightSpec& spec) {
         return std::tuple(rank_of_kind(spec), layer_of(spec.name), rank_in_group(spec.name));

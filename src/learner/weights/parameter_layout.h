@@ -10,8 +10,8 @@
 
 namespace qrl::learner {
 
-/// Returns the owner rank of each of `specs`, balanced by bytes. Tensors stay whole, for Muon and for a checkpoint's
-/// shards. `muon`: the layers' matrices have one moment.
+/// Assigns each of `specs` to a rank, balanced by bytes. Tensors are not split, because Muon and a checkpoint's shards
+/// need whole tensors. `muon`: the layers' matrices have only one moment.
 std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool muon, int num_ranks);
 
 struct Placement {
@@ -21,7 +21,6 @@ struct Placement {
   std::int64_t owned_offset = 0;  ///< first element in the owner's masters and moments
 };
 
-/// Describes adjacent elements that one AdamW step updates.
 struct AdamwSegment {
   std::int64_t offset = 0, owned_offset = 0, count = 0;
   bool decays = false;
@@ -44,8 +43,9 @@ struct LayoutOptions {
 /// Returns whether a weight is neither a gain nor a bias.
 bool is_matrix(const model::WeightSpec& spec);
 
-/// Orders the tensors: the layers' matrices, embedding and lm_head, then gains and biases, which have no weight decay.
-/// Tensors of one matmul are adjacent. Gradients cover all tensors; masters and moments cover only this rank's.
+/// Places all tensors in flat buffers, in this order: the layers' matrices; embedding and lm_head; gains and biases,
+/// which have no weight decay. Tensors of one matmul are adjacent. The gradients' buffer has all tensors. The buffers
+/// of masters and moments have only this rank's tensors.
 class ParameterLayout {
  public:
   ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options);
@@ -57,7 +57,7 @@ class ParameterLayout {
   bool is_sharded() const { return options_.shards > 1; }
   bool is_mine(const Placement& placement) const { return placement.owner == options_.rank; }
   bool is_muons(const Placement& placement) const { return placement.offset < first_adamw_; }
-  std::int64_t num_mine() const { return num_mine_; }    ///< elements of this rank's masters
+  std::int64_t num_mine() const { return num_mine_; }    ///< number of elements of this rank's masters
   std::int64_t num_muons() const { return num_muons_; }  ///< number of leading elements without second moment
 
   GradientRange layer(std::size_t idx) const;  ///< a layer's matrices
@@ -67,15 +67,15 @@ class ParameterLayout {
   GradientRange others() const { return {first_other_, size_ - first_other_}; }         ///< all but layers()
   GradientRange all() const { return {0, size_}; }
 
-  /// Returns the range's tensors with their owners; offsets count from the range's first gradient.
+  /// Returns the range's tensors with their owners. Offsets count from the range's beginning.
   std::vector<dist::Part> parts(const GradientRange& range) const;
-  /// Returns this rank's AdamW segments in the range, adjacent tensors merged.
+  /// Returns this rank's AdamW segments in the range, with adjacent tensors merged.
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
 
  private:
   void place(const std::vector<model::WeightSpec>& specs);
   void share_out();
-  std::vector<std::size_t> in_order() const;  ///< indices into placements_, by offset
+  std::vector<std::size_t> in_order() const;  ///< indices into placements_, sorted by offset
 
   LayoutOptions options_;
   std::vector<Placement> placements_;

@@ -220,7 +220,6 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
   const auto read = [](const ops::PackedLinear& packed, Tensor to) {
-    // Converts first, so that fewer bytes go to the device.
     to.copy_(dequantized_weight(packed, to.scalar_type()));
   };
   // The sampler's embedding is bf16 even with an fp32 compute dtype. A tied lm_head is the same tensor.
@@ -264,7 +263,7 @@ void Parameters::read_tables(model::DeviceWeights& weights) {
 void Parameters::wait_for_device() const { wait_for(options_.device); }
 
 void Parameters::pack_head() {
-  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;  // rows converted to fp32 at once
+  constexpr std::int64_t kRows = 64 * ops::kPanelColumns;
   for (std::int64_t first = 0; first < policy_.head.out; first += kRows) {
     const std::int64_t count = std::min(kRows, policy_.head.out - first);
     const Tensor rows = policy_.lm_head.value.narrow(0, first, count).to(torch::kFloat32);

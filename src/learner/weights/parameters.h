@@ -16,22 +16,23 @@
 #include "model/weights.h"
 
 namespace qrl::cuda {
-class TrainingKernels;  // cuda/train/training.h
+class TrainingKernels;
 }
 
 namespace qrl::learner {
 
-/// Selects what the forward pass reads. With shards: copies of all weights, with matrices in their matmuls' dtype. With
-/// adapters: base weights in the same dtypes, or from a snapshot. Otherwise: the masters.
+/// Selects the tensors that the forward pass reads. When sharded, it reads copies of all weights; a matrix's copy has
+/// the dtype of its matmul. With adapters, the base's weights are such copies, or are in a snapshot. Otherwise, the
+/// forward pass reads the masters.
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
   bool trainable = true;     ///< false: no gradients and moments
-  bool f32_lm_head = false;  ///< whether lm_head multiplies in fp32, for any `compute`
+  bool f32_lm_head = false;  ///< whether lm_head multiplies in fp32 even if `compute` is bf16
   bool packs_head = true;    ///< whether logits use PolicyWeights::head
   bool reads_layers = true;  ///< false: the forward pass reads the layers' matrices in a snapshot
   torch::Device device = torch::kCPU;
-  /// Whether LibTorch's operations compute (torch_ops.h). A bf16 policy then has bf16 copies of matrices, and the host
-  /// reads masters through staged copies.
+  /// Whether LibTorch runs the operations (torch_ops.h). If so, with `compute` bf16 the forward pass reads bf16 copies
+  /// of matrices, and the host reads masters through staged_read.
   bool torch_ops = false;
   const cuda::TrainingKernels* kernels = nullptr;  ///< kernels of gradient_norm and take_step; may be null
   bool fake_quant = false;                         ///< with torch_ops: copies hold dequantized values (read_quantized)
@@ -57,33 +58,33 @@ class Parameters {
 
   /// Updates what the forward pass reads. Call it after every change of masters. Collective when sharded.
   void refresh(RankTensors& ranks);
-  /// Refresh copies while other masters are updated. begin_refresh starts a range's exchange between ranks; end_refresh
-  /// waits for all exchanges. Ranges hold whole tensors, in the same order on every rank. With are_written, this rank's
-  /// copies (copies_of) are up to date, except Muon's. Collective when sharded.
+  /// Refresh one range after another, while other masters are still updated. begin_refresh updates this rank's copies
+  /// and begins to exchange them between ranks. end_refresh waits for all exchanges. A range holds whole tensors; all
+  /// ranks refresh the ranges in the same order. With are_written, this rank's copies (copies_of) are already up to
+  /// date, except Muon's. Collective when sharded.
   void begin_refresh(const GradientRange& range, RankTensors& ranks, bool are_written = false);
   void end_refresh(RankTensors& ranks);
-  /// Holds the forward pass's copy of a range; `values` is undefined if the range has no copy.
   struct Copy {
     GradientRange range;
-    Tensor values;
+    Tensor values;  ///< undefined if the range has no copy
   };
   /// Returns the copies in the range, split by dtype.
   std::vector<Copy> copies_of(const GradientRange& range) const;
   /// Sets each Linear::quantized to the snapshot's matrix.
   void bind_quantized(const model::Snapshot& snapshot);
-  /// With fake_quant: sets the matrices to `snapshot`'s, dequantized and rounded to the compute dtype, until the next
-  /// refresh.
+  /// With fake_quant, sets the matrices that the forward pass reads to `snapshot`'s matrices, dequantized and rounded
+  /// to the compute dtype. The next refresh overwrites them.
   void read_quantized(const model::Snapshot& snapshot);
   /// Does the same from the snapshot's copy on this device.
   void read_quantized(model::DeviceWeights& weights);
-  /// Without reads_tables, reads the device's embedding and lm_head in place; call it again if they move. lm_head is a
-  /// copy if lm_head_dtype is fp32.
+  /// Without reads_tables, makes the forward pass read the decoder's embedding and lm_head in place. Call it again if
+  /// they move. If lm_head_dtype is fp32, lm_head is a copy.
   void read_tables(model::DeviceWeights& weights);
   /// Writes a tensor's master to `to` on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 
   /// Calls `visit` with views of all ranks' masters on options().device. When sharded, calls it for one tensor at a
-  /// time, with views valid for the call. Collective when sharded.
+  /// time, with a view that is valid only during the call. Collective when sharded.
   void visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const;
 
   void clear_moments();
@@ -91,11 +92,11 @@ class Parameters {
   void wait_for_device() const;
 
  private:
-  bool has_copies() const;  ///< whether the forward pass reads copies, not masters
+  bool has_copies() const;
   void make_segments();
   Weight weight(const std::vector<std::string>& names) const;
-  /// Returns a copy of an untrained weight, or nothing for a matrix that the forward pass reads elsewhere. is_kept
-  /// forces a copy.
+  /// Returns a copy of an untrained weight of `base`, or nothing for a matrix that the forward pass reads in a
+  /// snapshot. is_kept forces a copy.
   Weight frozen(const std::vector<std::string>& names, const model::WeightSource& base, bool is_kept) const;
   void bind_policy(const model::WeightSource& base);
   LinearAdapter bind_adapter(const std::string& prefix, const model::BlockMatrix& matrix) const;

@@ -20,8 +20,7 @@ ParameterOptions with_options(ParameterOptions how, const LearnerOptions& option
   return how;
 }
 
-/// Returns RankTensors over NCCL (nccl.cpp) if every rank has its own GPU, else through host memory. Warns if ranks
-/// share GPUs. Collective.
+/// Uses NCCL if every rank has its own GPU, else host memory. Warns if ranks share GPUs. Collective.
 std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collectives& world) {
   if (!device.is_cuda() || world.size() == 1) return ranks_through_host(world, device);
   if (share_gpus(device.index(), world)) {

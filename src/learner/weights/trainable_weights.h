@@ -18,20 +18,20 @@ namespace qrl::learner {
 class TrainableWeights {
  public:
   /// Initializes the masters from `initial`. With options.lora, masters are adapters, and `initial` is the base, which
-  /// must stay readable. `how`: ForwardEngine::parameters(). Collective.
+  /// must stay readable. `how` is the result of ForwardEngine::parameters(). Collective.
   TrainableWeights(const model::ModelConfig& config, const model::WeightSource& initial, const LearnerOptions& options,
                    ParameterOptions how, dist::Collectives& world);
   TrainableWeights(const TrainableWeights&) = delete;
   TrainableWeights& operator=(const TrainableWeights&) = delete;
 
   const model::ModelConfig& config() const { return parameters_.config(); }
-  const model::LoraConfig& lora() const { return parameters_.options().lora; }  ///< disabled if its `rank` is 0
+  const model::LoraConfig& lora() const { return parameters_.options().lora; }
   bool is_sharded() const { return parameters_.layout().is_sharded(); }
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
   RankTensors& ranks() { return *ranks_; }
   dist::Collectives& world() { return world_; }
-  const model::WeightSource& base() const { return base_; }  ///< the frozen base of adapters
+  const model::WeightSource& base() const { return base_; }
 
   void require_trainable() const;
   /// Collective when sharded.
@@ -39,8 +39,8 @@ class TrainableWeights {
 
   /// Implements LearnerState::master.
   base::Buffer master(const std::string& name) const;
-  /// Returns a source of all ranks' masters, which with adapters are adapter_specs' tensors. All ranks must read the
-  /// source in the same order. Collective when sharded.
+  /// Returns a source of all ranks' masters; with adapters, these are the tensors of adapter_specs. All ranks must read
+  /// the source's tensors in the same order. Collective when sharded.
   model::WeightSource trained_masters();
   /// Implements LearnerState::all_masters.
   model::WeightSource all_masters();
@@ -55,13 +55,14 @@ class TrainableWeights {
 class ReferencePolicy {
  public:
   /// Makes the reference policy of a KL term: the base of `parameters` with the adapters `start` (adapter_specs'
-  /// tensors). Without `start`, the policy has the gains of `base` and no adapters. `parameters` must outlive it.
+  /// tensors). Without `start`, the policy has the gains of `base` and no adapters. `parameters` must outlive the
+  /// policy.
   ReferencePolicy(const model::ModelConfig& config, const model::LoraConfig& lora, const Parameters& parameters,
                   const model::WeightSource& base, const std::optional<model::WeightSource>& start);
   ReferencePolicy(const ReferencePolicy&) = delete;
   ReferencePolicy& operator=(const ReferencePolicy&) = delete;
 
-  /// Returns the policy on the parameters' current base, without PolicyWeights::head.
+  /// Returns the policy, updated to the base that `parameters` has now. PolicyWeights::head is empty.
   const PolicyWeights& policy();
 
  private:
