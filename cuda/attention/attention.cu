@@ -1,14 +1,7 @@
-// A block processes one tile of the plan and one kv head at a time.
+// A thread block computes query heads of one kv head. It loops over tiles of the plan.
 //
-// Estimates for 64 rows at 2,048 positions, 8 kv heads of 128 in e4m3, per layer on an H100:
-// - Reading 268 MB of keys and values takes 80 µs at 3.35 TB/s.
-// - For 32 query heads, fp32 fma on all lanes would take 64 µs. Tensor cores take 20 µs at a third of their rate.
-// - Issuing all instructions takes 23 µs, spread over all schedulers.
-//
-// Keys and values go from device memory to registers; shared memory holds only the queries. A lane dequantizes its
-// 16-byte loads to mma fragments, which fixes the order of sums.
-//
-// int8 keys and values need no conversion, because each query and weight is split into two 8-bit terms.
+// Keys and values go from device memory to registers. Shared memory holds the queries, but no keys or values. Each lane
+// dequantizes its own 16-byte loads to mma fragments; this fixes the order of sums.
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_task.h"
 #include "cuda/attention/attention_tile.cuh"
@@ -51,8 +44,8 @@ QRL_DEVICE void name_queries(const AttentionTask& task, const Block& block, Memo
   }
 }
 
-/// Writes the queries to shared memory as mma fragments, and the factors of their scores to score_scales. Fragments
-/// past the last query stay uninitialized.
+/// Writes the queries to shared memory as mma fragments. Writes the factor of each query's scores to score_scales.
+/// Fragments past the last query stay uninitialized.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, float key_scale,
                               Shared<format, kDim, kTiles>& shared) {
@@ -64,7 +57,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
     const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
     float inverse = 1, unit = 1;
     if constexpr (Elements::kScalesQueries) {
-      std::uint32_t largest = 0;  // float bits, which order NaN above all numbers
+      std::uint32_t largest = 0;  // bits of a float, in which NaN is above all numbers
       for (int e = lane_idx(); e < width; e += 32)
         largest = magnitude_of(from[e]) > largest ? magnitude_of(from[e]) : largest;
       largest = warp_max(largest);
@@ -117,7 +110,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
     const int first = chunk * kAttentionChunk;
     const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
-    // Entries past the last position repeat its slot, with weight 0.
+    // Entries past the last position get that position's slot. Their weights are 0.
 #pragma unroll 1  // a larger factor spills registers
     for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
       const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);

@@ -16,9 +16,9 @@ struct alignas(4 * kCount) Words {
 struct FloatElements {
   using Sum = float;
   static constexpr bool kScaled = false;  // whether each slot has a scale
-  static constexpr int kTerms = 1;        // terms per query or weight
+  static constexpr int kTerms = 1;        // number of terms that a query or weight is split into
   static constexpr int kWordNumbers = 2;
-  static constexpr int kSteps = 1;  // 16-position steps in one mma with values
+  static constexpr int kSteps = 1;  // steps of 16 positions that one mma with values covers
   QRL_DEVICE static float total(const float (&sums)[1]) { return sums[0]; }
 };
 
@@ -48,13 +48,13 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
     mma(context, values, weights[0][0], weights[0][1]);
   }
 
-  /// Returns the index, in a lane's key vector, of number `j` in operand word `half` of mma step `i`.
+  /// Returns which number of a lane's key vector is number `j` of operand word `half` in mma step `i`.
   static constexpr int key_number(int i, int half, int j) { return 4 * i + 2 * half + j; }
   QRL_DEVICE static void key_words(const std::uint32_t (&vector)[4], int i, std::uint32_t (&to)[2]) {
     to[0] = vector[2 * i];
     to[1] = vector[2 * i + 1];
   }
-  /// Packs elements 2j and 2j + 1 of four positions as rows g and g + 8 of the mma fragment.
+  /// Packs elements 2j and 2j + 1 of four positions into rows g and g + 8 (g = lane / 4) of the mma fragment.
   template <int kCount>
   QRL_DEVICE static void value_words(const Words<kCount> (&of)[1][4], int j, std::uint32_t (&to)[4]) {
 #pragma unroll
@@ -72,8 +72,8 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   static constexpr int kBytes = 1;
   static constexpr bool kScalesQueries = true;
 
-  /// Returns a query's factor. Returns 0 if `largest` is NaN or infinite: such elements then become NaN, and all others
-  /// 0.
+  /// Returns the factor that scales a query. Returns 0 if `largest` is NaN or infinite. The product of NaN or infinity
+  /// with 0 is NaN; all other elements become 0.
   QRL_DEVICE static float query_inverse(float largest) {
     return magnitude_of(largest) < kInfinityBits ? float_of((268U - exponent_of(largest)) << 23) : 0.0F;
   }
@@ -110,21 +110,21 @@ struct KvElements<quant::KvFormat::fp8_e4m3> : FloatElements {
   }
 
  private:
-  /// Returns the larger of the biased fp32 exponent and 41, so that query_inverse is finite.
+  /// Returns the biased fp32 exponent of `largest`, but at least 41, so that query_inverse is finite.
   QRL_DEVICE static std::uint32_t exponent_of(float largest) {
     const std::uint32_t exponent = magnitude_of(largest) >> 23;
     return exponent < 41 ? 41 : exponent;
   }
 };
 
-/// Splits queries and weights into two 8-bit terms (attention_task.h).
+/// Splits each number of a query, and each weight, into two 8-bit terms. attention_task.h defines them.
 template <>
 struct KvElements<quant::KvFormat::int8> {
   using Sum = std::int32_t;
   static constexpr bool kScaled = true, kScalesQueries = true;
   static constexpr int kBytes = 1, kTerms = 2, kWordNumbers = 4, kSteps = 2;
 
-  /// Returns limit / largest, which scales magnitudes up to `largest` to at most `limit`. Returns 0 if `largest` is
+  /// Returns limit / largest, the factor that scales a magnitude of `largest` to `limit`. Returns 0 if `largest` is
   /// tiny, infinite or NaN.
   QRL_DEVICE static float inverse(float limit, float largest) {
     return largest > 0x1p-100F && magnitude_of(largest) < kInfinityBits ? limit / largest : 0.0F;
@@ -172,7 +172,7 @@ struct KvElements<quant::KvFormat::int8> {
   }
   template <int kCount>
   QRL_DEVICE static void value_words(const Words<kCount> (&of)[2][4], int j, std::uint32_t (&to)[4]) {
-    const std::uint32_t two = j % 2 == 0 ? 0x5140 : 0x7362;  // selects elements 2j of two positions, then 2j + 1
+    const std::uint32_t two = j % 2 == 0 ? 0x5140 : 0x7362;  // selects element 2j of both positions, then 2j + 1
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
       const std::uint32_t first = pick_bytes(of[step][0].word[j / 2], of[step][1].word[j / 2], two),
@@ -181,7 +181,8 @@ struct KvElements<quant::KvFormat::int8> {
       to[2 * step + 1] = pick_bytes(first, second, 0x7632);
     }
   }
-  /// Adds both terms to int32 sums. They cannot overflow: 64 positions add at most 64 · 127 · 65,535.
+  /// Adds the products of both terms to int32 sums. The sums cannot overflow: 64 positions add at most 64 · 127 ·
+  /// 65,535.
   QRL_DEVICE static void multiply_weights(std::int32_t (&context)[4], const std::uint32_t (&values)[4],
                                           const std::uint32_t (&weights)[2][2]) {
     std::int32_t high[4] = {};

@@ -1,5 +1,6 @@
-// Joins chunk results into a row's context in fp32, as flash-decoding does: each segment's chunks in order, then the
-// segments in order. The tile's own block and the second kernel give the same bits.
+// Joins chunks' results into a row's context in fp32, as flash-decoding does. The chunks of a segment are joined in
+// order, then the segments in order. A tile's own block joins unsplit rows; a second kernel joins split rows. Both give
+// the same bits.
 #pragma once
 
 #include "cuda/attention/attention_task.h"
@@ -13,7 +14,8 @@ QRL_DEVICE void put_context(const AttentionTask& task, std::int64_t row, std::in
   if (task.context_bf16 == nullptr) task.context[row * task.num_heads * task.pages.head_dim + at] = value;
   else task.context_bf16[row * task.bf16_stride + at] = bf16_of(value);
 }
-/// Zeroes the padding after the last head of a bf16 row, as thread `thread` of `count`.
+/// Zeroes the padding of a bf16 row if `head` is the row's last head. `count` threads share the work; `thread` is this
+/// thread's index.
 QRL_DEVICE void fill_up(const AttentionTask& task, std::int64_t row, std::int64_t head, int thread, int count) {
   if (task.context_bf16 == nullptr || head != task.num_heads - 1) return;
   const std::int64_t width = task.num_heads * task.pages.head_dim;
@@ -25,11 +27,11 @@ struct ChunkOf {
   int query;
   std::int64_t row, head;
   int chunk;
-  bool sees, is_last;  // sees: whether the query attends to the chunk; is_last: whether this is the row's last chunk
+  bool sees, is_last;  // sees: whether the query attends to the chunk
 };
 
-/// Joins a chunk's result with the query's earlier chunks in its segment. At a segment's end, joins the segment with
-/// the earlier segments, whose context is in task.context. Runs in one warp.
+/// Joins a chunk's result with the query's earlier results in the chunk's segment. At the segment's end, joins the
+/// segment's result with that of earlier segments, which task.context holds. Runs in one warp.
 template <KvFormat format, int kDim, int kTiles>
 QRL_DEVICE void join_chunk(const AttentionTask& task, Shared<format, kDim, kTiles>& shared, const ChunkOf& of,
                            const Stats& of_chunk, int kv_head) {
@@ -75,7 +77,8 @@ QRL_DEVICE float value_scale_of(const AttentionTask& task, std::int64_t head) {
   return task.pages.value_head_scales_K[static_cast<unsigned>(head) / heads_of_kv];
 }
 
-/// Joins at most `count` chunks of the segment that begins at `partial`, in order, in one warp.
+/// Joins the first `count` chunks of a segment (all, if it has fewer) in order, in one warp. partial: index of the
+/// first chunk's result.
 template <int kEach>
 QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, int count, float (&joined)[kEach]) {
   const int width = static_cast<int>(task.pages.head_dim), stride = static_cast<int>(task.num_heads);
@@ -103,7 +106,7 @@ QRL_DEVICE Stats join_segment(const AttentionTask& task, std::int64_t partial, i
   return stats;
 }
 
-/// Joins all segments of a split row and query head in order, in one warp. Requires 32 · kEach ≥ head_dim.
+/// Joins all segments in order. One warp processes one split row and query head. Requires 32 · kEach ≥ head_dim.
 template <int kEach>
 QRL_KERNEL_OF(kJoinThreads, kEach <= 4 ? 3 : 2)
 void join_heads_kernel(AttentionTask task) {

@@ -7,16 +7,15 @@ namespace qrl::cuda {
 
 namespace {
 
-// Blocks that keep an H100 busy: about four per multiprocessor.
+// kWave: number of thread blocks that keep an H100 busy, about four per multiprocessor.
 //
-// Decoding rows that fill nearly four waves are not split, because a partly filled last wave then costs little. A
-// prompt's tiles are not split if they fill one wave.
-//
-// 256 rows with 8 kv heads are not split: an H100 takes 121 us if they are, and 114 us if not.
+// Decoding rows are not split if a tick has at least kEnoughForRows blocks, nearly four waves: a partly filled last
+// wave then costs little. Tiles of prompts are not split if the tick's blocks fill one wave.
 constexpr std::int64_t kWave = 4 * 132;
 constexpr std::int64_t kEnoughForRows = 256 * 8, kEnoughForPrompts = kWave;
 static_assert(kEnoughForRows > 3 * kWave);
-// Warps of the joining kernel (one per row and head) that keep an H100 busy: 16 per multiprocessor.
+// Number of warps that keep an H100 busy in the joining kernel: 16 per multiprocessor. The kernel has one warp per row
+// and head.
 constexpr std::int64_t kEnoughToJoin = 16 * 132;
 
 std::int64_t num_chunks(const AttentionRows& rows, std::int32_t row) {
@@ -33,15 +32,15 @@ std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_di
                                     std::int64_t num_positions) {
   constexpr std::int64_t kMostBytes = std::int64_t{64} << 20, kFloatBytes = 4;
   const std::int64_t num_chunks = ceil_div(num_positions, kAttentionChunk);
-  const std::int64_t partial_floats = num_heads * (head_dim + 2);  // context and Stats
+  const std::int64_t partial_floats = num_heads * (head_dim + 2);  // a context and Stats per head
   return num_chunks == 1 ? 0 : std::min(num_rows * num_chunks, kMostBytes / (partial_floats * kFloatBytes));
 }
 
 AttentionRoom attention_room(const AttentionShape& shape, std::int64_t num_rows, std::int64_t max_positions,
                              std::int64_t max_partials) {
   const std::int64_t num_partials = std::min(max_partials, num_rows * ceil_div(max_positions, kAttentionChunk));
-  // An unsplit row has one tile. A split row has at most one tile per partial result. It has up to two entries in
-  // AttentionPlan::rows: for shared chunks and for its others.
+  // An unsplit row has at most one tile, and a split row at most one tile per partial result. A split row has up to two
+  // entries in AttentionPlan::rows: one for the chunks that it shares, one for all others.
   AttentionRoom room{num_rows + num_partials, 2 * num_rows, 0};
   const std::int64_t blocks_a_tile = shape.num_kv_heads * shape.heads_tiles();
   room.tile_blocks = std::min(room.tiles, std::max(2 * num_rows, ceil_div(kEnoughForRows, blocks_a_tile)));
@@ -92,7 +91,7 @@ void AttentionPlanner::find_groups(const AttentionRows& rows) {
   }
 }
 
-/// Reserves memory for all chunk results of these rows. Returns false if they do not fit, and reserves nothing.
+/// Reserves memory for all chunk results of these rows. If the results do not fit, reserves nothing and returns false.
 bool AttentionPlanner::reserve_partials(const AttentionRows& rows, std::span<const std::int32_t> of) {
   std::int64_t wanted = 0;
   for (const std::int32_t row : of) wanted += num_chunks(rows, row);
@@ -152,7 +151,6 @@ const AttentionPlan& AttentionPlanner::plan(const AttentionRows& rows) {
   for (const Group& group : groups_) {
     std::span<const std::int32_t> left =
         std::span(singles_).subspan(static_cast<std::size_t>(group.first), static_cast<std::size_t>(group.count));
-    // Makes tiles of equal size instead of full tiles and a small rest.
     const std::size_t num_parts = (left.size() + tile_rows - 1) / tile_rows;
     const std::size_t part = (left.size() + num_parts - 1) / num_parts;
     for (; !left.empty(); left = left.subspan(std::min(part, left.size())))

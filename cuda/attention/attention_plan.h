@@ -1,4 +1,4 @@
-// Owns the split of a tick's attention into blocks. Host arithmetic only.
+// Owns the split of a tick's attention into blocks.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace qrl::cuda {
 
-/// Positions per chunk, and chunks per segment, both counted from position 0. A chunk's scores share one maximum. A
-/// segment's chunks are joined in order, then the segments, so bits do not depend on the number of warps.
+/// Number of positions per chunk, and of chunks per segment. The first chunk and segment begin at position 0. A chunk's
+/// scores share one maximum. The chunks of a segment are joined in order, then the segments in order. Results therefore
+/// do not depend on the number of warps.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 
@@ -18,19 +19,21 @@ inline constexpr int kSegmentChunks = 8;
 inline constexpr int kSmallQueries = 8;
 constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ? 32 : 16; }
 
-/// Positions that a block's warps process per round. The rounds of a chunk cover its keys, then its values.
+/// Number of positions that a block's warps together process in one round. The first rounds of a chunk read its keys,
+/// the later rounds its values.
 inline constexpr int kRoundPositions = 64;
 /// Returns how many blocks fit on a multiprocessor without spilling registers.
 constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
   return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
 }
-/// Returns how many rounds ahead blocks prefetch to L2. All blocks' prefetches must stay well below L2's size.
+/// Returns how many rounds ahead a block prefetches to L2. The prefetches of all blocks together must stay well below
+/// L2's size.
 constexpr int rounds_ahead(quant::KvFormat format) { return format == quant::KvFormat::bf16 ? 2 : 4; }
 
 struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   QRL_HD std::int64_t heads_of_kv() const { return num_heads / num_kv_heads; }
-  /// Return the query heads per block (of one kv head), the blocks per kv head, and the rows per block.
+  /// tile_heads: query heads per block, all of one kv head. heads_tiles: blocks per kv head. tile_rows: rows per block.
   std::int64_t tile_heads() const {
     return heads_of_kv() < max_tile_queries(head_dim) ? heads_of_kv() : max_tile_queries(head_dim);
   }
@@ -38,28 +41,30 @@ struct AttentionShape {
   std::int64_t tile_rows() const { return max_tile_queries(head_dim) / tile_heads(); }
 };
 
-/// Returns how many chunk results get memory: those of num_rows rows, but at most 64 MiB. Rows beyond that are not
-/// split.
+/// Returns how many chunk results have memory: enough for num_rows rows of num_positions positions, but at most 64 MiB.
+/// Rows whose results do not fit are not split.
 std::int64_t num_attention_partials(std::int64_t num_heads, std::int64_t head_dim, std::int64_t num_rows,
                                     std::int64_t num_positions);
 
-/// Describes a block's work, repeated for each kv head (× heads_tiles). num_rows entries of AttentionPlan::rows attend
-/// to chunks [first_chunk, end_chunk), whose pages they share. page_ids[first_page] is the page of position 0.
+/// Describes a block's work for one kv head. If heads_tiles() exceeds 1, that many blocks share the work. The tile's
+/// rows are the num_rows entries of AttentionPlan::rows from first_row on. They share the pages of chunks [first_chunk,
+/// end_chunk) and attend to these chunks. page_ids[first_page] is the page of position 0.
 struct AttentionTile {
   std::int32_t first_row = 0, num_rows = 0, first_page = 0, first_chunk = 0, end_chunk = 0;
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-/// Holds a tick's tiles. All chunks of an unsplit row are in one tile, and its partials_N is −1. Chunk c of a split
-/// row has index partials_N[row] + c in AttentionTask's partial results; a second kernel joins them.
+/// Holds a tick's tiles. All chunks of an unsplit row are in one tile, and partials_N[row] is −1. For a split row, each
+/// chunk c has a partial result, with index partials_N[row] + c in AttentionTask. A second kernel joins the row's
+/// partial results.
 struct AttentionPlan {
-  std::vector<AttentionTile> tiles;  ///< small tiles (kSmallQueries), then large ones; each kind longest first
+  std::vector<AttentionTile> tiles;  ///< small tiles, then large tiles; each kind longest first
   std::int64_t num_small = 0;
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> partials_N;
   std::vector<std::int32_t> split_rows;
-  /// If set, each segment of a split row and head has its own joining warp: split rows are few, and some long.
-  /// Otherwise one warp joins all segments.
+  /// If set, one warp joins each segment of a split row and head. Otherwise one warp joins all their segments. It is
+  /// set if split rows are few and some have several segments.
   bool joins_segments = false;
 };
 
@@ -73,8 +78,8 @@ inline AttentionCounts counts_of(const AttentionPlan& plan) {
           static_cast<std::int32_t>(plan.split_rows.size())};
 }
 
-/// Holds limits for any plan of num_rows rows. tile_blocks: the launch's blocks per kv head, which loop over tiles.
-/// They keep the device busy; if the rows are too many to split, each tile has its own block.
+/// Holds sizes that suffice for any plan of num_rows rows. tile_blocks: number of blocks per kv head, which loop over
+/// tiles. It suffices to keep the device busy. If the rows are too many to split, it suffices for one block per tile.
 struct AttentionRoom {
   std::int64_t tiles = 0, tile_rows = 0, tile_blocks = 0;
 };
@@ -91,7 +96,8 @@ struct AttentionRows {
 /// the pages of their first chunks (samples of a prompt) share tiles for those chunks.
 class AttentionPlanner {
  public:
-  /// max_partials: number of chunk results that have memory. Rows beyond that are not split and share no tiles.
+  /// max_partials: number of chunk results that have memory. Rows whose results do not fit are not split and share no
+  /// tiles.
   AttentionPlanner(const AttentionShape& shape, std::int64_t max_partials)
       : shape_(shape), max_partials_(max_partials) {}
   /// Returns a tick's plan, valid until the next call. The caller checks that all positions have pages.
@@ -116,7 +122,7 @@ class AttentionPlanner {
   std::vector<RowRange> prompts_;      // ranges of several consecutive rows
   std::vector<std::int32_t> singles_;  // single rows, ordered by their first page
   struct Group {
-    std::int32_t first = 0, count = 0, num_shared = 0;  // range of singles_; number of shared chunks
+    std::int32_t first = 0, count = 0, num_shared = 0;  // range of singles_; number of chunks that it shares
   };
   std::vector<Group> groups_;
   std::vector<std::int32_t> range_rows_;

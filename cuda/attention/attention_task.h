@@ -8,7 +8,7 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Holds an AttentionPlan for the rows of AttentionTask::where, and the number of blocks of each launch. Blocks loop
-/// over tiles. small_blocks (or large_blocks) must not be 0 if small (or large) tiles exist; not checked.
+/// over tiles. small_blocks (or large_blocks) must not be 0 if small (or large) tiles exist. This is not checked.
 struct AttentionWork {
   const AttentionCounts* counts;
   const AttentionTile* tiles;
@@ -27,8 +27,8 @@ struct AttentionTask {
   AttentionWork work;
   float* partial_stats;     ///< fp32 [partials, H, 2]: largest score, sum of weights
   float* partial_contexts;  ///< fp32 [partials, H, E]
-  // Results [*, H·E]: fp32 in `context` if context_bf16 is null. Otherwise bf16 in context_bf16, zero-padded to the
-  // stride for a GEMM, and `context` is scratch.
+  // Results [*, H·E]. If context_bf16 is null, `context` receives them in fp32. Otherwise, context_bf16 receives them
+  // in bf16, zero-padded to bf16_stride for a GEMM, and `context` is scratch.
   float* context;
   std::uint16_t* context_bf16 = nullptr;
   std::int64_t bf16_stride = 0;
@@ -40,20 +40,21 @@ struct AttentionTask {
 ///   are fp32, in the tensor core's order and rounding.
 /// - fp8_e4m3: the same in fp16, which holds keys and values exactly. Queries are first scaled by a power of two.
 ///   Weights are at most 1; those below 2⁻¹⁴ lose bits, those below 2⁻²⁵ become 0.
-/// - int8: a query becomes (254·high + low) · unit, int8 terms with unit = largest / (127·254). Weights · values'
-///   scales become (256·high + low) · unit, uint8 terms with unit = largest / 65535 in a warp's 64 positions.
-///   Sums are exact in int32.
+/// - int8: each number of a query becomes (254·high + low) · unit. `high` and `low` are int8, and unit = (largest
+///   magnitude of the query) / (127·254). Each weight times its value's scale becomes (256·high + low) · unit. Here
+///   `high` and `low` are uint8, and unit = (largest such product in a warp's 64 positions) / 65535. Sums are exact in
+///   int32.
 ///
-/// Scales, scores, softmax and its denominator are fp32. Weights are exp(score − the chunk's largest score). A chunk
-/// has kAttentionChunk positions. Its warps' contexts are added as (0 + 1) + (2 + 3), their sums of weights in order.
-/// The kSegmentChunks chunks of a segment are joined in order in fp32, then the segments.
+/// Scales, scores, softmax and its denominator are fp32. Weights are exp(score − the chunk's largest score). In a
+/// chunk, the contexts of warps 0 to 3 are added as (0 + 1) + (2 + 3), and the warps' sums of weights in order. The
+/// chunks of a segment are joined in order in fp32, then the segments.
 ///
 /// Results do not depend on the plan, the page order or the tick's other rows. One exception: a NaN in bf16 or e4m3
-/// values makes all rows of a tile NaN (0 · NaN).
+/// values makes all rows of a tile NaN, because 0 · NaN is NaN.
 ///
 /// Scores of int8 pages equal the CPU's bitwise. For bf16 pages and at most 128 positions (one span on the CPU),
-/// results differ from the CPU's only by the order of sums. For e4m3 pages, the CPU rounds queries and weights to bf16.
-/// This kernel rounds them to fp16, which has 3 more bits.
+/// results differ from the CPU's only by the order of sums. For e4m3 pages, the CPU rounds queries and weights to bf16
+/// instead of fp16.
 void attention(const AttentionTask& task, const Stream& stream);
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -18,11 +18,12 @@ constexpr int kSteps = kAttentionChunk / (kStep * kWarps);
 static_assert(kStep * kWarps == kRoundPositions);
 constexpr float kLog2E = 1.44269504F;
 
-/// Describes how a warp's lanes load slots, for a head padded to kDim: g = lane / 4, t = lane % 4.
-/// - Keys: lanes of equal g read one position; lane t reads its 16-byte vectors t, 4 + t, …. A vector feeds kKeySteps
-///   mma steps, with two words per lane each.
-/// - Values: lanes of equal t read four positions; lane g reads their vectors g, 8 + g, …. Elements 2j and 2j + 1 of a
-///   vector become rows g and g + 8 of an mma tile.
+/// Describes how a warp's lanes load slots of heads padded to kDim numbers. In this file, g = lane / 4 and t = lane %
+/// 4.
+/// - Keys: the four lanes of equal g read one position; lane t reads the position's 16-byte vectors t, 4 + t, …. A
+///   vector feeds kKeySteps mma steps. A step takes two words per lane.
+/// - Values: the eight lanes of equal t read four positions; lane g reads vectors g, 8 + g, … of each. Elements 2j and
+///   2j + 1 of a vector become rows g and g + 8 of an mma tile.
 template <quant::KvFormat format, int kDim>
 struct Share {
   using Elements = KvElements<format>;
@@ -39,7 +40,8 @@ struct Share {
 struct Stats {
   float largest = -INFINITY, sum = 0;
 };
-/// Holds factors that join two contexts: `before` multiplies the context of earlier positions, `added` the other.
+/// Holds factors that join two contexts: `before` multiplies the context of earlier positions, `added` that of later
+/// positions.
 struct Factors {
   float before, added;
 };
@@ -50,7 +52,8 @@ QRL_DEVICE Factors join(Stats& stats, Stats added) {
   return by;
 }
 
-/// Lays out a block's shared memory. kTiles: tiles of eight query vectors. Scores are computed for two tiles at a time.
+/// Lays out a block's shared memory. kTiles: number of tiles of eight query vectors each. Scores are computed for two
+/// tiles at a time.
 template <quant::KvFormat format, int kDim, int kTiles>
 struct Shared {
   static constexpr int kQueries = 8 * kTiles, kWideTiles = (kTiles + 1) / 2;
@@ -58,10 +61,10 @@ struct Shared {
   std::uint32_t queries[KvElements<format>::kTerms][kWideTiles][Share<format, kDim>::kQuerySteps][32][4];
   std::int64_t bytes_at[kAttentionChunk];                            // byte offsets of a chunk's positions
   float key_scales[kAttentionChunk], value_scales[kAttentionChunk];  // int8 only
-  float context[2][kQueries][kDim + 2];                              // contexts of the chunk, per pair of warps
+  float context[2][kQueries][kDim + 2];                              // the chunk's contexts, one sum per pair of warps
   float joined[kQueries][kDim + 2];                                  // joined contexts of the segment's earlier chunks
-  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats: index chunk % 2
-  Stats total_stats[2][kQueries];                                    // earlier segments' statistics, index segment % 2
+  Stats stats[kWarps][kQueries], joined_stats[2][kQueries];          // joined_stats[chunk % 2]: earlier chunks
+  Stats total_stats[2][kQueries];                                    // total_stats[segment % 2]: earlier segments
   float weight_units[kWarps][kQueries];                              // quantization steps of weights; int8 only
   float score_scales[kQueries];
   std::int32_t row[kQueries], head[kQueries];
@@ -75,7 +78,7 @@ struct TileOfQueries {
   using Sum = typename Elements::Sum;
   using Memory = Shared<format, kDim, kTiles>;
   static constexpr int kWideTiles = Memory::kWideTiles;
-  // Key vectors, and value vectors, that a lane loads ahead into registers.
+  // Number of key vectors, and of value vectors, that a lane loads ahead into registers.
   static constexpr int kKeysAhead = (kTiles == 1 ? 4 : 2) / (kDim <= 128 ? 1 : 2);
   static constexpr int kValuesAhead = kTiles == 1 && kDim <= 128 ? 2 : 1;
 
@@ -86,7 +89,6 @@ struct TileOfQueries {
 
   QRL_DEVICE static int step_at(int s, int warp) { return (s * kWarps + warp) * kStep; }
 
-  /// Prefetches the warp's keys (or values) of a round to L2.
   QRL_DEVICE void prefetch_round(int round, int count) const {
     constexpr int kMostLines = kDim * Elements::kBytes / 128, kLines = kMostLines == 0 ? 1 : kMostLines;
     const int from = step_at(round % kSteps, warp);
@@ -113,8 +115,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Computes score[s][n][h][j] of query 8n + g at position step_at(s) + 8h + 2t + j of the chunk. Masked positions get
-  /// −∞.
+  /// Computes score[s][n][h][j], the score of query 8n + g at position step_at(s) + 8h + 2t + j of the chunk. Scores of
+  /// masked positions are −∞.
   QRL_DEVICE void make_scores(int first_position, int count, float (&score)[kSteps][kTiles][2][2]) {
     std::int32_t last_position[kTiles];
 #pragma unroll
@@ -197,9 +199,9 @@ struct TileOfQueries {
     for (int n = 0; n < kTiles; ++n) shared.stats[warp][8 * n + g].*which = values[n];
   }
 
-  /// Converts scores to softmax weights as mma operands, and sums each query's weights over the warp. Sums 16-bit
-  /// weights after rounding. With int8 pages, weights are then multiplied by the values' scales and split into two
-  /// terms.
+  /// Converts scores to softmax weights in the layout of mma operands. Sums each query's weights over the warp. 16-bit
+  /// weights are rounded before they are summed. With int8 pages, weights are summed, multiplied by the values' scales,
+  /// then split into two terms.
   QRL_DEVICE void make_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                std::uint32_t (&weight)[kSteps][kTiles][2], float (&sum)[kTiles]) const {
     float inverse[kTiles] = {};
@@ -230,11 +232,11 @@ struct TileOfQueries {
     return score == -INFINITY ? 0.0F : exp2f((score - largest) * kLog2E);
   }
 
-  /// Converts scores to weights and sums the weights. Then multiplies each weight by its value's scale, and writes the
-  /// products' quantization step per query to weight_units.
+  /// Converts scores to weights and sums the weights. Then multiplies each weight by its value's scale. Writes each
+  /// query's quantization step of these products to weight_units.
   QRL_DEVICE void scale_weights(float (&score)[kSteps][kTiles][2][2], const float (&largest)[kTiles],
                                 float (&sum)[kTiles], float (&inverse)[kTiles]) const {
-    std::uint32_t most[kTiles];  // float bits, which order NaN above all numbers
+    std::uint32_t most[kTiles];  // bits of a float, in which NaN is above all numbers
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       sum[n] = 0;
@@ -289,8 +291,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Adds weights · values to context[p][j][n], whose four sums are elements 2j and 2j + 1 of vector p, each for
-  /// queries 8n + 2t and 8n + 2t + 1.
+  /// Adds weights · values to context[p][j][n]. Its four sums are elements 2j and 2j + 1 of a value's vector p, each
+  /// for queries 8n + 2t and 8n + 2t + 1.
   QRL_DEVICE void add_values(const std::uint32_t (&weight)[kSteps][kTiles][2], int count,
                              Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) {
     constexpr int kUnits = kSteps / Elements::kSteps * S::kValueVectors;
@@ -327,8 +329,8 @@ struct TileOfQueries {
     }
   }
 
-  /// Calls body(to, value) for each fp32 element of the warp's contexts in one half of each vector. `to` is its place
-  /// in the shared context of the warp's pair.
+  /// Calls body(to, value) for the elements in half kHalf of each vector of the warp's contexts. `value` is an element
+  /// in fp32. `to` is its place in the shared context of the warp's pair.
   template <int kHalf, class Body>
   QRL_DEVICE void each_of_half(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4], Body body) const {
     constexpr int kFirst = kHalf * S::kValueTiles / 2;
@@ -352,7 +354,7 @@ struct TileOfQueries {
   }
 
   /// Sums the warps' contexts of a chunk into shared memory in fp32: warps 0 and 1 into context[0], warps 2 and 3 into
-  /// context[1]. Readers add the two.
+  /// context[1]. Readers add context[0] and context[1].
   QRL_DEVICE void sum_contexts(const Sum (&context)[S::kValueVectors][S::kValueTiles][kTiles][4]) const {
     static_assert(S::kValueTiles % 2 == 0);
     const auto write = [](float& to, float value) { to = value; };

@@ -14,7 +14,7 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Stores a head's key or value in the pages' format, in one warp. A lane holds pairs of elements (i, i + half).
+/// Stores a head's key or value in the pages' format, in one warp. Each lane holds pairs of elements i and i + half.
 template <KvFormat kFormat, int kPairs>
 struct HeadStore {
   const KvPages& pages;
@@ -64,7 +64,7 @@ struct HeadStore {
 
 constexpr int kWarpHeads = 2;
 
-/// Processes one row per block and kWarpHeads heads per warp. kPairs: pairs per lane and head.
+/// kPairs: number of pairs per lane and head.
 template <KvFormat kFormat, int kPairs>
 QRL_KERNEL_OF(kThreads, kPairs <= 2 ? 10 : 8)
 void rope_kernel(RopeTask task) {

@@ -27,8 +27,8 @@ struct RowPlaces {
   const std::int32_t* page_ids;
 };
 
-/// Adds the bias to q, k and v heads. Applies RMSNorm over E to q and k heads if gains are given, then the rotary
-/// embedding. Writes q heads to `q`, fp32 [*, H·E], and k and v to the row's slot. Skips padding rows.
+/// Adds the bias to q, k and v heads. Applies RMSNorm over E to q and k heads if gains are given, then rotates these
+/// heads (RoPE). Writes q heads to `q`, fp32 [*, H·E], and k and v to the row's slot. Skips padding rows.
 struct RopeTask {
   GemmRows heads;
   std::int64_t num_heads;
@@ -42,8 +42,8 @@ struct RopeTask {
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Finds, for each kv head of bf16 pages, the least number that at most num_above of |keys| exceed, and the same for
-/// |values|. Writes NaN if a key (or value) is not finite. Unused slots must be zero.
+/// For each kv head of bf16 pages, finds the smallest number that at most num_above of |keys| exceed. Finds the same
+/// number for |values|. Writes NaN if a key (or value) is not finite. Unused slots must be zero.
 struct KvPercentileTask {
   const std::uint8_t *keys, *values;
   KvLayout at;

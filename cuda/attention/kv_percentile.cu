@@ -6,8 +6,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 
 namespace {
 
-constexpr std::uint32_t kLargestFinite = 0x7f7f;  // bits of the largest finite bf16
-constexpr int kVector = 8;                        // bf16 numbers per load
+constexpr std::uint32_t kLargestFinite = 0x7f7f;
+constexpr int kVector = 8;  // bf16 numbers per load
 
 struct alignas(16) Vector {
   std::uint16_t bits[kVector];

@@ -11,7 +11,7 @@ constexpr int kThreads = 256;
 struct alignas(16) Words {
   std::uint32_t word[4];
 };
-/// kLoads: a thread's loads in flight; kTurns: how often it issues them.
+/// kLoads: number of loads that a thread issues together; kTurns: how often it does so.
 constexpr int kLoads = 8, kTurns = 4;
 constexpr std::int64_t kWordsOfBlock = std::int64_t{kLoads} * kTurns * kThreads;
 

@@ -7,7 +7,7 @@ namespace qrl::cuda {
 namespace {
 
 constexpr DeviceLimits kHopper{232'448, 132};
-/// In GemmKernel's order.
+/// The index is a GemmKernel.
 constexpr const char* kKernelTexts[] = {"cuBLASLt",
                                         "cuBLASLt, block scales",
                                         "cuBLASLt, row scales",

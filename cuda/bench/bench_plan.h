@@ -1,4 +1,4 @@
-// Owns the plans of benchmarked matmuls. Builds without CUDA.
+// Owns the plans of benchmarked matmuls.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,9 @@
 
 namespace qrl::cuda {
 
-/// Returns one layer's matrices, in the order of the forward pass.
 std::vector<model::BlockMatrix> layer_matrices(const model::ModelConfig& config);
 
-/// Describes the plan of a matmul on a Hopper GPU with 132 multiprocessors (H100, H200). At run time, timing may pick
-/// another kernel with bitwise equal results.
+/// Describes the plan of a matmul on a Hopper GPU with 132 multiprocessors (H100, H200).
 struct MatmulPlan {
   GemmKernel kernel = GemmKernel::cublaslt;
   std::int64_t tile_rows = 0, tile_outputs = 0, num_blocks = 0;  ///< for `streamed` only

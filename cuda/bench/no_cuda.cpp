@@ -1,4 +1,3 @@
-// Throws an input error from each benchmark.
 #include "base/error.h"
 #include "cuda/bench/speed.h"
 

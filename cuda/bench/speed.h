@@ -31,22 +31,21 @@ struct AttentionSpeedTask {
   quant::KvFormat format = quant::KvFormat::bf16;  ///< any format but f32
   model::ModelConfig model;
   std::int64_t page_size = 16, num_sequences = 1, num_positions = 1;
-  std::int64_t shared_positions = 0;          ///< leading positions that all sequences share, in whole pages
+  std::int64_t shared_positions = 0;          ///< leading positions that all sequences share, rounded to whole pages
   std::int64_t pool_bytes = kBenchPoolBytes;  ///< memory to fill with copies of the pages
 };
 struct AttentionSpeed {
-  double read_bytes_per_s = 0;  ///< as in GemmSpeeds
+  double read_bytes_per_s = 0;
   double attention_s = 0;
 };
 
 /// Describes decode ticks of a model with random weights.
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
-  quant::Format format = quant::Format::bf16,
-                head_format = quant::Format::bf16;  ///< formats of the layers, and of lm_head
+  quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;
   std::vector<std::int64_t> batches, contexts;
-  std::int64_t matmul_size = 8192;            ///< size of the square bf16 GEMM that measures tensor cores
-  std::int64_t pool_bytes = kBenchPoolBytes;  ///< as in GemmSpeedTask
+  std::int64_t matmul_size = 8192;  ///< size of the square bf16 GEMM that measures tensor cores
+  std::int64_t pool_bytes = kBenchPoolBytes;
 };
 struct TickSpeed {
   std::int64_t batch = 0, context = 0;
@@ -54,15 +53,15 @@ struct TickSpeed {
   double host_s = 0;  ///< tick_s minus the host's waits for the device
 };
 struct TickSpeeds {
-  double read_bytes_per_s = 0;  ///< as in GemmSpeeds
-  double matmul_flops = 0;      ///< FLOP per second of a bf16 GEMM
-  double rewrite_s = 0;         ///< time to rewrite all weights from fp32 masters on the device
+  double read_bytes_per_s = 0;
+  double matmul_flops = 0;  ///< FLOP per second of a bf16 GEMM
+  double rewrite_s = 0;     ///< time to rewrite all weights from fp32 masters on the device
   std::vector<TickSpeed> ticks;
 };
 
 namespace QRL_CUDA_TARGET {
 
-/// Measures the engine's GEMMs with bf16 results on normal random values, as a CUDA graph. Returns the best of five
+/// Measures the engine's GEMMs with bf16 results on normal random values, in a CUDA graph. Returns the best of five
 /// rounds. Throws like make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 

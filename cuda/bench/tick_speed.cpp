@@ -44,7 +44,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   engine.weights().upload(weights);
 
   const Stream stream;
-  // Does not rewrite the norm gains: with gains of 1, logits stay within a few units.
+  // Leaves the norm gains at 1, so that logits stay small.
   const Memory values = normal_memory(quant::Element::f32, kMasterSigma, kMasterSeed,
                                       largest * static_cast<std::int64_t>(sizeof(float)), stream);
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},

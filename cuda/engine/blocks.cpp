@@ -105,7 +105,7 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
   const LayerMemory& layer = weights_.layer(layer_idx);
   const QuantizedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
                       gated = gated_.for_layer(layer.down.view);
-  // Attention itself writes bf16 rows, which have no scales.
+  // The attention kernel itself writes bf16 rows, because they have no scales.
   const bool is_bf16 = attended.element == quant::Element::bf16;
   attention({q_.as<float>(), config.num_attention_heads, arrays.where, pages, arrays.attention,
              partial_stats_.as<float>(), partial_contexts_.as<float>(), context_.as<float>(),

@@ -30,7 +30,8 @@ struct QuantizedMemory {
 
 inline Memory floats(std::int64_t count) { return Memory(static_cast<std::size_t>(count) * sizeof(float)); }
 
-/// Points to rows of the residual stream, fp32 [*, width], and to the last MLP's output, not yet added to them.
+/// Points to rows of the residual stream, fp32 [*, width], and to the last MLP's output, which is not yet added to
+/// these rows.
 struct ResidualRows {
   float* x = nullptr;
   GemmRows branch{};
@@ -50,7 +51,8 @@ class Blocks {
   void store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
   void attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream);
 
-  /// Allocates memory for adapters' inputs and for A · x with this rank, in the first call only. Call before a tick.
+  /// Allocates memory for the adapters' inputs and for their products A · x. Only the first call allocates. Must be
+  /// called before a tick with adapters.
   void reserve_adapters(std::int64_t rank);
 
   ResidualRows rows() const { return {x_.as<float>(), branch_}; }
@@ -58,7 +60,7 @@ class Blocks {
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
-  /// Returns memory for a bf16 copy of x, the input of the adapter of `w`. Returns null if `w` has no adapter, or if x
+  /// Returns memory for a bf16 copy of x, which the adapter of `w` reads. Returns null if `w` has no adapter, or if x
   /// is bf16.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
   /// Computes y = x · Wᵀ. If `w` has an adapter, adds B · (A · x). `products` receives A · x in bf16.

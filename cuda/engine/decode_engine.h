@@ -1,4 +1,4 @@
-// Owns the interface of a decoder on an NVIDIA GPU. In builds without CUDA, cuda/no_cuda.cpp implements it.
+// Owns the interface of a decoder on an NVIDIA GPU.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class SequenceScorer;
 /// Returns CUDA's version and the kernels' targets, such as "13.0 sm_80 sm_90a compute_90", or "off" without CUDA.
 std::string version();
 
-/// Layer index for matrix shapes, which are equal in all layers.
+/// Layer index to pass if only the shapes of matrices matter: all layers have the same shapes.
 inline constexpr std::int64_t kAnyLayer = 0;
 
 /// Returns the bytes that GEMMs of at most num_rows rows keep for dequantized operands: the largest matrix and, for
@@ -69,10 +69,9 @@ struct EngineOptions {
   double memory_utilization = 0;
   std::int64_t page_size = 0;  ///< tokens per page
   quant::KvFormat kv_format = quant::KvFormat::bf16;
-  /// If set, GEMM results are fp32, as on the CPU, not bf16. This is slower.
+  /// If set, GEMM results are fp32, as on the CPU, instead of bf16.
   bool f32_gemms = false;
-  /// If set, a row's results depend on no other row of the tick. Library GEMMs with fp32 sums are then not used
-  /// (choose_gemm in gemm_plan.h), so ticks of many rows are slower.
+  /// If set, a row's results depend on no other row of the tick. This makes ticks of many rows slower.
   bool row_only_sums = false;
   /// If set, ticks that sample for every row run as CUDA graphs, except the first tick of each shape. Results do not
   /// change.
@@ -87,8 +86,8 @@ struct SlotCopy {
 /// Returns the token value that refers to the output_idx-th sample of the previous tick.
 constexpr std::int32_t pending_token(std::int32_t output_idx) { return -1 - output_idx; }
 
-/// Holds the concatenated rows of a tick's sequences. A row attends to positions 0 to its own. The ids of its pages
-/// begin at page_ids[first_page_N[row]]. A token is an id or pending_token().
+/// Holds the concatenated rows of a tick's sequences. A row attends to position 0 up to its own position. The page ids
+/// of its sequence begin at page_ids[first_page_N[row]]. A token is a vocabulary id or a pending_token().
 struct Tick {
   std::span<const std::int32_t> tokens_N, positions_N, first_page_N;
   std::span<const std::int32_t> page_ids;
@@ -107,8 +106,8 @@ struct SampledToken {
 };
 
 struct EngineStats {
-  std::int64_t num_graphs = 0, graph_ticks = 0;  ///< graphs recorded, and ticks run as graphs
-  double waited_s = 0;                           ///< time the caller waited for the device
+  std::int64_t num_graphs = 0, graph_ticks = 0;
+  double waited_s = 0;  ///< time the caller waited for the device
 };
 
 /// Runs a decoder's ticks. Only one thread may call it. Checks inputs before any launch. A failed CUDA call throws an
@@ -120,7 +119,6 @@ class DecodeEngine {
   DecodeEngine& operator=(const DecodeEngine&) = delete;
   virtual ~DecodeEngine() = default;
 
-  /// Describes the device and GEMM kernels, for the log.
   virtual std::string describe() const = 0;
   /// The returned parts live as long as the engine.
   virtual WeightStore& weights() = 0;
@@ -129,17 +127,18 @@ class DecodeEngine {
   /// Sets the scales of fp8_e4m3 keys and values, fp32 [layers, kv heads] each.
   virtual void set_kv_scales(std::span<const float> keys_LK, std::span<const float> values_LK) = 0;
   /// Allocates the KV pages, unless they exist, and returns their number. Abandons unfinished ticks. Throws an input
-  /// error if memory is too small for num_pages (with memory_utilization: for one sequence of max_positions).
+  /// error if memory is too small for num_pages pages. With memory_utilization, throws only if memory is too small for
+  /// one sequence of max_positions.
   virtual std::int64_t allocate_kv() = 0;
   virtual void release_kv() = 0;
 
   /// Starts a tick: runs all layers, stores keys and values, and samples. When it returns, the arguments' memory may be
   /// reused. At most two ticks may be unfinished.
   virtual void start(const Tick& tick, const SampleRows& samples) = 0;
-  /// Finishes the oldest unfinished tick: waits for its samples, if any, and writes them to `sampled`, one element per
-  /// sample.
+  /// Finishes the oldest unfinished tick. Waits for its samples, if it has any, and writes each to an element of
+  /// `sampled`.
   virtual void finish(std::span<SampledToken> sampled) = 0;
-  /// Starts and finishes a tick; no other may be unfinished. Afterwards, `logits` can read the tick's rows.
+  /// Starts and finishes a tick. No other tick may be unfinished. Afterwards, `logits` can read the tick's rows.
   void run(const Tick& tick, const SampleRows& samples, std::span<SampledToken> sampled) {
     start(tick, samples);
     finish(sampled);

@@ -26,7 +26,7 @@ void check(const EngineOptions& options, const DeviceFacts& device) {
               "fp32", "set quant.rollout.kv_cache");
   QRL_REQUIRE(config.head_dim <= kMaxHeadDim, "rollout.device: cuda",
               "a head_dim of at most " + std::to_string(kMaxHeadDim), std::to_string(config.head_dim));
-  // Shared memory for the widest fp32 row, or for sampling's block sums, plus 1 KiB.
+  // Kernels need shared memory for the widest fp32 row or for the sums of sampling's blocks, plus 1 KiB.
   const std::int64_t widest = std::max({config.hidden_size, config.intermediate_size, config.q_size()});
   const std::int64_t num_blocks = ceil_div(config.vocab_size, kSampleBlock);
   const std::int64_t shared_bytes = std::max(widest * 4, num_blocks * 16 + 2 * kSampleBlock * 4) + 1024;

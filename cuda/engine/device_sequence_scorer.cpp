@@ -47,8 +47,6 @@ void DeviceSequenceScorer::kv_percentiles(const Tick& tick, std::int64_t num_abo
   engine_.wait();
 }
 
-/// Loops over layers, and inside over ticks. Only one layer's keys and values, and one tick's activations, exist at a
-/// time.
 void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num_pages,
                                    std::span<float* const> after_layer, CallersStream stream) {
   QRL_INVARIANT(
@@ -70,7 +68,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   for (std::size_t t = 0; t < ticks.size(); ++t) arrays.push_back(forward_ticks_[t].send(ticks[t], {}, engine_.stream));
   for (std::size_t i = 0; i < after_layer.size(); ++i) {
     const KvPages pages = engine_.kv.shared_pages(num_pages, i);
-    std::int64_t first = 0;  // offset of the tick in after_layer[i]
+    std::int64_t first = 0;
     for (std::size_t t = 0; t < ticks.size(); ++t) {
       const std::int64_t num_rows = arrays[t].shape.rows;
       if (i == 0) engine_.blocks.embed(arrays[t], engine_.head.sampled_tokens(), engine_.stream);

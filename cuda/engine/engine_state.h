@@ -22,15 +22,14 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 struct EngineState {
   EngineState(const EngineOptions& options, const DeviceFacts& device);
 
-  /// Checks a tick against this engine's limits. num_sampled_before: number of samples that pending_token() may refer
-  /// to.
+  /// Checks a tick against this engine's limits. num_sampled_before: number of the previous tick's samples, to which
+  /// pending_token() refers.
   void check(const Tick& tick, std::int64_t num_pages, std::int64_t num_sampled_before = 0) const;
-  /// Throws an internal error unless `at` points into the device's memory. The error names `where` and the memory
-  /// found.
+  /// Throws an internal error unless `at` points into the device's memory.
   void require_on_device(const void* at, const char* where) const;
   void wait();
-  /// Waits for the engine's work and for other callers' streams, because all use the same GEMM workspaces. Then calls
-  /// work(stream) with the caller's stream.
+  /// Waits for the engine's work and for the stream of any other caller, because all use the same GEMM workspaces. Then
+  /// calls work(stream) with the caller's stream.
   template <class Work>
   void run_on_callers_stream(CallersStream callers, const Work& work) {
     enter_device(device);
@@ -57,7 +56,7 @@ struct EngineState {
   std::map<TickShape, Graph> graphs;  ///< a graph is empty until its shape's second tick
   std::int64_t num_rows = 0;          ///< number of rows of the last tick
   bool in_flight = false;
-  std::optional<CallersStream> callers_stream;  ///< stream whose work may still be running
+  std::optional<CallersStream> callers_stream;  ///< last caller's stream; its work may still be running
   EngineStats stats;
 };
 
@@ -65,7 +64,6 @@ struct EngineState {
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or stop other programs that use the device";
 
-/// Return "[0, count)", and rows as "3, 5, 4, …", for errors.
 std::string range_text(std::int64_t count);
 std::string rows_text(std::span<const std::int32_t> rows);
 

@@ -10,8 +10,8 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Holds keys and values of some layers, initialized to zero: attention multiplies heads' padding by 0, and NaN · 0 is
-/// NaN. Percentiles need zeros in unused slots.
+/// Holds keys and values of some layers, initialized to zero. Attention multiplies the padding of heads by 0, so the
+/// padding must not be NaN. Percentiles need zeros in unused slots.
 struct PageMemory {
   PageMemory() = default;
   PageMemory(quant::KvFormat format, const KvLayout& at, std::int64_t num_pages, std::int64_t num_layers);
@@ -55,7 +55,7 @@ class KvMemory {
   std::string device_name_;
   PageMemory layers_;
   std::int64_t num_pages_ = 0;
-  PageMemory shared_;  // memory of one layer
+  PageMemory shared_;
   std::int64_t num_shared_pages_ = 0;
   Memory head_scales_;  // keys [L, K], then values [L, K]
 };

@@ -48,7 +48,6 @@ void LmHead::final_norm(const ResidualRows& rows, const std::int32_t* row_ids, s
                 num_rows, stream);
 }
 
-/// Returns the tokens per tile: kTileTokens with row_only_sums, otherwise as many as fit kTileLogits for num_rows rows.
 std::int64_t LmHead::tile_tokens(std::int64_t num_rows) const {
   const std::int64_t fit = row_only_sums_ ? kTileTokens : kTileLogits / num_rows / kSampleBlock * kSampleBlock;
   return std::min(round_up(config_.vocab_size, kOutputTile), fit);

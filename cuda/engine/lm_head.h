@@ -26,13 +26,12 @@ class LmHead {
   const std::int32_t* sampled_tokens() const { return sampled_.as<std::int32_t>(); }
   /// Copies the last `sample` call's num_rows tokens and log-probs to pinned buffer `turn` (0 or 1).
   void send_sampled(std::int64_t num_rows, std::size_t turn, const Stream& stream);
-  /// Reads sampled.size() tokens from pinned buffer `turn`. The copy of num_rows rows by send_sampled must have ended.
+  /// Reads sampled.size() tokens from pinned buffer `turn`. The copy by send_sampled(num_rows, …) must have ended.
   void read(std::int64_t num_rows, std::size_t turn, std::span<SampledToken> sampled) const;
 
   /// Implements SequenceScorer::score. Callers pass an empty rows.branch. Waits for the stream.
   void score(const ResidualRows& rows, const Targets& targets, std::span<TokenScore> scores, const Stream& stream);
 
-  /// Computes logits and copies them to the host.
   void logits(const ResidualRows& rows, std::span<const std::int32_t> row_ids, std::span<float> logits_RV,
               const Stream& stream);
 

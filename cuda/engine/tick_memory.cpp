@@ -96,8 +96,8 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
   TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split, plan.joins_segments};
   if (samples_all_rows(tick, samples)) {
     const std::int64_t blocks = attention_room(attention_, counts.rows, max_positions_, max_partials_).tile_blocks;
-    // Returns the tiles rounded up to a power of two, but at least one block per row. Few shapes then occur, and few
-    // blocks are idle.
+    // Returns the number of blocks for `count` tiles: `count` rounded up to a power of two, but at least one block per
+    // row and at most `blocks`. Few shapes then occur, and few blocks are idle.
     const auto blocks_of = [&](std::int64_t count) {
       const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
       return count == 0 ? 0 : std::min(blocks, std::max(counts.rows, power));

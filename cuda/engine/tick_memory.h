@@ -11,8 +11,8 @@
 
 namespace qrl::cuda {
 
-/// Counts a tick's uploaded elements. tiles (five int32 each), tile_rows and split_rows are sizes of AttentionPlan's
-/// arrays.
+/// Holds how many elements of each array a tick uploads. A tile has five int32. tile_rows is the size of
+/// AttentionPlan::rows.
 struct TickCounts {
   std::int64_t rows = 0, samples = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0;
 };
@@ -72,11 +72,12 @@ class TickMemory {
  public:
   explicit TickMemory(const EngineOptions& options);
 
-  /// Return a tick's maximum numbers of rows (padding included) and of attention's partial results.
+  /// max_rows() includes padding rows.
   std::int64_t max_rows() const { return max_rows_; }
   std::int64_t max_partials() const { return max_partials_; }
 
-  /// Copies a checked tick to the device, in stream order. The copy before the previous copy must have ended.
+  /// Copies a checked tick to the device, in stream order. Overwrites the host memory of the last call but one, whose
+  /// copy must have ended.
   ///
   /// A tick that samples for every row is padded to padded_rows, so that few shapes occur.
   TickArrays send(const Tick& tick, const SampleRows& samples, const Stream& stream);

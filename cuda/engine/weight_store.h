@@ -17,9 +17,9 @@ namespace qrl::cuda {
 struct HostMatrix {
   quant::Format format = quant::Format::bf16;
   std::int64_t out = 0, in = 0;
-  const void* panels = nullptr;   ///< null: `upload` only allocates, WeightStore::rewrite fills
+  const void* panels = nullptr;   ///< null: `upload` only allocates, and `rewrite` fills the memory
   const void* scales = nullptr;   ///< fp32, or bf16 for int4; null: none
-  std::int64_t scale_stride = 0;  ///< distance between groups of 128 inputs, in scales
+  std::int64_t scale_stride = 0;  ///< number of scales per group of 128 inputs
   const float* bias = nullptr;    ///< fp32 [out]; null: none
 };
 
@@ -27,7 +27,7 @@ struct HostMatrix {
 using HostLayer = model::Block<const float*, HostMatrix>;
 /// A model's weights in CPU memory, read by WeightStore::upload only.
 struct HostWeights {
-  const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as HostMatrix::panels
+  const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as for HostMatrix::panels
   const float* final_norm_D = nullptr;          ///< fp32
   const float* rope_table = nullptr;            ///< fp32 [max_positions, E]: cosines, then sines
   std::vector<HostLayer> layers;
@@ -40,15 +40,15 @@ inline constexpr std::string_view kEmbedding = "embed_tokens", kFinalNorm = "nor
 struct WeightId {
   std::string_view name;   ///< a constant above, or a literal of model/block.h such as "qkv" (not copied)
   std::int64_t layer = 0;  ///< layer index, for a block's weight
-  bool is_bias = false;    ///< if set, names the matrix's bias
+  bool is_bias = false;
 };
 
-/// Describes a trained tensor: fp32, row-major, on the engine's device. WeightStore::rewrite stores it as some rows of
-/// an engine's matrix, or elements of a vector.
+/// Describes a trained tensor: fp32, row-major, on the engine's device. WeightStore::rewrite stores it as rows of an
+/// engine's matrix or as elements of a vector.
 struct Master {
   const float* values = nullptr;
   WeightId weight;
-  std::int64_t first = 0, count = 0;  ///< range of the engine's rows, or elements
+  std::int64_t first = 0, count = 0;  ///< range of the matrix's rows, or of the vector's elements
   // Calibrated factors and scales (FixedScales in ops/linear.h), in CPU memory; null: none.
   const float* factors = nullptr;     ///< matrix: input factors [in]; norm gain: divisors [count]
   const float* row_scales = nullptr;  ///< weight scales [count], int8 only; null: computed
@@ -83,7 +83,7 @@ struct Table {
 
 struct MatmulRoom {
   std::int64_t quantized_bytes = 0;  ///< bytes for quantized x and its scales, in 256-byte aligned memory
-  std::int64_t y_columns = 0;        ///< outputs, padded
+  std::int64_t y_columns = 0;        ///< number of outputs, with padding
   bool y_is_f32 = false;             ///< false: bf16
 };
 
@@ -91,7 +91,7 @@ struct MatmulRoom {
 struct MatmulInput {
   WeightId matrix;
   std::int64_t num_rows = 0;
-  void* quantized = nullptr;  ///< memory of MatmulRoom::quantized_bytes
+  void* quantized = nullptr;  ///< memory of MatmulRoom::quantized_bytes bytes
 };
 
 /// Reads and writes an engine's weights. Only the engine's thread may call it, unless stated below.
@@ -102,15 +102,15 @@ class WeightStore {
   WeightStore& operator=(const WeightStore&) = delete;
   virtual ~WeightStore() = default;
 
-  /// Replaces all weights; after the first call, in place. Blocks until the weights are on the device. Formats must not
-  /// change.
+  /// Replaces all weights. Later calls replace them in place. Blocks until the weights are on the device. Formats must
+  /// not change.
   virtual void upload(const HostWeights& weights) = 0;
   /// Rewrites some weights in place from masters of whole tensors. The result is bitwise equal to quantizing on the CPU
   /// and uploading. Blocks until done. Weights must be uploaded first. Returns the index of the first master with NaN
   /// or infinity, or −1.
   virtual std::int64_t rewrite(std::span<const Master> masters) = 0;
   /// Rewrites adapters in place, like `rewrite`. Adapters never written are zero. The first call for a matrix allocates
-  /// memory and drops graphs, so make it before allocate_kv.
+  /// memory and drops graphs. Make this call before allocate_kv.
   virtual std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters) = 0;
 
   // The functions below serve a learner on the same device, after an upload. A call waits for the engine's work in
@@ -122,7 +122,7 @@ class WeightStore {
   virtual Table table(std::string_view name) const = 0;  ///< name: kEmbedding, or kLmHead if bf16
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
   /// Quantizes x, dense fp32 [num_rows, in], to input.quantized. Unless y is null, computes y = x̂ · Ŵᵀ with the GEMM
-  /// of a tick of num_rows rows, without bias or adapter.
+  /// that a tick of num_rows rows uses, but without bias and adapter.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
   /// Dequantizes rows that `matmul` quantized: value · scale in fp32, rounded to bf16 unless to_f32. `to` is dense
   /// [num_rows, in].

@@ -40,7 +40,7 @@ class Weights {
 
   std::int64_t rewrite_adapters(std::span<const AdapterMaster> masters, const Stream& stream);
   std::int64_t adapter_rank() const { return adapter_rank_; }  ///< 0: no matrix has adapters
-  std::int64_t num_adapted() const { return num_adapted_; }    ///< number of matrices with adapters
+  std::int64_t num_adapted() const { return num_adapted_; }
 
   void dequantize(std::span<const DequantizedMatrix> wanted, const Stream& stream) const;
   const DeviceMatrix& matrix(const WeightId& id) const;
@@ -61,8 +61,8 @@ class Weights {
   void require_layer(std::int64_t layer) const;
   const MatrixMemory* matrix_at(const WeightId& id) const;  ///< null: `id` is no matrix
   void rewrite_adapter(const AdapterMaster& master, std::uint32_t* not_finite, const Stream& stream);
-  /// Clears `count` flags, one per master. A kernel sets a master's flag at a non-finite value. first_broken returns
-  /// the first set flag's index, or −1.
+  /// Clears `count` flags, one per master. A kernel sets a master's flag if it reads a non-finite value. first_broken
+  /// returns the first set flag's index, or −1.
   std::uint32_t* clear_flags(std::size_t count, const Stream& stream);
   std::int64_t first_broken(std::size_t count, const Stream& stream) const;
   void rewrite_matrix(const Master& master, const MatrixMemory& matrix, std::uint32_t* not_finite,

@@ -149,7 +149,7 @@ const CublasLt::State::Plan& CublasLt::State::plan(std::map<Shape, Plan>& of_kin
   if (!is_new) return plan;
   const auto set_mode = [&](cublasLtMatmulDescAttributes_t attribute, cublasLtMatmulMatrixScale_t mode) {
     const cublasStatus_t status = library.cublasLtMatmulDescSetAttribute(plan.product, attribute, &mode, sizeof mode);
-    if (plan.refusal == CUBLAS_STATUS_SUCCESS) plan.refusal = status;  // the library is older than the mode
+    if (plan.refusal == CUBLAS_STATUS_SUCCESS) plan.refusal = status;  // an error if the library is older than the mode
   };
   set_mode(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scales.w_mode);
   set_mode(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scales.x_mode);

@@ -20,16 +20,16 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
 
   void multiply(const GemmTask& task, const Stream& stream);
-  /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums 128 products with some 13 fractional
-  /// bits; such sums are then added in fp32.
+  /// Computes a GEMM of fp8_block128 with a bf16 result. The tensor core sums each 128 products with some 13 fractional
+  /// bits. The results are added in fp32.
   void multiply(const BlockScaledTask& task, const Stream& stream);
   /// Returns why the library refuses the GEMM on this device; empty if it accepts.
   std::string refusal_of(const BlockScaledTask& task);
-  /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. Scales: one per row of x, one per output of W.
+  /// Computes a GEMM of fp8_tensor or fp8_channel with a bf16 result. Each row of x and each output of W has a scale.
   /// The library chooses how many products the tensor core sums before it adds them in fp32.
   void multiply_row_scaled(const GemmTask& task, const Stream& stream);
   std::string row_scaled_refusal(const GemmTask& task);
-  std::string version() const;  ///< such as "13.1.0"
+  std::string version() const;
 
  private:
   struct State;

@@ -72,14 +72,14 @@ struct CutlassGemm {
                   std::to_string(place.workspace_bytes) + " bytes or fewer", std::to_string(workspace_bytes));
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     check(gemm.initialize(arguments, place.workspace, cuda_stream), "CUTLASS GEMM: initialize");
-    // Allows the kernel to begin before the previous one ends, as `launch` does. Its producer warp waits for that end
-    // before the first load.
+    // Allows the kernel to begin before the previous one ends, as `launch` does. Its producer warp waits for the
+    // previous kernel's end before the first load.
     check(gemm.run(cuda_stream, nullptr, kernels_overlap()), "CUTLASS GEMM: run");
   }
 };
 
-/// Runs the GEMM in tiles of cutlass_tile_rows rows: one warp group computes 64, two compute 128. A cluster's blocks
-/// use the same weights, which are multicast.
+/// Runs the GEMM in tiles of cutlass_tile_rows rows. One warp group computes a tile of 64 rows, two compute a tile of
+/// 128 rows. Weights are multicast to the blocks of a cluster.
 template <class Element, class Sum, class Output, class RowTiles>
 void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   using cute::Shape, cute::_1, cute::_64, cute::_128;

@@ -1,4 +1,4 @@
-// Owns the choice of a GEMM's kernel and of streamed_gemm's tiles. Host arithmetic only.
+// Owns the choice of a GEMM's kernel and of streamed_gemm's tiles.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,7 @@ inline std::int64_t num_splits(const MatrixLayout& at) {
   return std::max<std::int64_t>(1, std::min({by_outputs, kMaxSplits, at.width / kInputChunk / kFewestChunks}));
 }
 
-/// Describes a block's tile of y. Tiles with more rows also have more outputs, because x is read once per tile of
-/// outputs.
+/// Describes a block's tile of y.
 struct StreamTile {
   int rows, outputs, num_stages;
   friend bool operator==(const StreamTile&, const StreamTile&) = default;
@@ -36,8 +35,8 @@ struct StreamBytes {
   constexpr int w_scales_at() const { return w + x; }
   constexpr int x_scales_at() const { return w + x + w_scales; }
   constexpr int stage() const { return w + x + w_scales + x_scales; }
-  /// Returns a block's shared memory. Only with keeps_sums (a block sums all splits) do `sums` not reuse the stages'
-  /// memory. 16 bytes are for flags.
+  /// Returns the bytes of shared memory per block, of which 16 are for flags. With keeps_sums (a block sums all
+  /// splits), `sums` has its own memory. Otherwise it reuses the stages' memory.
   constexpr int all(int num_stages, bool keeps_sums) const {
     return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
   }
@@ -64,7 +63,7 @@ struct StreamPlan {
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
-/// Bytes of memory for the splits' sums with splits_apart.
+/// Size of the memory for the splits' sums, which is used with splits_apart.
 inline constexpr std::int64_t kStreamPartialBytes = std::int64_t{32} << 20;
 /// Maximum number of tiles with splits_apart. Each tile has a counter.
 inline constexpr std::int64_t kStreamCounters = 4096;
@@ -86,9 +85,9 @@ inline bool may_part(const StreamTile& tile, quant::Format format, const MatrixL
          num_splits(at) * tiles * stream_bytes(tile, format).sums <= kStreamPartialBytes;
 }
 
-/// Chooses the smallest tile that holds all rows, or else the largest that fits shared memory. Sets splits_apart if
-/// may_part and the tiles are fewer than the multiprocessors. If the rows fill several tiles, the limit is half the
-/// multiprocessors (measured on an H100).
+/// Chooses the smallest tile that holds all rows. If none does, chooses the largest tile that fits shared memory. Sets
+/// splits_apart if may_part() is true and fewer tiles exist than multiprocessors. If the rows fill several tiles, the
+/// limit is half the multiprocessors (measured on an H100).
 inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                               const DeviceLimits& device) {
   StreamPlan plan{kStreamTiles[0], false};
@@ -103,23 +102,22 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 
 /// Returns the fewest rows for which GEMMs of a format dequantize their operands to bf16; 0: never.
 ///
-/// Measured on an H100 for a layer of an 8B model: int4 at 128 rows takes 326 us streamed, and 305 us dequantized.
-/// block128 takes 257 us streamed at 128 rows and 565 us at 256; its dequantization alone takes 190 us.
+/// The numbers are measured on an H100 for a layer of an 8B model.
 inline std::int64_t dequantized_rows(quant::Format format) {
   return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
 }
 /// Maximum number of activation rows dequantized at a time, to limit their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;
 
-/// Names choose_gemm's kernels:
+/// Names the kernels of choose_gemm.
 ///
 /// bf16 runs on cuBLASLt. On Hopper, formats with one scale per channel and one per token run on CUTLASS for more than
 /// 16 rows; fp8 does so only for a bf16 result. Everything else is streamed. Streamed e4m3 sums differ from CUTLASS's
 /// in the last bits, so results change above kStreamedFp8Rows rows.
 ///
 /// With row_only_sums, a row's result must not depend on other rows. No library guarantees that for fp32 sums, so
-/// CUTLASS runs only int8, with exact int32 sums. CUTLASS and the streamed kernel scale an int32 sum alike. Both round
-/// the sum to fp32, multiply the two scales in fp32, then multiply the two results in fp32 without fusing.
+/// CUTLASS runs only int8, with exact int32 sums. CUTLASS and the streamed kernel scale an int32 sum alike: both round
+/// it to fp32 and multiply it by the fp32 product of the two scales, without fusing.
 ///
 /// With at least dequantized_rows(format) rows, int4 (with bf16 activations) and fp8_block128 are dequantized to bf16
 /// for cuBLASLt.
@@ -153,8 +151,8 @@ inline GemmKernel choose_gemm(quant::Format format, std::int64_t num_rows, bool 
   return GemmKernel::streamed;
 }
 
-/// Returns the rows of CUTLASS's tiles (128 outputs): 64 if 128 would leave multiprocessors idle, otherwise 128. Timing
-/// does not decide, because the two tiles' fp32 sums may differ.
+/// Returns the number of rows per tile of CUTLASS's GEMMs: 64 if 128 would leave multiprocessors idle, otherwise 128. A
+/// tile has 128 outputs. Timing does not decide, because the two sizes' fp32 sums may differ.
 inline std::int64_t cutlass_tile_rows(const MatrixLayout& at, std::int64_t num_rows, std::int64_t num_multiprocessors) {
   const std::int64_t wide_tiles = ceil_div(num_rows, 128) * ceil_div(at.rows, 128);
   return num_rows <= 64 || wide_tiles < num_multiprocessors ? 64 : 128;
@@ -175,8 +173,8 @@ struct GemmChoice {
 inline constexpr std::int64_t kSweptRows = 128;
 
 /// Returns a GEMM's candidates, which all compute the same bits. The first is the choice of choose_gemm and
-/// plan_stream. The others are streamed tiles at least half full, with and without splits_apart. int8 on Hopper also
-/// has CUTLASS.
+/// plan_stream. The others are streamed plans whose tiles are at least half full, with and without splits_apart. For
+/// int8 on Hopper, CUTLASS is also a candidate.
 inline std::vector<GemmChoice> gemm_choices(quant::Format format, const MatrixLayout& at, std::int64_t num_rows,
                                             bool y_is_f32, const GemmRules& rules, const DeviceLimits& device) {
   std::vector<GemmChoice> choices(1);

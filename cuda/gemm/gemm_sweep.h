@@ -20,7 +20,7 @@ class GemmSweep {
       : rules_(rules), limits_(limits), timer_(std::move(timer)) {}
 
   /// Returns the fastest choice for this GEMM. A shape's first call measures the time of make(choice) for each choice,
-  /// in stream order. It must not occur in a graph capture.
+  /// in stream order. The first call must not occur in a graph capture.
   const GemmChoice& choose(const GemmTask& task, const std::function<void(const GemmChoice&)>& make,
                            const Stream& stream);
 

@@ -39,7 +39,7 @@ class ColdTimer {
   ColdTimer& operator=(const ColdTimer&) = delete;
 
   double seconds(const std::function<void()>& launch, const Stream& stream) const {
-    constexpr int kLaunches = 4;  // the first is not timed: it loads the kernel
+    constexpr int kLaunches = 4;  // the first launch is not timed: it loads the kernel
     const auto cuda_stream = static_cast<cudaStream_t>(stream.handle());
     float best_ms = 0;
     for (int i = 0; i < kLaunches; ++i) {

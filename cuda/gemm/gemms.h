@@ -26,12 +26,11 @@ class Gemms {
   /// Allocates the memory that `multiply` needs for `w` and up to num_rows rows (a number from padded_rows). Without
   /// this call, `multiply` allocates, which a graph capture forbids.
   virtual void reserve(const DeviceMatrix& w, std::int64_t num_rows) = 0;
-  /// Sets whether recorded graphs contain the memory's addresses. If so, the memory must not move.
+  /// Sets whether recorded graphs contain addresses of reserved memory. If they do, this memory must not move.
   virtual void set_recorded(bool is_recorded) = 0;
-  virtual std::string describe() const = 0;  ///< formats and their kernels, for the log
+  virtual std::string describe() const = 0;
 };
 
-/// CUTLASS's kernels are compiled only for sm_90a.
 inline GemmRules gemm_rules(const DeviceFacts& device, bool row_only_sums, bool block_scales = false) {
   return {runs_hopper_code(device), row_only_sums, block_scales};
 }

@@ -1,14 +1,6 @@
 // Owns the GEMM for few rows, as in decoding. Reading the weights limits its speed. cp.async loads run ahead, weights
 // are dequantized in registers, and every warp has its own outputs and inputs.
 //
-// Estimates for an H100 and a layer of 4096 x 14336 in int4 (29 MB, 9 us):
-// - Bytes in flight (Little's law at 0.7 us): a multiprocessor needs 18 KiB. Up to 16 rows, it has 48 KiB (three stages
-//   of 8 KiB in each of two blocks), otherwise 32 KiB (two stages of 16 KiB).
-// - Instructions: 128 lanes issue per cycle, which allows 4.3 instructions per weight. Up to 8 rows, the kernel
-//   executes some 3.9.
-// - Arithmetic: 1, 16 and 64 rows need 107, 214 and 857 TFLOP/s. mma.sync reaches 600, so tensor cores are the limit
-//   from some 45 rows on.
-//
 // The inputs of a chunk of 128 may be multiplied in any order that x and W share. A lane multiplies the inputs of its
 // own 16-byte loads of weights, without shuffles or transposition.
 #include <string>
@@ -54,7 +46,7 @@ struct Operands {
   /// If set, x also has one scale per chunk (block128).
   static constexpr bool x_chunk_scaled = chunk_scaled && w_element == Element::fp8_e4m3;
   static constexpr bool output_scaled = !chunk_scaled && w_element != Element::bf16;
-  /// If set, operands are converted to fp16: e4m3, and int4 weights with e4m3 activations.
+  /// If set, e4m3 operands, and int4 weights used with e4m3 activations, are converted to fp16.
   static constexpr bool to_f16 = x_element == Element::fp8_e4m3;
   using Sum = std::conditional_t<x_element == Element::int8, std::int32_t, float>;
   using Total = std::conditional_t<chunk_scaled, float, Sum>;
@@ -193,15 +185,16 @@ struct Streamed {
     at.has_outputs = at.warp_output < task.gemm.w.at.rows;
     return at;
   }
-  /// Returns the lane's output that is row q of mma tile m, or row q + 8 if `upper`. A lane's outputs are adjacent.
+  /// Returns which output of its warp a lane has in row q of mma tile m, or in row q + 8 if `upper` is 1. A lane's
+  /// outputs are adjacent.
   QRL_DEVICE static int output_of(const Place& at, int m, int upper) { return at.q * kLaneOutputs + 2 * m + upper; }
 
-  /// Returns the byte offset, within a stage, of vector j of an output's weights. Only this lane accesses the vector.
+  /// Returns the byte offset of vector j of an output's weights in a stage. Only this lane accesses the vector.
   QRL_DEVICE static int w_vector_at(int m, int upper, int j) {
     return ((warp_idx() * kLaneOutputs + 2 * m + upper) * C::kWVectors + j) * 32 * kVector + lane_idx() * kVector;
   }
 
-  /// Start loading the weights (or rows of x) of chunks `chunk` and `chunk` + 1. Skip chunks from `end` on.
+  /// Start loading the weights (or rows of x) of chunks `chunk` and `chunk` + 1. Skip chunk `end` and later chunks.
   QRL_DEVICE static void load_weights(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                       std::int64_t end) {
     const MatrixLayout& w = task.w.at;
@@ -312,7 +305,7 @@ struct Streamed {
           if constexpr (C::x_chunk_scaled) factor = x_scales[8 * n + 2 * at.t + e % 2] * factor;
           const Sum sum = sums.at[m][n][e];
           float value;
-          if constexpr (C::x_element == Element::int8) value = static_cast<float>(sum >> 4);  // undoes 16x, exactly
+          if constexpr (C::x_element == Element::int8) value = static_cast<float>(sum >> 4);  // undoes the factor 16
           else value = sum;
           totals.at[m][n][e] = fmaf(value, factor, totals.at[m][n][e]);
         }
@@ -320,7 +313,8 @@ struct Streamed {
     }
   }
 
-  /// Sets `totals` to the sums over the warp's chunks: every second of [begin, end), from begin + at.half on.
+  /// Sets `totals` to the sums over the warp's chunks: every second chunk of [begin, end), starting with begin +
+  /// at.half.
   QRL_DEVICE static void sum_split(const GemmTask& task, const Place& at, std::int64_t begin, std::int64_t end,
                                    Lane<Total>& totals) {
     unsigned char* stages = shared_memory();
@@ -339,7 +333,7 @@ struct Streamed {
     int stage_idx = 0, free_idx = kStages - 1;
     for (std::int64_t step = 0; step < num_steps; ++step) {
       wait_copies<kStages - 2>();
-      sync_block();  // afterwards all threads see the step's copies, and have read the previous stage
+      sync_block();  // now all threads see this step's copies and no longer read the previous stage
       const std::int64_t ahead = step + kStages - 1;
       if (ahead < num_steps) {
         load_weights(task, at, stages + free_idx * kBytes.stage(), begin + 2 * ahead, end);
@@ -372,8 +366,8 @@ struct Streamed {
     if (at.half == 0) totals.each([&](Total& total, int i) { total += exchange[i * (kThreads / 2) + thread]; });
   }
 
-  /// Adds a tile's splits through device memory, in order. Returns true in the last block to finish, whose `totals`
-  /// then hold the sum.
+  /// Adds the sums of a tile's splits in order, through device memory. Returns true in the last block to finish. Its
+  /// `totals` then hold the sum.
   QRL_DEVICE static bool add_apart(const StreamTask& task, const Place& at, std::int64_t split, Lane<Total>& totals) {
     const std::int64_t sum_tile = block_y() / task.num_splits * num_blocks_x() + block_x();
     constexpr std::int64_t kWords = kTotals * (kThreads / 2);

@@ -8,15 +8,15 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Scratch of streamed_gemm: kStreamPartialBytes in `partials`, and kStreamCounters in `counters`, zero before and
-/// after a call.
+/// Scratch of streamed_gemm: kStreamPartialBytes bytes in `partials`, and kStreamCounters numbers in `counters`, which
+/// are zero before and after a call.
 struct StreamPlace {
   std::uint32_t* partials;
   std::uint32_t* counters;
 };
-/// Computes a GEMM of any format on sm_80 or newer. Reads the weights once per 64 rows. Each split (gemm_plan.h) sums
-/// its even and its odd chunks of 128 inputs separately in order, then adds the two sums. Splits are added in order, in
-/// fp32 (int8: int32). A row's result depends on neither the plan nor other rows.
+/// Computes a GEMM of any format on sm_80 or newer. Reads the weights once per 64 rows. In each split (gemm_plan.h),
+/// the even and the odd chunks of 128 inputs are summed separately, in order; then the two sums are added. Splits are
+/// added in order. Both additions are fp32 (int8: int32). A row's result depends on neither the plan nor other rows.
 void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream);
 
 class StreamedGemms {

@@ -1,4 +1,3 @@
-// Dequantizes int4 and e4m3 to bf16. Memory bandwidth is the limit.
 #include "base/error.h"
 #include "cuda/quantize/rows.h"
 #include "cuda/runtime/target.h"
@@ -19,7 +18,7 @@ struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
   std::int64_t num_rows, width;                     ///< width: a multiple of 128
-  std::int64_t scales_from_row, scales_from_chunk;  ///< distance to the scale of the next row, and of the next chunk
+  std::int64_t scales_from_row, scales_from_chunk;  ///< distance in scales to the next row, and to the next chunk
   std::uint16_t* to;
 };
 

@@ -1,4 +1,4 @@
-// Quantizes one row per block. If rows share a scale, a first pass finds the largest magnitudes.
+// A block quantizes one row. If rows share a scale, a first pass finds the largest magnitudes.
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
@@ -27,7 +27,7 @@ QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
 
 QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
   if (element == Element::bf16) return bf16_of(value);
-  // Returns 0 for scale 0, and for a non-finite scale, whose weights are rejected.
+  // Returns 0 if the scale is 0 or not finite. In the latter case, the weights are rejected anyway.
   if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
   if (element == Element::fp8_e4m3) return fp8_of(value / scale);
   const bool is_int4 = element == Element::int4;
@@ -122,7 +122,7 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
   }
 }
 
-/// Elements per block, for tensors without rows.
+/// Number of elements per block, for tensors without rows.
 constexpr std::int64_t kSegment = 8 * kThreads;
 
 QRL_KERNEL void round_table_kernel(StoreTask task) {

@@ -6,12 +6,12 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Quantizes W, fp32 [num_rows, at.in], into rows first_row … of a device matrix. Results equal pack_rows of
+/// Quantizes W, fp32 [num_rows, at.in], into the rows of a device matrix from first_row on. Results equal pack_rows of
 /// ops/linear.h. A row's words after at.num_words are padding and are not written.
 struct QuantizeWeightsTask {
   const float* weights;
   std::int64_t num_rows;
-  const float* input_factors;  ///< [in], multiplied with each row of W first; null: none
+  const float* input_factors;  ///< [in]; each row of W is first multiplied by them; null: none
   const float* row_scales;     ///< [num_rows], int8 only; null: computed
   quant::Element element;
   quant::ScaleScope scope;
@@ -27,13 +27,13 @@ struct QuantizeWeightsTask {
 std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
 void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream);
 
-/// Describes `count` values to store. round_table stores bf16 (nearest even); store_vector stores fp32, divided by
-/// `divisors` unless null.
+/// Describes `count` values to store. round_table stores bf16 (nearest even); store_vector stores fp32 and first
+/// divides by `divisors`, unless they are null.
 struct StoreTask {
   const float* values;
   std::int64_t count;
   const float* divisors;  ///< store_vector only; null: none
-  void* to;               ///< bf16, or fp32
+  void* to;
   std::uint32_t* not_finite;
 };
 void round_table(const StoreTask& task, const Stream& stream);

@@ -30,8 +30,8 @@ struct alignas(16) Raw {
   std::uint32_t word[4];
 };
 
-/// Loads numbers first … first + 3 of an fp32 or bf16 row, zero beyond `width`. kWhole requires that are_whole holds
-/// and that `width` is a multiple of 4.
+/// Loads numbers first … first + 3 of an fp32 or bf16 row. Numbers beyond `width` are 0. kWhole requires that are_whole
+/// holds and that `width` is a multiple of 4.
 template <bool kWhole>
 QRL_DEVICE Raw load(const float* row, int first, int width) {
   if constexpr (kWhole) {
@@ -98,8 +98,8 @@ QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
   }
 }
 
-/// Iterates over the quads of a row that one thread of a block of kBlockThreads processes: kCount at once, kStride
-/// numbers apart.
+/// Iterates over the quads of a row that one thread processes, in a block of kBlockThreads threads. The thread loads
+/// kCount quads at once, which are kStride numbers apart.
 template <int kBlockThreads, int kCount_>
 struct Own {
   static constexpr int kCount = kCount_;

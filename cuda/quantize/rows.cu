@@ -1,5 +1,4 @@
-// Implements rows.h with one or several blocks per row. Few rows are bound by latency, many by instructions. A thread
-// therefore issues all loads first, indices in a row have 32 bits, and several rows share a multiprocessor.
+// Implements rows.h with one or several blocks per row.
 #include <type_traits>
 
 #include "cuda/quantize/row_quads.cuh"
@@ -80,7 +79,8 @@ QRL_DEVICE std::uint32_t largest_of(const Quad& values, std::uint32_t largest) {
   return largest;
 }
 
-/// Describes the elements of a row that a block processes: the whole row if it has one scale, else kSegment or fewer.
+/// Describes the elements of a row that a block processes: the whole row if it has one scale, otherwise at most
+/// kSegment elements.
 struct Segment {
   int begin, end;  ///< multiples of 128; `end` includes the zeros up to the row's stride
 };
@@ -149,7 +149,7 @@ class RowQuantizer {
   }
   QRL_DEVICE void store(int first, const Quad& quad, const Divisor& scale) const {
     std::uint32_t word = quantized_word(element_of<kRounding>(out_), quad, scale);
-    // Stores 0 beyond the width, even under a NaN scale.
+    // Stores 0 beyond the width, even if the scale is NaN.
     const int there = width_ - first;
     if (there < 4) word = there <= 0 ? 0U : word & (0xffffffffU >> (8 * (4 - there)));
     *reinterpret_cast<std::uint32_t*>(quantized_ + first) = word;
@@ -222,7 +222,7 @@ void norm_quantize_kernel(NormTask task) {
     quads::Raw gains[Own::kCount];
     Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
     Own::each(begin, stride, [&](int i, int first) {
-      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // no barrier: this thread wrote it
+      Quad quad = *reinterpret_cast<const Quad*>(values + first);  // needs no barrier: this thread wrote it
       const Quad gain = quads::widen(gains[i], true);
 #pragma unroll
       for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];
@@ -265,8 +265,8 @@ void quantize_kernel(QuantizeTask task) {
   to.finish();
 }
 
-/// Computes SwiGLU of a row or a segment and quantizes it, kOwn quads per thread at once. Wide rows use 512 threads, so
-/// that two blocks share a multiprocessor.
+/// Computes and quantizes SwiGLU of a row or a segment. Each thread processes kOwn quads at once. Wide rows use 512
+/// threads, so that two blocks share a multiprocessor.
 template <int kBlockThreads, int kOwn, Rounding kRounding>
 QRL_KERNEL_OF(kBlockThreads, kOwn == 1 ? 6 : 1024 / kBlockThreads)
 void swiglu_quantize_kernel(SwigluTask task) {
@@ -293,7 +293,6 @@ void swiglu_quantize_kernel(SwigluTask task) {
   to.finish();
 }
 
-/// Repacks one row of words per block; the padding is zero already.
 QRL_KERNEL void repack_kernel(RepackTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();

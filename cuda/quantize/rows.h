@@ -8,7 +8,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Computes x[row] = table[tokens[row]], bf16 to fp32. Token −1 − i is sampled[i]. A negative sampled[i] (no token
+/// Computes x[row] = table[tokens[row]], bf16 to fp32. A token −1 − i means sampled[i]. A negative sampled[i] (no token
 /// could be sampled) counts as token 0.
 struct EmbedTask {
   const std::uint16_t* table_VD;
@@ -46,7 +46,7 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< also receives the unquantized values in bf16, out.stride per row; null: none
+  std::uint16_t* wide = nullptr;  ///< also receives the values in bf16, in rows of out.stride numbers; null: none
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 

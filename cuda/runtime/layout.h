@@ -33,7 +33,7 @@ struct MatrixLayout {
   std::int64_t num_scales = 0;       ///< scales per row; 0: none
   std::int64_t word_inputs = 0;      ///< inputs per 32-bit word
   std::int64_t num_words = 0;        ///< words per row on the host
-  bool has_whole_blocks = true;      ///< each block of 128 outputs belongs to one tensor; false in some fused matrices
+  bool has_whole_blocks = true;      ///< whether no block of 128 outputs spans two fused tensors
   std::int64_t num_bytes() const { return rows * row_bytes; }
 };
 inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::int64_t in) {
@@ -50,7 +50,7 @@ inline MatrixLayout matrix_layout(quant::Format format, std::int64_t out, std::i
   return at;
 }
 
-/// Names the order of quantized values within a word of the host's panels (ops/linear.h, kPanelColumns).
+/// Names the order of quantized values in a word of the host's panels.
 enum class WordOrder : std::uint8_t { plain, fp8, int4_for_bf16, int4_for_int8 };
 inline WordOrder word_order(quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
@@ -68,7 +68,6 @@ QRL_HD inline std::uint32_t device_word(WordOrder order, std::uint32_t word) {
 QRL_HD inline int int4_bit(WordOrder order, int i) {
   return order == WordOrder::int4_for_int8 ? i % 4 * 8 + i / 4 * 4 : i % 2 * 16 + i / 2 * 4;
 }
-/// Returns input `i` of a word of int4 values, in two's complement.
 QRL_HD inline int int4_at(WordOrder order, std::uint32_t word, int i) {
   return static_cast<int>(((word >> int4_bit(order, i)) & 0xfU) ^ 8U) - 8;
 }
@@ -93,13 +92,13 @@ inline KvLayout kv_layout(quant::KvFormat format, std::int64_t num_kv_heads, std
   return {num_kv_heads, page_size, round_up(head_dim, 16), quant::value_bytes(format)};
 }
 
-/// Threads of a block that processes one row. The count sets a norm's summation order, so it depends on the width
-/// alone.
+/// Threads of a block that processes one row. Their number determines the order of a norm's sums, so it depends on the
+/// width alone.
 constexpr int kRowThreads = 256, kWideRowThreads = 1024;
 constexpr int row_threads(std::int64_t width) { return width >= 4096 ? kWideRowThreads : kRowThreads; }
 
-/// Returns the padded row count of a decode tick, a multiple of 8 (the N of an mma). Only 20 sizes occur up to 512
-/// rows. Above 64 rows, padding adds at most a quarter.
+/// Returns the padded row count of a decode tick, a multiple of 8 (the N of an mma). Up to 512 rows, only 20 counts
+/// occur. Above 64 rows, padding adds at most a quarter.
 inline std::int64_t padded_rows(std::int64_t num_rows) {
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_rows)));
   return round_up(num_rows, std::max<std::int64_t>(8, power / 8));

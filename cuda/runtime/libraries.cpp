@@ -44,7 +44,8 @@ std::vector<std::string> cublaslt_places(const std::string& libtorch_cpu) {
   std::vector<std::string> places;
   if (const std::string loaded = base::loaded_library_path(kCublasLt); !loaded.empty()) places.push_back(loaded);
   if (!libtorch_cpu.empty()) {
-    const fs::path site = fs::path(libtorch_cpu).parent_path().parent_path().parent_path();  // of SITE/torch/lib/FILE
+    // libtorch_cpu is SITE/torch/lib/FILE.
+    const fs::path site = fs::path(libtorch_cpu).parent_path().parent_path().parent_path();
     for (const fs::path& folder : {site, site.parent_path() / "libtorch_cuda"}) {
       const fs::path path = folder / "nvidia/cu13/lib" / kCublasLt;
       if (fs::exists(path)) places.push_back(path.string());

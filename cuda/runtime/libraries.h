@@ -14,8 +14,8 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 /// Reports whether the driver is new enough. Versions are CUDA's (13010 is 13.1); driver_version 0 means no driver.
 base::LibraryReport driver_report(int driver_version, int runtime_version);
 
-/// Returns the paths to try for cuBLASLt, in order: the process's loaded library, LibTorch's copy (libtorch_cuda.so
-/// needs it), the loader's search, the toolkit's folders. libtorch_cpu: path of libtorch_cpu.so, or empty.
+/// Returns the paths to try for cuBLASLt. Their order: the library that the process has loaded, the copy installed for
+/// libtorch_cuda.so, the loader's search path, the toolkit's folders. libtorch_cpu: path of libtorch_cpu.so, or empty.
 std::vector<std::string> cublaslt_places(const std::string& libtorch_cpu);
 
 struct CublasLtLibrary {

@@ -10,13 +10,13 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Describes a GEMM's activations: values [rows, stride], zero past the width, and scales [rows, num_scales].
-/// quant/format.h defines the rounding.
+/// Describes a GEMM's activations: values [rows, stride], which are zero beyond the width, and scales [rows,
+/// num_scales]. quant/format.h defines the rounding.
 struct QuantizedRows {
   quant::Element element = quant::Element::bf16;  ///< bf16, int8 or fp8_e4m3 (one byte)
   void* quantized = nullptr;
   float* scales = nullptr;
-  std::int64_t stride = 0;       ///< distance of rows, in elements
+  std::int64_t stride = 0;       ///< distance between rows, in elements
   std::int64_t width = 0;        ///< elements of a row, without padding
   std::int64_t scale_group = 0;  ///< number of elements that share a scale: width or 128
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
@@ -42,9 +42,9 @@ struct DeviceMatrix {
 };
 
 /// Computes y[row, 0 … w.at.rows) = x · Wᵀ for num_rows rows. y is bf16, or fp32 if y_is_f32. Products of quantized
-/// values are exact; their sums are fp32 (int8: exact int32), then scaled. With scales per 128 inputs, each chunk's sum
-/// is scaled and added in fp32. With adds_to_y (bf16 weights only), y's old value is added to the fp32 sum before
-/// rounding.
+/// values are exact. Their sums are fp32 (int8: exact int32) and are then scaled. With scales per 128 inputs, each
+/// chunk's sum is scaled and added in fp32. With adds_to_y (bf16 weights only), y's old value is added to the fp32 sum
+/// before rounding.
 struct GemmTask {
   QuantizedRows x;
   std::int64_t num_rows;

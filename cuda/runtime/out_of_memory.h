@@ -15,7 +15,7 @@ inline std::string mib_text(std::size_t bytes) {
 /// A failed allocation. Callers that know the memory's purpose rethrow it with `explain`.
 class OutOfMemory final : public base::Error {
  public:
-  /// `place` names the memory: "NVIDIA H200, device 0", or the host's pinned memory. `free`: bytes left there.
+  /// `place` names the memory: "NVIDIA H200, device 0", or the host's pinned memory. `free`: bytes of it that are free.
   OutOfMemory(std::size_t wanted, const std::string& place, std::size_t free)
       : OutOfMemory(wanted, place, mib_text(free) + " free") {}
   OutOfMemory(std::size_t wanted, const std::string& place, const std::string& free)
@@ -32,7 +32,6 @@ class OutOfMemory final : public base::Error {
   std::string wanted_, free_;
 };
 
-/// Holds the arguments of OutOfMemory::explain.
 struct MemoryUse {
   const char* key;
   const char* what;

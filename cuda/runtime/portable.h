@@ -53,7 +53,6 @@ QRL_HD inline std::uint8_t fp8_of(float value) {
   const std::uint32_t shifted = (rounded >> 20) - (120U << 3);
   return static_cast<std::uint8_t>(sign | (shifted > 0x7eU ? 0x7eU : shifted));
 }
-/// Converts exactly.
 QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80U) << 24, size = bits & 0x7fU;
   if (size == 0x7fU) return float_of(sign | kNanBits);
@@ -61,12 +60,13 @@ QRL_HD inline float float_of_fp8(std::uint8_t bits) {
   return float_of(sign | ((size << 20) + (120U << 23)));
 }
 
-/// Divides many values by one divisor. Quotients equal IEEE division's bitwise. Below 2⁻¹¹, the last bits may
-/// differ; no format's rounding depends on them. Values must be at most 2⁹ times the divisor.
+/// Divides many values by one divisor. Quotients of at least 2⁻¹¹ equal those of IEEE division bitwise. Smaller
+/// quotients may differ in the last bits, on which no format's rounding depends. Values must be at most 2⁹ times the
+/// divisor.
 struct Divisor {
   float by, inverse;
   QRL_HD explicit Divisor(float by_) : by(by_), inverse(1.0F / by_) {}
-  /// Returns whether `quotient` may be used: not if the divisor is 0, NaN, infinite or below 2⁻⁶⁰.
+  /// Returns whether `quotient` may be used. It may not if the divisor is below 2⁻⁶⁰, infinite or NaN.
   QRL_HD bool is_usual() const { return by >= 0x1p-60F && bits_of(by) < kInfinityBits; }
   /// Multiplies by the inverse and corrects twice. The first correction gives a neighbor of the exact quotient, so the
   /// second rounds correctly (Markstein's theorem).

@@ -21,8 +21,8 @@ QRL_DEVICE float sum_of_warps(const float* exchange) {
   return total;
 }
 
-/// block_sum and block_max return to every thread the sum or the largest value over kBlockWarps warps, through
-/// `exchange` [kBlockWarps]. Sums are fp32 in a fixed order.
+/// block_sum returns the sum of the block's values to every thread, added in fp32 in a fixed order. block_max returns
+/// the largest value. exchange: [kBlockWarps].
 template <int kBlockWarps = kWarps>
 QRL_DEVICE float block_sum(float value, float* exchange) {
   value = warp_sum(value);
@@ -30,8 +30,8 @@ QRL_DEVICE float block_sum(float value, float* exchange) {
   sync_block();
   return sum_of_warps<kBlockWarps>(exchange);
 }
-/// Returns bitwise what block_sum returns in a block of kCount · kBlockWarps warps. values[i] of all threads are the
-/// values of that block's i-th group of kBlockWarps warps. `exchange` is [kCount · kBlockWarps].
+/// Emulates block_sum of a block of kCount · kBlockWarps warps, with the same bits. values[i] is this thread's value as
+/// a thread of their i-th group of kBlockWarps warps. exchange: [kCount · kBlockWarps].
 template <int kBlockWarps, int kCount>
 QRL_DEVICE float block_sum(const float (&values)[kCount], float* exchange) {
   float sums[kCount];

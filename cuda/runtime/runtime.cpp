@@ -134,7 +134,7 @@ Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_by
   }
   QRL_CUDA_CHECK(result);
   try {
-    // Waits for the fill, which runs on the default stream: other streams do not wait for that stream.
+    // Waits for the fill, because it runs on the default stream, for which other streams do not wait.
     if (place == Place::device) {
       QRL_CUDA_CHECK(cudaMemset(data_, byte, num_bytes));
       QRL_CUDA_CHECK(cudaStreamSynchronize(nullptr));

@@ -34,13 +34,11 @@ struct DeviceFacts {
   int major = 0, minor = 0;      ///< compute capability
   std::size_t shared_bytes = 0;  ///< largest shared memory per block
   std::size_t total_bytes = 0;
-  /// Memory that KV pages leave free for libraries.
   std::size_t kept_back_bytes = 0;
   int number = 0, count = 1;  ///< index, and number of visible devices
   std::string uuid;           ///< 16 bytes
 };
 
-/// Returns the index of process `number`'s device among `count`, round-robin.
 inline int take_device(int number, int count) { return number % count; }
 
 /// Returns whether this program has kernels for compute capability `major`.x: sm_80 code for 8.x, sm_90a code for 9.0,
@@ -94,8 +92,8 @@ class Event {
 };
 
 /// Owns a CUDA graph of what `record` enqueues: kernel launches, and copies between device and pinned memory. A launch
-/// reuses the arguments but reads memory anew. `record` may neither allocate nor wait. Run `record` once before the
-/// capture, to load kernels and plan libraries' GEMMs.
+/// reuses the recorded arguments, but reads memory anew. `record` may neither allocate nor wait. Run `record` once
+/// before the capture, to load kernels and plan libraries' GEMMs.
 class Graph {
  public:
   Graph() = default;
@@ -151,13 +149,13 @@ class Memory {
   Place place_ = Place::device;
 };
 
-// Copy in the stream's order, and return at once. Host memory must not change until the copy has finished.
+// Enqueue the copy (or fill) on the stream and return at once. Host memory must not change until the copy has finished.
 void copy_to_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void copy_on_device(void* to, const void* from, std::size_t num_bytes, const Stream& stream);
 void fill_zero(void* to, std::size_t num_bytes, const Stream& stream);
 
-/// Decides whether memory may move when it grows: not if it is reserved and recorded graphs contain its address.
+/// Says whether memory may move when it grows. It may not if it is reserved and recorded graphs contain its address.
 struct MayMove {
   bool is_reserved = false, is_recorded = false;
   explicit operator bool() const { return !is_reserved || !is_recorded; }

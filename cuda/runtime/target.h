@@ -1,5 +1,5 @@
-// Owns the primitives that kernels are written in: CUDA's, or with QRL_CUDA_EMULATED the host emulation in
-// tests/cuda/emulation/emulation.h.
+// Owns the primitives that kernels are written in: those of CUDA. With QRL_CUDA_EMULATED,
+// tests/cuda/emulation/emulation.h emulates them on the host.
 #pragma once
 
 #if defined(QRL_CUDA_EMULATED)
@@ -128,18 +128,18 @@ QRL_DEVICE std::uint32_t mask_flip(std::uint32_t value, std::uint32_t mask, std:
   asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
   return result;
 }
-/// Returns sum + the dot product of the four int8 values of `a` with those of `b`.
 QRL_DEVICE std::int32_t add_int8_products(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
 }
-/// Packs two floats as bf16, to nearest even; `low` is in the low half.
+/// Packs two floats as bf16, rounded to nearest even; `low` is in the low half.
 QRL_DEVICE std::uint32_t bf16x2_of(float low, float high) {
   std::uint32_t result;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
 
-/// Convert two floats to packed fp16 and back, to nearest even (overflow: infinity); `low` is in the low half.
+/// Convert two floats to packed fp16, rounded to nearest even (overflow gives infinity), and back. `low` is in the low
+/// half.
 QRL_DEVICE std::uint32_t f16x2_of(float low, float high) {
   std::uint32_t result;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
@@ -174,8 +174,8 @@ QRL_DEVICE unsigned char* shared_memory() {
   return bytes;
 }
 
-/// Returns whether a kernel may begin before the previous one has ended: on Hopper and newer, unless QRL_CUDA_OVERLAP=0
-/// (to locate errors). Assumes one device per process.
+/// Returns whether a kernel may begin before the previous kernel has ended. It may on Hopper and newer, unless
+/// QRL_CUDA_OVERLAP=0 is set to locate errors. Assumes one device per process.
 inline bool kernels_overlap() {
   static const bool from_hopper_on = [] {
     const char* wanted = std::getenv("QRL_CUDA_OVERLAP");
@@ -241,7 +241,7 @@ namespace qrl::cuda::QRL_CUDA_TARGET {
 QRL_DEVICE int lane_idx() { return thread_idx() % 32; }
 QRL_DEVICE int warp_idx() { return thread_idx() / 32; }
 
-// Return in every lane the warp's sum, added in a fixed butterfly order, or the warp's largest value.
+// warp_sum returns the warp's sum to every lane, added in a fixed butterfly order. warp_max returns the largest value.
 template <class T>
 QRL_DEVICE T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

@@ -5,7 +5,7 @@
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
 /// Converts four e4m3 values to fp16, exactly, including NaN. Before compute capability 8.9, shifts the bits into
-/// fp16's fields, which gives 2^-8 times the number (also for subnormals), and multiplies by 2^8.
+/// fp16's fields. This gives 2^-8 times the number, even for subnormals, so it then multiplies by 2^8.
 QRL_DEVICE void widen_fp8(std::uint32_t word, std::uint32_t& pair_01, std::uint32_t& pair_23) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   asm("{.reg .b16 low, high; mov.b32 {low, high}, %2; cvt.rn.f16x2.e4m3x2 %0, low; cvt.rn.f16x2.e4m3x2 %1, high;}"

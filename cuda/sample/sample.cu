@@ -28,8 +28,7 @@ QRL_DEVICE float sum_parts(const float (&of_part)[kSampleParts]) {
   return left[0];
 }
 
-/// Summarizes kWarps blocks of a row's logits, one block per warp. A lane reads one logit of each of the block's
-/// kSampleParts parts.
+/// Summarizes kWarps blocks of a row's logits, one block per warp. A lane reads one logit of each part of its block.
 QRL_KERNEL void summarize_kernel(SummarizeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x(), begin = (block_y() * kWarps + warp_idx()) * kSampleBlock;
@@ -48,9 +47,10 @@ QRL_KERNEL void summarize_kernel(SummarizeTask task) {
 #pragma unroll
   for (int p = 0; p < kSampleParts; ++p) {
     const float z = (logit[p] - largest) * inverse_temperature;
-    // Keeps NaN, which fmaxf ignores. Gives −inf weight 0, even if all logits are −inf.
+    // The weight of a NaN logit is NaN, although fmaxf ignores NaN. The weight of a logit of −inf is 0, even if all
+    // logits are −inf.
     weight[p] = largest != -INFINITY ? expf(z) : logit[p] == -INFINITY ? 0.0F : logit[p];
-    if (weight[p] > 0) weighted += weight[p] * z;  // tokens of weight 0 have z = −inf
+    if (weight[p] > 0) weighted += weight[p] * z;  // if the weight is 0, z may be −inf, and 0 · −inf is NaN
   }
   const float of_part = sum_parts(weight);
   float sum = of_part;
@@ -85,7 +85,8 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Adds the dot product of 16 bytes of x and 16 of w: bf16 in fp32, int8 exactly.
+/// Adds the dot product of 16 bytes of x with 16 bytes of w to `sum`. The bytes hold bf16 (added in fp32) or int8
+/// (added exactly).
 QRL_DEVICE void add_products(const Words& x, const Words& w, float& sum) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
@@ -98,7 +99,6 @@ QRL_DEVICE void add_products(const Words& x, const Words& w, std::int32_t& sum) 
   for (int j = 0; j < 4; ++j) sum = add_int8_products(x.word[j], w.word[j], sum);
 }
 
-/// Recomputes the logits of tokens begin … begin + count − 1, one per warp.
 template <class Sum>
 QRL_DEVICE void recompute_logits(const SummarizedRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                                  float* logits) {
@@ -124,8 +124,8 @@ QRL_DEVICE void find_logits(const SummarizedRows& rows, std::int64_t row, std::i
   }
 }
 
-/// Lays out shared memory. `shares` holds each block's Σ exp(z), relative to the row's largest logit. `ends` holds
-/// their cumulative sums. `logits` and `weights` belong to the chosen block's tokens.
+/// Lays out shared memory. `shares` holds each block's Σ exp(z), relative to the row's largest logit. `ends` holds the
+/// cumulative sums of `shares`. `logits` and `weights` belong to the chosen block's tokens.
 struct SamplePlace {
   Choice& choice;
   double *shares, *ends;
@@ -141,7 +141,8 @@ struct SamplePlace {
   }
 };
 
-/// Returns to every thread the row's largest logit and the first block with it; block 0 if all are −inf or NaN.
+/// Returns the row's largest logit, and the first block that has it, to every thread. Returns block 0 if all logits are
+/// −inf or NaN.
 QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Choice& choice) {
   Largest largest{-INFINITY, 0};
   for (std::int64_t b = thread_idx(); b < num_blocks; b += kThreads)
@@ -154,7 +155,7 @@ QRL_DEVICE Largest find_largest(const float* maxima, std::int64_t num_blocks, Ch
   return largest;
 }
 
-/// Computes ends[b] = shares[0] + … + shares[b] and the total, with the first warp; each lane sums a 32nd of the
+/// Computes ends[b] = shares[0] + … + shares[b], and the total. The first warp does this; each lane sums a 32nd of the
 /// blocks.
 QRL_DEVICE void sum_in_order(std::int64_t num_blocks, const SamplePlace& place) {
   if (warp_idx() == 0) {
@@ -186,7 +187,8 @@ QRL_DEVICE Largest sum_blocks(const SummarizedRows& rows, std::int64_t row, cons
   return largest;
 }
 
-/// Returns the first block whose end exceeds the target; if rounding leaves none, the block of the largest logit.
+/// Returns the first block b for which ends[b] exceeds the target. If rounding leaves none, returns the block of the
+/// largest logit.
 QRL_DEVICE std::int32_t find_block(std::int64_t num_blocks, double target, const Largest& largest,
                                    const SamplePlace& place) {
   constexpr std::int32_t kNone = 0x7fffffff;
@@ -227,8 +229,9 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
     }
     return;
   }
-  // Greedy searches the whole block of the largest logit. Otherwise the uniform number selects a block, a part and a
-  // token. If rounding puts the number past all weights, it selects the last part and token of weight above 0.
+  // Greedy sampling searches the whole block of the largest logit. Otherwise, the uniform number selects a block, then
+  // one of its parts, then a token. If rounding puts the number past all weights, the last part (or token) with a
+  // weight above 0 is selected.
   std::int64_t begin = largest.block * kSampleBlock, count = kSampleBlock;
   double rest = 0;
   if (settings.greedy == 0) {

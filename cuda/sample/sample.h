@@ -14,9 +14,9 @@ inline SampleSettings settings_of(float temperature) {
   return temperature == 0 ? SampleSettings{1.0F, 1} : SampleSettings{1.0F / temperature, 0};
 }
 
-/// Summarizes the logits of a vocabulary segment, like RowSummary of ops/sample.h. A block of kSampleBlock tokens gets
-/// its largest logit, Σ exp(z) with z = (logit − largest) / temperature, and optionally Σ exp(z)·z. A part of
-/// kSamplePart tokens gets Σ exp(z).
+/// Summarizes the logits of a vocabulary segment, like RowSummary of ops/sample.h. For each block of kSampleBlock
+/// tokens, computes the largest logit, Σ exp(z) with z = (logit − largest) / temperature, and optionally Σ exp(z)·z.
+/// For each part of kSamplePart tokens, computes Σ exp(z).
 inline constexpr std::int64_t kSampleBlock = 256, kSamplePart = 32, kSampleParts = kSampleBlock / kSamplePart;
 struct SummarizeTask {
   const float* logits;
@@ -42,8 +42,9 @@ struct SummarizedRows {
   DeviceMatrix head;     ///< lm_head, one row per token
 };
 
-/// Samples one token per row by inverse CDF. The blocks' sums (fp64, in order, in 32 groups) select a block. Its parts'
-/// sums (fp64, in order) select a part, and the part's logits select the token.
+/// Samples one token per row by inverse CDF. The sums of SummarizeTask's blocks select a block, the sums of that
+/// block's parts select a part, and the part's logits select the token. Cumulative sums are fp64, in order; those of
+/// blocks are computed in 32 groups.
 struct SampleTask {
   SummarizedRows rows;
   const double* uniforms;
@@ -52,8 +53,8 @@ struct SampleTask {
 };
 void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 
-/// Computes each target's log-prob, and the row's entropy, summed over blocks in fp64. Above temperature 0, the
-/// log-prob equals sample_tokens' bitwise. Both are NaN if no token can be sampled.
+/// Computes the log-prob of each row's target and the row's entropy. Sums over blocks are fp64. Above temperature 0,
+/// log-probs equal those of sample_tokens bitwise. Both results are NaN if no token can be sampled.
 struct ScoreTask {
   SummarizedRows rows;
   const float* block_weighted;

@@ -6,7 +6,7 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-/// Returns to every thread the block's sum in a fixed order, through `exchange` [kWarps] in shared memory.
+/// Returns the block's sum, added in a fixed order, to every thread. exchange: [kWarps] in shared memory.
 template <int kWarps>
 QRL_DEVICE double block_sum_f64(double value, double* exchange) {
   for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

@@ -46,10 +46,10 @@ struct AddNormTask {
   float* inverse_rms = nullptr;  ///< output, one per row
   std::int64_t num_rows = 0, width = 0;
 };
-/// Computes d_x from d_out and d_sum, and writes it to d_branch also. Adds to the gradients of gain and bias. These are
-/// sums over rows in fp32: each 32 rows are added in order, then the partial sums in a fixed order.
+/// Computes d_x from d_out and d_sum, and also writes it to d_branch. Adds sums over rows to d_gain and d_bias. Each 32
+/// rows are summed in order in fp32, then the partial sums in a fixed order.
 struct AddNormGradientTask {
-  ReadRows sum;  ///< AddNormTask's sum; its x, if it added no branch
+  ReadRows sum;  ///< AddNormTask::sum, or AddNormTask::x if no branch was added
   const float *gain = nullptr, *inverse_rms = nullptr;
   ReadRows d_out, d_sum;                       ///< d_sum.values null: zeros
   WrittenRows d_x, d_branch;                   ///< d_branch.values null: not written
@@ -63,7 +63,7 @@ struct HeadTransform {
   const float* bias = nullptr;                                               ///< one per column; null: none
   const float *q_gain = nullptr, *k_gain = nullptr;  ///< one per element of a head; null: no norms
   float norm_eps = 0;
-  const float* angles = nullptr;  ///< [rows, head_dim]: the cosines, then the sines, of a row's position
+  const float* angles = nullptr;  ///< [rows, head_dim]: cosines, then sines, of the row's position
   constexpr std::int64_t num_columns() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
 inline constexpr std::int64_t kMostHeadDim = 512;
@@ -93,9 +93,9 @@ struct RowSums {
 /// Computes the targets' log-probs under softmax(logits / temperature), and the rows' entropies. Logits: fp32 [rows,
 /// vocab_size] dense, read once.
 ///
-/// Sums are fp32 in a thread and fp64 over the threads of a part of 16,384 logits. They are rounded to fp32 and added
-/// in fp64 over parts. The order depends on the vocabulary alone. A logit of −inf cannot be sampled. A row with NaN or
-/// +inf, or only −inf, gives NaN for both results.
+/// A part has 16,384 logits. In a part, each thread sums in fp32, and the threads' sums are added in fp64 and rounded
+/// to fp32. The sums of parts are added in fp64. The order depends on the vocabulary size alone. A logit of −inf means
+/// probability 0. Both results are NaN if a row has NaN or +inf, or only −inf.
 struct ScoreTask {
   const float* logits = nullptr;
   std::int64_t num_rows = 0, vocab_size = 0;
@@ -115,8 +115,8 @@ struct ScoreGradientTask {
   bool is_f32 = false;  ///< type of d_logits; false: bf16
 };
 
-/// Sums rows by lists. Row i of `to` is the sum of list i's rows of `from`, in fp32 in order, rounded once. A list of
-/// one row copies that row. One launch can process a second pair of `from` and `to`.
+/// Sums rows by lists. Row i of `to` is the sum of the rows of `from` in list i, added in order in fp32 and rounded
+/// once. A list of one row copies that row. One launch can process a second pair of `from` and `to`.
 struct RowListsTask {
   ReadRows from[2];  ///< the second pair is optional
   WrittenRows to[2];
@@ -127,11 +127,12 @@ struct RowListsTask {
   std::int64_t num_lists = 0, width = 0;
 };
 
-/// Describes a tensor: elements [begin, begin + count) of SquaresTask::values. first_part is its first part's index.
+/// Describes a tensor: elements [begin, begin + count) of SquaresTask::values. first_part is the index of the tensor's
+/// first part.
 struct TensorSpan {
   std::int64_t begin = 0, count = 0, first_part = 0;
 };
-/// Elements per part. A tensor's last part may have fewer. One block computes the sum of squares of a part.
+/// Elements per part. A tensor's last part may have fewer.
 inline constexpr std::int64_t kSquaresPart = std::int64_t{1} << 16;
 /// Computes Σ x² of each part (kSquaresPart elements) of fp32 tensors, in fp64 in a fixed order.
 struct SquaresTask {
@@ -177,7 +178,7 @@ class TrainingKernels {
   virtual void adamw(const AdamwTask& task, CallersStream stream) const = 0;
 };
 
-/// Makes a device's kernels. Device numbers and errors are those of make_engine.
+/// Device numbers and errors are those of make_engine.
 std::unique_ptr<TrainingKernels> make_training_kernels(int device_number);
 
 struct DeviceIdentity {

@@ -59,8 +59,8 @@ struct AddNormGradientWork {
   float *gain_sums, *bias_sums;
 };
 
-/// Processes kSegment rows per block in order; a thread keeps its columns. With x̂ = sum / rms, the gradient of sum is
-/// (dx̂ − x̂ · mean(dx̂ · x̂)) / rms + d_sum.
+/// A block processes kSegment rows in order. A thread has the same columns in all rows. With x̂ = sum / rms, the
+/// gradient of sum is (dx̂ − x̂ · mean(dx̂ · x̂)) / rms + d_sum.
 template <int kSize>
 QRL_KERNEL void add_norm_gradient_kernel(AddNormGradientWork work) {
   wait_for_kernel_before();

@@ -53,8 +53,8 @@ QRL_KERNEL void swiglu_gradient_kernel(SwigluGradientTask task) {
   }
 }
 
-// Limit on pairs per lane. A pair is elements i and i + head_dim / 2 of a head, which RoPE rotates together. A
-// power-of-two number of a warp's lanes share a head.
+// Maximum number of pairs per lane. A pair is elements i and i + head_dim / 2 of a head, which RoPE rotates together.
+// The number of lanes that share a head is a power of two.
 constexpr int kPairs = 8;
 constexpr std::int64_t kSegment = 32;  ///< rows per block
 static_assert(kMostHeadDim == 2 * 32 * kPairs);
@@ -147,7 +147,7 @@ struct Place {
   }
 };
 
-/// Returns the sum of `value` over a head's lanes to each of them. All lanes of the warp must call it.
+/// Returns the sum of `value` over a head's lanes to each of these lanes. All lanes of the warp must call it.
 QRL_DEVICE float head_sum(float value, int lanes) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;

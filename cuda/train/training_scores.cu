@@ -9,7 +9,8 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRead = 16;
-/// Logits per block. Small, so that few rows occupy all multiprocessors; constant, to fix the order of a row's sums.
+/// Number of logits per block. It is small, so that few rows occupy all multiprocessors. It is constant, to fix the
+/// order of a row's sums.
 constexpr std::int64_t kPart = 2 * kRead * kThreads;
 constexpr int kJoinThreads = 128;
 constexpr std::int64_t num_parts(std::int64_t vocab_size) { return (vocab_size + kPart - 1) / kPart; }
@@ -29,7 +30,7 @@ QRL_DEVICE float block_max(float value, double* exchange) {
 /// Holds softmax statistics of the logits that a thread or block has read. `largest` starts at the lowest finite
 /// number, so that differences are not NaN. A NaN logit makes `sum` NaN.
 struct Seen {
-  float largest = kLowest, sum = 0, weighted = 0;  ///< Σ e^z, Σ e^z · z; z = (logit − largest) / temperature
+  float largest = kLowest, sum = 0, weighted = 0;  ///< sum: Σ e^z; weighted: Σ z·e^z; z = (logit − largest)/temperature
   QRL_DEVICE void add(const float (&logits)[kRead], float inverse_temperature) {
     float most = largest;
 #pragma unroll
@@ -44,12 +45,12 @@ struct Seen {
     for (int i = 0; i < kRead; ++i) {
       const float z = (logits[i] - largest) * inverse_temperature, weight = expf(z);
       sum += weight;
-      if (weight > 0) weighted = fmaf(weight, z, weighted);  // tokens of probability 0 have z = −inf
+      if (weight > 0) weighted = fmaf(weight, z, weighted);  // if the weight is 0, z may be −inf, and 0 · −inf is NaN
     }
   }
 };
 
-/// Adds up statistics relative to a common largest logit, in fp64.
+/// Adds statistics in fp64, after scaling them to a common largest logit.
 struct Joined {
   double sum = 0, weighted = 0;
   QRL_DEVICE void add(const Seen& seen, float largest, float inverse_temperature) {
@@ -116,8 +117,7 @@ QRL_KERNEL void score_join_kernel(ScoreTask task) {
   task.sums[row] = {largest, static_cast<float>(joined.sum)};
 }
 
-/// Uses ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), with z = logit / temperature. A block computes one
-/// part of a row.
+/// Uses ∂ log p_t / ∂ z = 1[t] − p and ∂ H / ∂ z = −p (log p + H), with z = logit / temperature.
 template <int kSize>
 QRL_KERNEL void score_gradient_kernel(ScoreGradientTask task) {
   wait_for_kernel_before();
