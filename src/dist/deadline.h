@@ -5,14 +5,14 @@
 
 namespace qrl::dist {
 
-/// Unless destroyed within `limit_s` seconds, prints "qrl-train: " and `message` to stderr and exits with code 1, which
-/// ends the job. Time while the machine is suspended does not count.
+/// Limits the time until the object's destruction. After `limit_s` seconds, prints "qrl-train: " and `message` to
+/// stderr and exits with code 1, which ends the job. Time while the machine is suspended does not count.
 class Deadline {
  public:
   Deadline(double limit_s, std::string message);
 
  private:
-  std::jthread counter_;  ///< the destructor stops and joins it
+  std::jthread counter_;
 };
 
 }  // namespace qrl::dist

@@ -1,5 +1,5 @@
 // Implements Collectives over messages. Each rank receives all terms for its own part of the array, adds them in rank
-// order and sends the result. Bits depend neither on the transport nor on topology.
+// order and sends the result to all ranks. The result's bits depend neither on the transport nor on the topology.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace qrl::dist {
 namespace {
 
-/// Size of the windows into which an all-reduce divides its array, to limit scratch memory.
+/// Size of the windows into which all-reduces divide an array, to limit scratch memory.
 constexpr std::size_t kWindowBytes = std::size_t{16} << 20;
 
 class Job final : public Collectives {
@@ -29,8 +29,8 @@ class Job final : public Collectives {
   }
 
   ~Job() override {
-    // Does not wait during an exception, because the other ranks may be in another call. The launcher then ends the
-    // job.
+    // Does not wait while an exception propagates, because the other ranks may be in another call. The launcher then
+    // ends the job.
     if (std::uncaught_exceptions() != 0) return;
     barrier();
     messages_->end(limit_s_);
@@ -61,7 +61,7 @@ class Job final : public Collectives {
 
   void reduce_scatter_sum(std::span<float> values, std::span<const Part> parts) override {
     check_parts("reduce_scatter_sum", parts, values.size(), place_.size);
-    // Sums one window per owner and round.
+    // Each round sums one window of each owner.
     const std::vector<std::vector<std::span<float>>> windows = windows_of(values, parts);
     std::size_t num_rounds = 0;
     for (const auto& mine : windows) num_rounds = std::max(num_rounds, mine.size());
@@ -130,13 +130,13 @@ class Job final : public Collectives {
     for (;;) {
       const Moved moved = messages_->poll();
       if (moved == Moved::all) return;
-      // Counts a suspension of this process as at most one second, because it did not wait for a rank then.
+      // Counts a suspension of this process as at most one second of waiting.
       const double now_s = base::now_s();
       waited_s = moved == Moved::some ? 0 : waited_s + std::min(now_s - last_s, 1.0);
       last_s = now_s;
       if (waited_s > limit_s_) give_up();
-      // Spins only briefly, because another rank may need the cores. Sleeping for a hundredth of the time waited adds
-      // at most one percent.
+      // Spins only briefly, because another rank may need the cores. Each sleep lasts a hundredth of the time waited so
+      // far, so it adds at most one percent.
       constexpr double kSpin_s = 1e-3, kLongestSleep_s = 5e-3;
       if (waited_s > kSpin_s) usleep(static_cast<useconds_t>(1e6 * std::min(waited_s / 100, kLongestSleep_s)));
     }
@@ -168,8 +168,9 @@ class Job final : public Collectives {
     wait();
   }
 
-  /// Folds all ranks' values of this rank's part in rank order, and writes the result to `out`. part_of(rank) is this
-  /// rank's values of the part that `rank` folds. `out` may be part_of(this rank).
+  /// Each rank folds one part of the array. Folds all ranks' values of this rank's part in rank order, and writes the
+  /// result to `out`. part_of(r) returns this rank's values of the part that rank r folds. `out` may be part_of(this
+  /// rank).
   template <class T, class PartOf, class Fold>
   void fold_mine(const PartOf& part_of, std::span<T> out, const Fold& fold) {
     std::vector<T> terms(out.size() * index(place_.size));
@@ -208,7 +209,7 @@ class Job final : public Collectives {
   std::unique_ptr<Messages> messages_;
   Place place_;
   double limit_s_;
-  const char* setting_;  ///< name of the setting that gives limit_s_, for messages
+  const char* setting_;  ///< name of the setting of limit_s_, for error messages
 };
 
 }  // namespace

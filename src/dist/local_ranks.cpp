@@ -21,9 +21,9 @@ namespace {
 
 using End = SharedMemory::End;
 
-/// Describes this process's rank in a job of start_ranks; `memory` is null if it is no rank.
+/// Holds this process's rank in a job of start_ranks. In a process that is no such rank, `memory` is null.
 struct LocalRank {
-  const SharedMemory* memory = nullptr;  ///< lives until the process ends
+  const SharedMemory* memory = nullptr;
   int rank = 0;
 };
 LocalRank g_local;
@@ -33,8 +33,8 @@ void abort_local(int exit_code) {
   std::_Exit(exit_code);
 }
 
-/// Makes the child process a rank, in its own process group: a terminal's signals reach only the parent, which passes
-/// each on once.
+/// Makes the child process a rank with its own process group. A terminal thus signals only the parent, which passes
+/// each signal on once.
 void become_rank(const SharedMemory* memory, int rank, pid_t parent, const sigset_t& mask) {
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -109,7 +109,8 @@ class Parent {
     return 0;
   }
 
-  /// Prints why a rank ended, unless the rank has printed it or the user sent a signal. Returns the rank's exit code.
+  /// Prints why a rank ended, unless the rank has printed it or the user sent a signal. Returns the rank's exit code,
+  /// or 1 if the rank ended with 0 before the others.
   int judge(int rank, int status) const {
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int exit_code = number != 0 ? 128 + number : WEXITSTATUS(status);
@@ -131,11 +132,11 @@ class Parent {
 
   const SharedMemory& memory_;
   sigset_t watched_;
-  std::vector<pid_t> pids_;  ///< by rank; 0: ended
+  std::vector<pid_t> pids_;  ///< process ids by rank; 0: ended
   int passed_on_ = 0;        ///< last signal that the user sent; 0: none
 };
 
-/// Returns the signals that the parent waits for, without SIGHUP if nohup ignores it.
+/// Returns the signals that the parent waits for. Omits SIGHUP if nohup made the process ignore it.
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);

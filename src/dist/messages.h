@@ -20,9 +20,9 @@ enum class Moved {
   nothing,  ///< no byte moved, or the transport cannot tell
 };
 
-/// Sends and receives messages between the ranks of one job. Each begin_ function begins one message. Its buffer must
-/// stay unchanged until poll returns Moved::all. Messages between two ranks arrive in the order of the calls. Sender
-/// and receiver give the same size.
+/// Sends and receives messages between the ranks of one job. Each begin_ function begins one message. The caller must
+/// not touch its buffer until poll returns Moved::all. Messages between two ranks arrive in the order of the calls.
+/// Sender and receiver must pass equal sizes.
 class Messages {
  public:
   virtual ~Messages() = default;
@@ -33,10 +33,9 @@ class Messages {
   virtual void begin_broadcast(std::span<std::byte> bytes, int root) = 0;
   virtual void begin_barrier() = 0;
   virtual Moved poll() = 0;
-  /// Returns whether an unfinished message waits for `peer`.
   virtual bool waits_for(int peer) const = 0;
 
-  /// Leaves the job. Call it after a last barrier. Waits at most limit_s for MPI.
+  /// Leaves the job. Call it after a last barrier. If MPI needs more than limit_s seconds, exits with an error.
   virtual void end(double limit_s) = 0;
 };
 
@@ -52,16 +51,16 @@ void check_parts(const char* where, std::span<const Part> parts, std::size_t siz
 inline constexpr const char* kJoinLimit = "QRL_JOIN_TIMEOUT_S";
 
 struct Launch {
-  std::string variable;       ///< the launcher's environment variable; empty: none
-  int num_ranks = 1;          ///< 0: several, a number that only MPI knows
-  double join_limit_s = 600;  ///< limit on waiting for others to start (kJoinLimit, at least 1)
+  std::string variable;       ///< the launcher's environment variable; empty: no launcher
+  int num_ranks = 1;          ///< number of ranks; 0: several, but only MPI knows how many
+  double join_limit_s = 600;  ///< longest wait for other ranks to start (kJoinLimit, at least 1)
 };
 
 /// Reads kJoinLimit and the environment variables of Open MPI, MPICH, Intel MPI, PMIx and Slurm. Throws an input error
 /// for a value that is no positive integer.
 Launch find_launch();
 
-/// Joins by MPI the job of several ranks that `launch` describes. Throws like make_world.
+/// Joins the MPI job of several ranks that `launch` describes. Throws like make_world.
 std::unique_ptr<Collectives> join_launched(const Launch& launch, int* argc, char*** argv);
 
 /// Joins the job of start_ranks. Returns null in a process that start_ranks did not start.

@@ -1,4 +1,4 @@
-// Joins an MPI job by libqrl_mpi.so, which is loaded on first use.
+// Joins an MPI job through libqrl_mpi.so, which is loaded on first use.
 #include <dlfcn.h>
 
 #include <array>
@@ -23,7 +23,7 @@ struct MpiPart {
 MpiPart open_part() {
   const std::string file = base::own_library("libqrl_mpi.so");
   if (file.empty()) return {};
-  // Opens globally, because Open MPI's components use Open MPI's symbols without linking its libraries.
+  // Needs global scope, because Open MPI's components use symbols of Open MPI's libraries without linking them.
   const base::SharedLibrary library = base::open_shared_library(std::array{file}, base::LibraryScope::global);
   if (library.handle == nullptr) return {nullptr, true, library.why};
   const auto functions = reinterpret_cast<decltype(&qrl_mpi)>(dlsym(library.handle, "qrl_mpi"));
@@ -96,7 +96,7 @@ std::unique_ptr<Collectives> join_launched(const Launch& launch, int* argc, char
 std::string mpi_version() {
   if (!part().is_built) return "off";
   if (part().functions == nullptr) return "none (" + part().why + ")";
-  // Open MPI returns "Open MPI v4.1.4, package: …, ident: …"; others add more lines.
+  // Open MPI returns "Open MPI v4.1.4, package: …, ident: …"; other libraries return more lines.
   const std::string_view text = part().functions->version();
   return std::string(text.substr(0, text.find_first_of(",\n")));
 }

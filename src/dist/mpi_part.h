@@ -20,11 +20,10 @@ struct QrlMpi {
   void (*barrier)();
   int (*finished)();           ///< continues transfers; returns 1 if all begun transfers have ended
   int (*waits_for)(int peer);  ///< returns 1 if an unfinished call waits for `peer`
-  void (*end)();               ///< finalizes MPI
+  void (*end)();
   void (*abort)(int exit_code);
-  const char* (*version)();  ///< returns MPI's version text, before and after `join`
+  const char* (*version)();  ///< returns MPI's version text; may be called before `join`
 };
 
-/// Returns the functions, which stay valid.
 [[gnu::visibility("default")]] const QrlMpi* qrl_mpi();
 }

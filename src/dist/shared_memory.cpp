@@ -15,7 +15,8 @@ namespace {
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-/// Returns a ring's size: an equal share of 64 MiB, but at least 16 KiB and at most 1 MiB.
+/// Returns a ring buffer's size: the largest power of two within an equal share of 64 MiB, but at least 16 KiB and at
+/// most 1 MiB.
 std::size_t ring_bytes_of(int num_ranks) {
   constexpr std::size_t kAll = std::size_t{64} << 20, kLeast = std::size_t{16} << 10, kMost = std::size_t{1} << 20;
   const std::size_t share = kAll / index(num_ranks) / index(num_ranks);
@@ -33,7 +34,7 @@ struct alignas(64) RankState {
 SharedMemory::SharedMemory(int num_ranks) : num_ranks_(num_ranks), ring_bytes_(ring_bytes_of(num_ranks)) {
   const std::size_t num_rings = index(num_ranks) * index(num_ranks);
   total_bytes_ = index(num_ranks) * sizeof(RankState) + num_rings * (sizeof(Ring) + ring_bytes_);
-  // Mapped pages are zero, every counter's initial state.
+  // New pages are zero, which is the initial value of every counter.
   void* memory = mmap(nullptr, total_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   QRL_REQUIRE(memory != MAP_FAILED, "--ranks", std::to_string(total_bytes_ >> 20) + " MiB of shared memory",
               std::string(std::strerror(errno)), "start fewer ranks");
@@ -87,7 +88,7 @@ Moved SharedMessages::poll() {
   }
   if (!left) return Moved::all;
   if (moved > 0) return Moved::some;
-  sched_yield();  // the awaited rank may need the processor
+  sched_yield();
   return Moved::nothing;
 }
 

@@ -10,8 +10,8 @@
 
 namespace qrl::dist {
 
-/// Holds a job's shared memory: a ring buffer for each ordered pair of ranks, and how each rank ended. Child processes
-/// inherit this anonymous memory.
+/// Holds a job's shared memory, which child processes inherit: a ring buffer for each ordered pair of ranks, and an End
+/// for each rank.
 class SharedMemory {
  public:
   /// Throws an input error if the machine refuses the memory.
@@ -20,7 +20,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Counts the bytes of a ring buffer since the start. One rank writes, and one reads.
+  /// Counts all bytes that one rank wrote to a ring buffer, and all bytes that another rank read from it.
   struct alignas(64) Ring {
     std::atomic<std::uint64_t> written;
     alignas(64) std::atomic<std::uint64_t> read;
@@ -66,7 +66,7 @@ class SharedMessages final : public Messages {
   int rank_;
   std::vector<std::deque<std::span<const std::byte>>> out_;  ///< data not sent yet, in order, per receiver
   std::vector<std::deque<std::span<std::byte>>> in_;         ///< buffers not filled yet, in order, per sender
-  std::byte sent_token_ = {}, received_token_ = {};          ///< bytes of a barrier
+  std::byte sent_token_ = {}, received_token_ = {};          ///< bytes that a barrier exchanges
 };
 
 }  // namespace qrl::dist

@@ -71,7 +71,8 @@ Launch find_launch() {
   Launch launch;
   if (const auto limit = number_in(kJoinLimit, "a number of seconds", "unset it to use the default of 600"))
     launch.join_limit_s = *limit;
-  // Lists the most specific first: mpirun in a Slurm job sets OMPI_COMM_WORLD_SIZE, and Slurm's variables remain.
+  // Lists the most specific variable first: in a Slurm job, mpirun sets OMPI_COMM_WORLD_SIZE, and Slurm's variables
+  // remain set.
   constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
   for (const char* variable : kSizeVariables) {
     const auto num_ranks =
@@ -91,7 +92,7 @@ Launch find_launch() {
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv) {
   const Launch launch = find_launch();
   if (std::unique_ptr<Collectives> job = join_local(launch)) return job;
-  // Avoids MPI_Init for one process: it takes half a second and starts a daemon.
+  // A single process avoids MPI_Init, which takes half a second and starts a daemon.
   return launch.num_ranks == 1 ? make_solo() : join_launched(launch, argc, argv);
 }
 

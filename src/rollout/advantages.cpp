@@ -10,7 +10,7 @@ namespace qrl::rollout {
 
 namespace {
 
-/// Holds the mean and standard deviation (ddof 1; 0 for fewer than two values) in fp64.
+/// Holds mean and standard deviation in fp64. The standard deviation has ddof 1, and is 0 for fewer than two values.
 struct Spread {
   std::size_t count = 0;
   double mean = 0, std = 0;
@@ -39,8 +39,8 @@ std::vector<std::span<Rollout>> runs_of(std::span<Rollout> rollouts, std::int32_
   return runs;
 }
 
-/// Returns the group's samples in the loss: all judged samples, or none if only one of a larger group was judged. Sets
-/// in_loss, and resets advantages to 0.
+/// Returns the group's samples that enter the loss. These are all judged samples, or none if only one sample of a
+/// larger group was judged. Sets in_loss, and resets advantages to 0.
 std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
   std::vector<Rollout*> judged;
   for (Rollout& rollout : group) {
@@ -53,12 +53,12 @@ std::vector<Rollout*> choose_teaching(std::span<Rollout> group) {
   return judged;
 }
 
-/// Returns the spread of all ranks' values, bitwise independent of their division over ranks. Collective.
+/// Returns the spread of all ranks' values. Its bits do not depend on which rank holds which value. Collective.
 Spread spread_of_all(std::span<const double> mine, dist::Collectives& world) {
   return spread_of(dist::all_gather_sorted(mine, world));
 }
 
-/// Returns the spread of the rewards; mean 0 and std 1 for fewer than two.
+/// Returns the spread of the rewards. With fewer than two samples, mean is 0 and std is 1.
 Spread spread_of(std::span<Rollout* const> group) {
   if (group.size() < 2) return {group.size(), 0, 1};
   std::vector<double> rewards;

@@ -4,7 +4,7 @@
 
 namespace qrl::rollout {
 
-/// An estimator's inputs for one sample.
+/// Holds an estimator's inputs for one sample.
 struct RewardSpread {
   double centred = 0;                   ///< reward − the group's mean; exactly 0 if the group's rewards are equal
   double group_std = 1, batch_std = 1;  ///< standard deviations, ddof 1; batch_std: see BatchStd
@@ -15,7 +15,8 @@ struct RewardSpread {
 /// Added to a standard deviation before division by it.
 inline constexpr double kAdvantageEps = 1e-6;
 
-/// Selects a standard deviation (ddof 1) over a step's samples on all ranks: of rewards, or of reward − group mean.
+/// Selects the values whose standard deviation (ddof 1) is taken over a step's samples on all ranks: rewards, or reward
+/// − group mean.
 enum class BatchStd : std::uint8_t { none, of_rewards, of_centred };
 
 struct AdvantageEstimator : config::Option {

@@ -34,8 +34,8 @@ void check(const PackItem& item, std::int64_t max_tokens) {
 /// Holds one prompt's items, longest first.
 struct Group {
   std::vector<std::size_t> items;
-  std::int64_t num_prefix_tokens = 0;  ///< tokens of the shared prefix, packed once
-  std::int64_t num_tokens = 0;         ///< tokens of the whole group in one micro-batch
+  std::int64_t num_prefix_tokens = 0;  ///< tokens of the shared prefix
+  std::int64_t num_tokens = 0;         ///< tokens of the whole group if packed into one micro-batch
 };
 
 std::vector<Group> groups_of(std::span<const PackItem> items) {
@@ -66,7 +66,7 @@ void append_tokens(std::span<const types::TokenId> tokens, types::MicroBatch& ba
   batch.advantages.resize(batch.tokens.size(), 0.0F);
 }
 
-/// Appends the routes of an item's tokens [first, end). The item's last token gets experts 0 … k − 1.
+/// Appends the routes of an item's tokens [first, end). The item's last token has no route, and gets experts 0 … k − 1.
 void append_routes(const PackItem& item, std::size_t first, std::size_t end, types::MicroBatch& batch) {
   if (!has_routes(item)) return;
   const types::Routes& from = *item.routes;
@@ -90,7 +90,7 @@ void end_sequence(std::int64_t index, bool continues, types::MicroBatch& batch) 
   batch.continues_prefix.push_back(continues ? 1 : 0);
 }
 
-/// Appends an item without its first num_prefix_tokens, which the batch's newest prefix holds.
+/// Appends an item without its first num_prefix_tokens tokens, which the batch's last prefix already holds.
 void append_item(const PackItem& item, std::int64_t index, std::int64_t num_prefix_tokens, types::MicroBatch& batch) {
   const std::size_t first = batch.tokens.size();
   const auto own_prompt = item.prompt.subspan(static_cast<std::size_t>(num_prefix_tokens));

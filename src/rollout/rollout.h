@@ -40,13 +40,13 @@ std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRe
 /// Holds a score's parts for rollout files; their sum is the score.
 struct ScoreParts {
   double accuracy = 0;  ///< reward.correct or reward.wrong
-  double format = 0;    ///< reward.format, if a wrong answer has the right form
+  double format = 0;    ///< reward.format if the answer is wrong; 0 if it is correct or missing
   double partial = 0;   ///< reward.partial · a wrong answer's partial credit
 };
 ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights& weights);
 
-/// Decodes and judges the rollouts as one batch, in groups of n, on all threads. Sets response, verdict, score and
-/// reward.
+/// Decodes and judges the rollouts on all threads, as one batch of groups of n samples. Sets response, verdict, score
+/// and reward.
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
            const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
            const tasks::JudgeContext& context = {});
@@ -64,11 +64,10 @@ struct OverlongBuffer {
   std::int64_t len = 0;  ///< tokens
   double penalty_factor = 0;
 };
-/// Adds penalty_factor times the overlong penalty to the rewards, if enabled.
 void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, std::int64_t max_response_length);
 
-/// Returns whether a group's judged samples have the same score before length penalties, or are fewer than two. Dynamic
-/// sampling drops such groups (DAPO, eq. 11).
+/// Returns whether a group's judged samples all have the same score before length penalties. Also returns true for
+/// fewer than two judged samples. Dynamic sampling drops such groups (DAPO, eq. 11).
 bool has_equal_scores(std::span<const Rollout> group);
 /// Returns whether a group's judged samples are all correct or all not correct.
 bool has_equal_outcomes(std::span<const Rollout> group);
@@ -77,13 +76,13 @@ bool has_equal_scores_at(std::span<const Rollout> group, std::span<const std::si
 
 class FlatGroups {
  public:
-  /// `metric`: "acc", "score", or a score of the verifier. Throws an input error for others.
+  /// `metric`: "acc", "score", or the name of a verifier's score. Throws an input error for others.
   FlatGroups(const std::string& metric, const tasks::Verifier& verifier);
   bool is_flat(std::span<const Rollout> group) const;
 
  private:
   bool outcomes_ = false;
-  std::vector<std::size_t> places_;  ///< indices in a verdict's scores; empty: uses the weighted sum
+  std::vector<std::size_t> places_;  ///< indices of the scores to compare; empty: compares the weighted sum
 };
 
 struct AdvantageSettings {
@@ -92,34 +91,34 @@ struct AdvantageSettings {
   bool positive_only = false;  ///< if set, negative advantages become 0
 };
 
-/// Sets advantages by the estimator (algorithms.md). Groups are runs of n rollouts. Deviations have ddof 1; a group of
-/// one has mean 0 and std 1. Samples not judged, and the only judged sample of a larger group, get in_loss = false.
-/// Returns the number of flat groups (all rewards equal). Collective.
+/// Sets advantages by the estimator, and sets in_loss. Each n consecutive rollouts are a group. Standard deviations
+/// have ddof 1; a group of one has mean 0 and std 1. Returns the number of groups with equal rewards, or with fewer
+/// than two samples in the loss. Collective.
 std::int64_t set_advantages(std::span<Rollout> rollouts, std::int32_t n, const AdvantageSettings& settings,
                             dist::Collectives& world);
 
-/// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). A score r is
-/// normalized in its group to (r − mean)/(std + 1e-6), or to 0 if the group's scores are equal or r does not apply. The
-/// weighted sum of normalized scores is normalized over all ranks' samples in the loss. Computes in fp64 with ddof 1.
-/// Sets in_loss like set_advantages. Collective.
+/// Sets the advantages of reward.aggregation normalize_then_sum (GDPO, Liu et al. 2026, arXiv 2601.05242). Each score r
+/// is normalized within its group to (r − mean)/(std + 1e-6). It becomes 0 if the group's scores are equal, or if it
+/// does not apply to the sample. The weighted sums of these values are then normalized over all ranks' samples in the
+/// loss. Computes in fp64 with ddof 1. Sets in_loss like set_advantages. Collective.
 void set_advantages_by_score(std::span<Rollout> rollouts, std::int32_t n, std::span<const double> weights,
                              bool positive_only, dist::Collectives& world);
 
 struct PackItem {
   std::span<const types::TokenId> prompt, response;
-  std::span<const float> sampler_logprobs;  ///< [response]; empty: zeros (SFT)
+  std::span<const float> sampler_logprobs;  ///< [response]; empty in SFT, where log-probs count as 0
   float advantage = 0;
-  std::span<const std::uint8_t> learned = {};  ///< [response]: 1 if the token is in the loss; empty: all
-  const types::KeptTokens* kept = nullptr;     ///< [response], Completion::kept; null or no entries: all tokens
-  const types::Routes* routes = nullptr;       ///< as Completion::routes; null or no entries: unknown
+  std::span<const std::uint8_t> learned = {};  ///< [response]: 1 if the token is in the loss; empty: all tokens are
+  const types::KeptTokens* kept = nullptr;     ///< [response], as Completion::kept; null or empty: all tokens are kept
+  const types::Routes* routes = nullptr;       ///< as Completion::routes; null or empty: unknown
 };
 
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage);
 
 /// Packs items into micro-batches of at most max_tokens tokens. Throws an input error for a longer item. Items with the
 /// same prompt span form a group. The group's prompt, without its last token, is packed once per micro-batch as a
-/// shared prefix (types::MicroBatch). Groups are placed first-fit, longest first, whole if possible. The order depends
-/// on lengths and indices alone.
+/// shared prefix (types::MicroBatch). Groups are placed first-fit, the longest first. Only groups above max_tokens are
+/// split. The order depends only on lengths and indices.
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens);
 
 types::GlobalCounts count(std::span<const types::MicroBatch> batches);

@@ -21,12 +21,12 @@ namespace qrl::train {
 
 struct PlanRequest {
   int num_ranks = 1, num_here = 1;  ///< processes of the run, and those on this machine
-  bool is_run = true;  ///< false: a --dry-run, which lists missing parts of this machine instead of throwing
+  bool is_run = true;               ///< false: a --dry-run, which lists what this machine lacks instead of throwing
 };
 
 /// Holds what follows from recipe, model config and machine, before weights and data are read.
 struct RunOutline {
-  config::LoadedRecipe loaded;  ///< recipe without `auto`; with epochs, its trainer.total_training_steps is still 0
+  config::LoadedRecipe loaded;  ///< recipe without `auto`; with trainer.total_epochs, total_training_steps is still 0
   model::ModelConfig model;
   std::vector<MemoryPart> memory;   ///< memory parts of one process
   std::string memory_fault;         ///< why the machine's memory is too small, or ""
@@ -39,8 +39,9 @@ struct RunOutline {
   const config::Recipe& recipe() const { return loaded.recipe; }
 };
 
-/// Checks the recipe against the model's config and the machine. Throws an input error if parts do not fit. With
-/// request.is_run, also loads LibTorch's CUDA part if the recipe uses it, and throws if parts are missing. Collective.
+/// Checks the recipe against the model's config and the machine. Throws an input error if they do not fit together.
+/// With request.is_run, also throws if this machine lacks memory, the recipe's GPU or its libraries, and loads
+/// LibTorch's CUDA part for a learner on a GPU. Collective.
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
 
 /// Holds the outline and all that a run reads before its first step. Its recipe has the final numbers of RL steps and

@@ -1,12 +1,11 @@
-// Owns stop requests, by signals and by a run's time limit. The first SIGTERM, SIGINT or SIGUSR1 requests a checkpoint
-// and exit 75 at the next consistent state. The next signal exits at once. mpirun forwards SIGUSR1 to its ranks, but on
-// SIGTERM it kills them after 1 s.
+// Owns stop requests, by signals and by a run's time limit. The first SIGTERM, SIGINT, SIGHUP (except under nohup) or
+// SIGUSR1 requests a checkpoint and exit 75 at the next consistent state. The next signal exits at once. mpirun
+// forwards SIGUSR1 to its ranks, but on SIGTERM it kills them after 1 s.
 #pragma once
 
 namespace qrl::train {
 
 void install_signal_handlers();
-/// Requests a stop `seconds` from now.
 void set_time_limit(double seconds);
 bool stop_requested();
 /// Returns "a signal" or "trainer.max_time".
@@ -16,7 +15,7 @@ const char* stop_reason();
 struct Cancelled {};
 void cancel_if_stopping();  ///< throws Cancelled after a stop request, unless a FinishFirst is alive
 
-/// Lets generation finish despite a stop request, during its lifetime.
+/// During its lifetime, generation finishes despite a stop request.
 class FinishFirst {
  public:
   FinishFirst();

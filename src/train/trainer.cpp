@@ -97,7 +97,7 @@ void Trainer::finish_step() {
   }
   recorder.write();
   const bool best = note_if_best(run.recipe(), recorder.row(), state);
-  check_gap(recorder.row(), run.recipe().rollout_correction);  // after the row is written, because it may throw
+  check_gap(recorder.row(), run.recipe().rollout_correction);  // after the row is written, because check_gap may throw
 
   const config::TrainerRecipe& trainer = run.recipe().trainer;
   const bool last = state.step == trainer.total_training_steps;

@@ -15,7 +15,7 @@ namespace qrl::train {
 
 /// Owns the parts of an RL run, and runs its loop.
 struct Trainer {
-  /// References must outlive the object. `unfinished_row`: see StepRecorder.
+  /// References must outlive the object.
   Trainer(const RunContext& run, RunState& state, learner::Learner& learner, learner::Learner* reference,
           QuantizerState& quantizer, MetricsFile& metrics, Metrics unfinished_row, Checkpointer& checkpointer);
 

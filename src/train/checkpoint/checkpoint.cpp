@@ -35,7 +35,7 @@ struct Commit {
   const RunState& state;
   const learner::Learner& learner;
   dist::Collectives& world;
-  const Metrics& row;  ///< metrics of state.step, written if state.evaluation_due
+  const Metrics& row;
   const QuantizerState& quantizer;
 
   model::ModelConfig masters_config() const {
@@ -80,11 +80,11 @@ void write_learner(const fs::path& dir, const Commit& commit) {
     model::save_hf(dir, config, learner.state().masters(), model::kMaxShard_bytes, staged);
     return write_moments(std::string(kOptimizerStem) + ".safetensors");
   }
-  if (learner.state().masters().empty()) return;  // this rank owns no tensor
+  if (learner.state().masters().empty()) return;
   const auto number = static_cast<std::size_t>(commit.world.rank() + 1);
   const auto count = static_cast<std::size_t>(commit.world.size());
   model::save_hf_shard(dir, config, learner.state().masters(), number, count, staged);
-  // Each host must flush its own cache.
+  // Each host must flush its own page cache.
   state::File::open(dir / model::shard_name("model", number, count)).sync();
   const std::string file = model::shard_name(kOptimizerStem, number, count);
   write_moments(file);

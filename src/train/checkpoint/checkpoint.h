@@ -29,7 +29,6 @@ struct RunState {
   bool evaluation_due = false;  ///< if set, `step` is done but not evaluated, so its metric row is unfinished
 };
 
-/// Calls visit(name, member) with each member that every state.json has.
 template <class State, class Visit>
 void visit_members(State& state, const Visit& visit) {
   visit("cold_start", state.cold_start);
@@ -50,9 +49,10 @@ struct LoadedState {
   Inputs inputs;
   model::ModelConfig config;        ///< config.dtype is the dtype of exports
   learner::Metrics unfinished_row;  ///< metrics of state.step so far, if state.evaluation_due
-  int world_size = 1;               ///< number of ranks that wrote the checkpoint
+  int world_size = 1;
 };
-/// Reads state.json, recipe.yaml and config, after verifying every byte. Throws an input error that names the damage.
+/// Verifies every byte of the checkpoint, then reads state.json, recipe.yaml and config.json. Throws an input error
+/// that names the damage.
 LoadedState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
 /// Restores masters, moments and update count from a verified checkpoint with any number of shards. The first rank
@@ -63,22 +63,21 @@ void restore_learner(const std::filesystem::path& checkpoint, const RunState& st
 /// Returns whether the row has the best trainer.keep_best score so far, and if so, records it in `state`.
 bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
 
-/// Commits a run's checkpoints.
 class Checkpointer {
  public:
-  /// Arguments must outlive the object. Checkpoints record the sizes of `metrics` and `sft_metrics`.
+  /// Arguments must outlive the object.
   Checkpointer(const RunContext& run, RunState& state, MetricsFile& metrics, MetricsFile& sft_metrics,
                const QuantizerState& quantizer);
 
-  /// Commits RUN/checkpoints/step_N, or sft_N while cold-starting, and prunes old ones. Collective over `world`. `row`:
-  /// metrics of state.step, stored if state.evaluation_due.
+  /// Commits RUN/checkpoints/step_N, or sft_N while cold-starting, and prunes old checkpoints. Collective over `world`.
+  /// `row`: metrics of state.step, stored if state.evaluation_due.
   ///
   /// A checkpoint is an HF folder of fp32 masters with tokenizer, optimizer.safetensors, state.json, recipe.yaml and
-  /// quantizer state. No checkpoint of that name may exist; a renamed copy is first moved aside (set_aside_copy). With
-  /// adapters, a PEFT folder replaces the HF folder, and state.json has the base's hash. The first rank writes. With a
-  /// sharded learner, each rank writes its shards, model-00001-of-0000N.safetensors and
-  /// optimizer-00001-of-0000N.safetensors, and the first adds an index. All ranks return after the commit, or throw if
-  /// any failed.
+  /// quantizer state. A folder of the same name is renamed if it is a copy of another checkpoint (set_aside_copy); no
+  /// other folder of that name may exist. With adapters, a PEFT folder replaces the HF folder, and state.json records
+  /// the base's path and hash. The first rank writes. With a sharded learner, each rank writes its shards,
+  /// model-00001-of-0000N.safetensors and optimizer-00001-of-0000N.safetensors, and the first rank adds an index. All
+  /// ranks return after the commit, or all throw if one failed.
   void commit(const learner::Learner& learner, dist::Collectives& world, const Metrics& row = {});
   /// Calls commit unless state.step already has a checkpoint. Links `best` to the checkpoint if state.step is the best
   /// step. Returns the seconds that commit took.

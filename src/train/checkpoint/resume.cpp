@@ -24,8 +24,8 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
   return fs::canonical(checkpoint).parent_path() == fs::weakly_canonical(checkpoints_of(run));
 }
 
-/// Returns the checkpoint of --resume PATH. Throws an input error if it is damaged, or if the run folder has a newer
-/// checkpoint.
+/// Returns the checkpoint of --resume PATH. Throws an input error if it is damaged. In the run folder, it must be the
+/// newest checkpoint. If it is elsewhere, the run folder must have no checkpoint of its own.
 fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
                           const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",
@@ -90,10 +90,10 @@ void add_other_rows(const LoadedState& saved, const config::Recipe& before, cons
   changes.push_back(content_change("sft.train_files", before, recipe, saved.inputs.sft_rows, inputs.sft_rows, false));
 }
 
-/// Returns the changes that need --allow-change or are refused.
+/// Returns the changes that need --allow-change or are always refused.
 std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
                                              const config::Recipe& recipe, const Inputs& inputs) {
-  // These keys name files, which are compared by contents (train/policy/inputs.h).
+  // The files that these keys name are compared by contents.
   const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
                                       "sft.train_files"};
   std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
@@ -332,7 +332,7 @@ ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs
                               bool allow_change, dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(recipe, inputs, *folder, allow_change, world.size());
-  // Ranks may have different working folders.
+  // Ranks may have different working directories.
   std::string path = point.checkpoint ? point.checkpoint->string() : std::string();
   if (point.checkpoint && world.size() > 1) path = fs::absolute(path).string();
   path = world.all_gather(path).front();

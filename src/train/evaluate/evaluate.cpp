@@ -40,8 +40,8 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
     std::string_view text;
     std::int64_t votes = 0;
   };
-  std::vector<Candidate> candidates;                // distinct answers, in order of first appearance
-  std::map<std::string_view, std::size_t> of_text;  // index of each wrong answer in `candidates`
+  std::vector<Candidate> candidates;  // distinct answers, in order of first appearance
+  std::map<std::string_view, std::size_t> of_text;
   const auto candidate_of = [&](const reward::Verdict& verdict) -> std::size_t {
     const bool correct = verdict.outcome == reward::Outcome::correct;
     if (const auto known = of_text.find(verdict.extracted); !correct && known != of_text.end()) return known->second;
@@ -112,7 +112,6 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
   } catch (const Cancelled&) {
     cancelled = true;
   }
-  // Stops on every rank, even if this one has finished sampling.
   if (world.any(cancelled)) throw Cancelled{};
   return rollouts;
 }

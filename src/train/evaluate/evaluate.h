@@ -25,15 +25,16 @@ namespace qrl::train {
 double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// Returns whether the most frequent answer of a prompt's samples is right (Wang et al. 2022, "Self-consistency"). All
-/// correct samples count as one answer. A wrong answer equals an earlier one by text, or by Verifier::same_answer with
-/// one of the first 64 distinct wrong answers. Samples without an answer do not vote. The earliest answer wins a tie.
+/// correct samples count as one answer. Wrong answers are equal if their texts are, or if Verifier::same_answer says
+/// so. Only the first 64 distinct wrong answers are compared by same_answer. Samples without an answer do not vote. The
+/// earliest answer wins a tie.
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
 /// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
-/// same on every rank. If the verifier may drop samples, adds error_fraction; mean@n, pass@k and maj@n then cover
+/// same on every rank. If the verifier may drop samples, adds error_fraction; mean@n, pass@k and maj@n then cover only
 /// judged samples. A sample's random numbers depend only on (seed, prompt, sample). Throws Cancelled like
-/// collect_or_cancel. `responses` must be given on all ranks or none. On the first rank it receives JSON rows
-/// (rollout_rows) of the first `max_prompts` prompts of each set, in prompt order.
+/// collect_or_cancel. `responses` must be given on all ranks or none. On the first rank, JSON rows (rollout_rows) of
+/// each set's first `max_prompts` prompts are appended to it, in prompt order.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,

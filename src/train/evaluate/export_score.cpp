@@ -46,7 +46,6 @@ model::WeightSource exported(const learner::Learner& learner, const model::Model
   });
 }
 
-/// Returns a run folder's export_score.json if its scores are of `step`, else null.
 nlohmann::ordered_json read_scores(const std::filesystem::path& run, std::int64_t step) {
   const std::filesystem::path file = run / kExportScoreFile;
   if (!std::filesystem::exists(file)) return {};

@@ -12,7 +12,7 @@ inline constexpr const char* kExportScoreFile = "export_score.json";
 
 /// Returns the exported model's greedy scores, one line per held-out set, on the first rank only. Weights are rounded
 /// to the export's dtype. Matmuls run in fp32 on the CPU, in bf16 on a GPU. Reuses the run folder's export_score.json
-/// for the same step and held-out prompts, otherwise evaluates and writes it. Collective. Throws Cancelled.
+/// if it has the same step and held-out prompts; otherwise evaluates and writes it. Collective. Throws Cancelled.
 std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t step, const learner::Learner& learner);
 
 struct KnownScores {

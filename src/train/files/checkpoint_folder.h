@@ -17,7 +17,7 @@ inline constexpr const char* kBaseEntry = "base";
 /// Returns "sft_N" while cold-starting, else "step_N".
 std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step);
 
-/// Renames `path` to PATH.copy if its manifest names another checkpoint, as in a renamed copy.
+/// Renames `path` to PATH.copy if its manifest names another checkpoint: the folder is then a renamed copy.
 void set_aside_copy(const std::filesystem::path& path);
 
 /// Lists the checkpoints in `dir`, newest first: RL steps, then cold-start steps. Skips renamed copies, with a warning.
@@ -35,8 +35,8 @@ void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std:
 /// checkpoints and renamed copies. Throws an internal error if the system cannot read a checkpoint.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Renames damaged checkpoints to NAME.damaged, NAME.damaged_2, …: those newer than `sound`, or all without `sound`.
-/// Leaves renamed copies.
+/// Renames the checkpoints newer than `sound`, or all if `sound` is unset, to NAME.damaged, NAME.damaged_2, … Does not
+/// touch renamed copies.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
@@ -53,7 +53,7 @@ std::string checkpoint_base_hash(const std::filesystem::path& checkpoint);
 /// Returns the RL step in a checkpoint's name; nothing for other names.
 std::optional<std::int64_t> rl_step_of(const std::filesystem::path& checkpoint);
 
-/// Returns whether `path` looks like a checkpoint of this program, even if damaged; an HF folder does not.
+/// Returns whether `path` looks like a checkpoint of this program, even if damaged.
 bool is_checkpoint(const std::filesystem::path& path);
 
 /// Returns the manifest, which identifies every byte of the checkpoint.

@@ -17,7 +17,7 @@ using Metrics = report::Metrics;
 class MetricsFile {
  public:
   MetricsFile() = default;
-  /// Truncates `file` to `keep_bytes`, its size in the checkpoint, and opens it for appending.
+  /// Truncates `file` to `keep_bytes`, the size that the checkpoint recorded.
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
   /// Copies all rows, past and future, to a TensorBoard events file in `dir`.
@@ -34,7 +34,8 @@ class MetricsFile {
   report::EventsFile events_;
 };
 
-/// Returns a score's (step, value) pairs in file order, after the last resume that changed evaluation (append_changes).
+/// Returns a score's (step, value) pairs in file order. Omits pairs before the last resume that changed eval.* or the
+/// held-out data.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
 class RunFolder {
@@ -52,9 +53,8 @@ class RunFolder {
   void keep_lock() const { lock_.keep(); }
   /// Moves an earlier run's metric rows, rollouts and recipe to a new folder earlier_N, with a warning.
   void set_aside_earlier_rows() const;
-  /// Writes rollouts/step_N.jsonl, replacing an interrupted run's file.
+  /// Write rollouts/step_N.jsonl or validation/step_N.jsonl, replacing an interrupted run's file.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
-  /// Writes validation/step_N.jsonl, replacing an interrupted run's file.
   void write_validation(std::int64_t step, const std::string& jsonl) const;
 
  private:

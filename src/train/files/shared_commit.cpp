@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the number and error of the first rank that failed, or "". Collective.
 std::string first_failure(const std::string& mine, dist::Collectives& world) {
   const std::vector<std::string> all = world.all_gather(mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -10,9 +10,8 @@ namespace qrl::train {
 
 using Fill = std::function<void(const std::filesystem::path& dir)>;
 
-/// Commits `path` like state::commit_folder: every rank's `fill_share` writes concurrently, then the first rank's
-/// `finish`. If any rank fails, all ranks throw and nothing is committed. Returns on all ranks after the commit.
-/// Collective.
+/// Commits `path` like state::commit_folder. All ranks call `fill_share` concurrently; then the first rank calls
+/// `finish`. If any rank fails, all ranks throw and nothing is committed. Collective.
 void commit_together(const std::filesystem::path& path, const Fill& fill_share, const Fill& finish,
                      const std::string& facts_json, dist::Collectives& world);
 

@@ -9,9 +9,9 @@ namespace qrl::train {
 
 namespace {
 
-// This project's thresholds. Thresholds that run reports also use are in report/rules.cpp.
+// Thresholds chosen by this project.
 constexpr double kNoAnswers = 0.95;
-constexpr double kByChance = 0.01;  // warns if bad luck is less probable than this
+constexpr double kByChance = 0.01;  // warns if bad luck alone is less probable than this
 constexpr double kMeanOver = 5;     // length of the moving average, in steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps between warnings of a lasting symptom
@@ -48,8 +48,8 @@ std::string Health::look_at_groups(const Metrics& row) const {
          "rollout.temperature";
 }
 
-/// Warns if a policy that was often right fails. With a usual share p of correct responses, n prompts per step all fail
-/// in k steps with probability at most (1 − p)^(n·k).
+/// Returns a warning if a policy that was often correct now fails. If a share p of responses is usually correct, all n
+/// prompts of k steps fail with probability at most (1 − p)^(n·k).
 std::string Health::look_at_fall(const Metrics& row) const {
   if (report::value_of(row, kCorrect) != 0) return {};
   const auto num_prompts = static_cast<double>(recipe_.data.train_batch_size * (num_wrong_steps_ + 1));
@@ -113,7 +113,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
                  kK3, k3, report::rule("sampler and learner are far apart").bound) +
              what_closes_the_gap();
     case not_finite:
-      // Without KL and gradient, the step had no tokens to learn from.
+      // A step with gradient norm 0 had no tokens to learn from, so it has no KL.
       if (std::isfinite(k3) || report::value_of(row, "actor/grad_norm") == 0) return {};
       return base::format(
           "%s is not finite: log-probs overflow; lower optim.lr (%g), set optim.grad_clip, and resume from an earlier "
@@ -127,14 +127,14 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
 
 std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) {
   std::vector<std::string> warnings;
-  if (std::isnan(report::value_of(row, kCorrect))) return warnings;  // a row of held-out scores only
+  if (std::isnan(report::value_of(row, kCorrect))) return warnings;  // the row has only held-out scores
   ++num_steps_;
   for (std::size_t i = 0; i < courses_.size(); ++i) {
     const std::string text = look(static_cast<Symptom>(i), row);
     if (text.empty()) continue;
     Course& course = courses_[i];
     if (course.num_steps++ == 0) course.first = step;
-    // Reports only the collapse, which also explains flat groups.
+    // After fell_to_0, flat groups get no warning of their own: the wrong responses explain them.
     const bool explained = i == flat && courses_[fell_to_0].num_steps > 0 && report::value_of(row, kCorrect) == 0;
     if (explained || (course.last_told > 0 && step - course.last_told < kTellEvery)) continue;
     course.last_told = step;

@@ -1,4 +1,4 @@
-// Owns the warnings that a run does not learn, based on its metric rows.
+// Owns the checks of metric rows that warn if a run does not learn.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@ class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
 
-  /// Checks the row of `step`; call it in step order. Returns one warning per symptom, at most every ten steps. Metrics
-  /// missing from `row` count as NaN.
+  /// Checks the row of `step`; call it in step order. Returns one warning per symptom, and repeats it at most every ten
+  /// steps. Metrics missing from `row` count as NaN.
   std::vector<std::string> observe(std::int64_t step, const Metrics& row);
 
-  /// Summarizes all steps: "all groups flat in 12 of 12 steps; …"; empty without symptoms.
+  /// Summarizes all steps, as in "all groups flat in 12 of 12 steps; …". Returns "" without symptoms.
   std::string summary() const;
 
  private:
@@ -36,9 +36,9 @@ class Health {
   std::string look_at_fall(const Metrics& row) const;
 
   std::int64_t num_steps_ = 0;
-  std::int64_t num_wrong_steps_ = 0;  ///< consecutive steps without a right response
-  double usual_correct_ = 0;          ///< moving average of correct responses' share, over steps with a correct one
-  double least_cut_ = 1;              ///< smallest share of truncated responses in a step
+  std::int64_t num_wrong_steps_ = 0;
+  double usual_correct_ = 0;  ///< moving average of the share of correct responses, over steps that have one
+  double least_cut_ = 1;      ///< smallest share of truncated responses in a step
 };
 
 }  // namespace qrl::train

@@ -66,7 +66,7 @@ std::string step_facts(const Metrics& metrics) {
 }
 
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns) {
-  constexpr int kOtherColumns = 84, kMostColumns = 20;  // limits that keep the text on one line
+  constexpr int kOtherColumns = 84, kMostColumns = 20;  // columns of the other text; the sparkline's maximum
   const int width = std::clamp(columns - kOtherColumns, 0, kMostColumns);
   const std::string course = report::sparkline(rewards, static_cast<std::size_t>(width));
   return base::format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) +

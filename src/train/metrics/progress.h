@@ -14,7 +14,6 @@ namespace qrl::train {
 
 class Progress {
  public:
-  /// `what` begins every line ("cold start", "step").
   Progress(std::string what, std::int64_t first_step, std::int64_t last_step, bool quiet);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -37,13 +36,13 @@ class Progress {
 
 /// Returns "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s", for example.
 std::string step_facts(const Metrics& metrics);
-/// Returns step_facts for a terminal, with a sparkline of `rewards`. Adds `held_out` unless it is NaN.
+/// Returns step_facts with a sparkline of `rewards` instead of the length. Adds `held_out` unless it is NaN.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
 /// Returns "3m05s", for example.
 std::string duration_text(double seconds);
 
-/// Logs "WHAT: 34 of 200 responses, left 1m05s" during its lifetime, at intervals that double from 10 s to a minute.
-/// Only one may exist, on the decoder's thread.
+/// Logs lines such as "WHAT: 34 of 200 responses, left 1m05s" during its lifetime. Intervals double from 10 s to a
+/// minute. Only one object may exist at a time, on the decoder's thread.
 class GenerationProgress {
  public:
   GenerationProgress(std::string what, std::int64_t num_responses, const decoder::Decoder& decoder);
@@ -51,9 +50,9 @@ class GenerationProgress {
   GenerationProgress(const GenerationProgress&) = delete;
   GenerationProgress& operator=(const GenerationProgress&) = delete;
 
-  /// Logs a line if due. Every sampler calls it before a decoder tick.
+  /// Logs a line if due.
   static void tick();
-  /// Sets the delay of the first line, 10 s by default, for tests.
+  /// Sets the delay of the first line for tests. The default is 10 s.
   static void set_first_line_s(double seconds);
 
  private:

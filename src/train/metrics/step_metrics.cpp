@@ -25,7 +25,7 @@ struct Fact {
   double credit, dropped;
 };
 
-/// Returns the number of a response's 4-grams, and of those that repeat an earlier one.
+/// Returns the number of a response's 4-grams, and how many of them repeat an earlier one.
 std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) {
   constexpr std::size_t kGram = 4;
   std::vector<std::array<types::TokenId, kGram>> grams;
@@ -201,7 +201,7 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
 }
 
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world) {
-  std::int64_t sums[] = {0, 0, 0};  // tokens; kept ids; tokens whose kept ids max_kept limited
+  std::int64_t sums[] = {0, 0, 0};  // counts of tokens, of kept ids, and of tokens limited by max_kept
   double most = 0;
   for (const rollout::Rollout& r : rollouts) {
     const types::KeptTokens& kept = r.completion.kept;
@@ -270,7 +270,6 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
       row.erase("step");
       row.erase("advantage");
     }
-    // Replaces invalid UTF-8 by U+FFFD.
     mine += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   std::vector<std::vector<std::string>> by_rank;
@@ -312,7 +311,7 @@ Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& wor
 
 Metrics combine_updates(std::span<const Metrics> updates) {
   Metrics combined;
-  std::map<std::string, int> num_updates;  // number of updates that have each metric
+  std::map<std::string, int> num_updates;
   for (const Metrics& update : updates) {
     for (const auto& [name, value] : update) {
       ++num_updates[name];

@@ -12,24 +12,24 @@
 
 namespace qrl::train {
 
-/// Timed parts of a step; step_recorder.cpp maps them to metric names.
+/// Timed parts of a step.
 enum class Phase : std::uint8_t { generate, judge, old_logprobs, reference_logprobs, update, publish, probe, evaluate };
 
 using PhaseSeconds = std::map<Phase, double>;
 
-/// Returns the metrics of a step's rollouts (docs/reference/metrics.md). Sums are fp64 in the rollouts' global order,
-/// so that all ranks return the same metrics. Metrics of critic/ and reward/ exclude samples that the verifier dropped.
-/// Collective.
+/// Returns the metrics of a step's rollouts (docs/reference/metrics.md). Sums are in fp64 and in the rollouts' global
+/// order, so that all ranks return the same metrics. Metrics of critic/ and reward/ exclude samples that the verifier
+/// dropped. Collective.
 ///
 /// `places`: the global position of each group of n.
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
-/// Returns rollout/kept_tokens/{mean,max,limited_fraction} (docs/reference/metrics.md). Collective.
+/// Returns rollout/kept_tokens/{mean,max,limited_fraction}. Collective.
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
 
-/// Returns all ranks' rows of rollouts/step_N.jsonl, ordered by `places`, on the first rank only. Without a step
+/// Returns all ranks' rows of rollouts/step_N.jsonl, ordered by `places`, on the first rank only. If `step` is unset
 /// (evaluation), rows have neither step nor advantage. Collective.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
@@ -39,8 +39,8 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
 /// reward/{timeout,crash,protocol,error}_fraction of the judged samples. Collective.
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
-/// Combines the metrics of a step's updates. Metrics named *max or *min keep the extreme value, and actor/lr the last.
-/// Others are averaged over the updates that have them.
+/// Combines the metrics of a step's updates. Metrics named *max or *min keep the extreme value, and actor/lr the last
+/// value. Others are averaged over the updates that have them.
 Metrics combine_updates(std::span<const Metrics> updates);
 
 /// Returns this process's peak resident memory in GiB since reset_peak_memory.

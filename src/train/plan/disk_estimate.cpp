@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kF32_bytes = 4;
 
-/// Returns the bytes of masters and moments: one moment for matrices under Muon, else two.
+/// Returns the bytes of masters and moments. Layer matrices under Muon have one moment, all other tensors two.
 double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) {
   double bytes = 0;
   for (const model::WeightSpec& spec : specs) {
@@ -23,7 +23,6 @@ double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) 
   return bytes;
 }
 
-/// Returns how many checkpoints `steps` steps save: one every `freq` steps, and the last. `freq` 0: only the last.
 std::int64_t num_saved(std::int64_t steps, std::int64_t freq) {
   return freq > 0 ? (steps + freq - 1) / freq : std::min<std::int64_t>(steps, 1);
 }

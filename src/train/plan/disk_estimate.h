@@ -16,7 +16,7 @@ struct CheckpointRoom {
 
 struct DiskEstimate {
   CheckpointRoom cold_start, rl;
-  /// Returns the bytes of the kept checkpoints, plus one more if `replaces`.
+  /// Returns the bytes of all kept checkpoints, plus those of one more if `replaces` is set for the last phase.
   double most_bytes() const;
 };
 

@@ -10,11 +10,10 @@
 
 namespace qrl::train {
 
-/// Returns the formats of quant.rollout.*, with auto resolved.
+/// Returns the formats of quant.rollout.*. Rotation auto sets rotates_if_it_fits.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
 /// Returns quant.rollout.kv_cache. `auto` means int8 with int8 activations, fp32 with fp32 weights, else bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
-/// Returns a text such as "inputs rotated by blocks of 64 (hadamard)", or "inputs not rotated".
 std::string rotation_text(const quant::Rotation& rotation);
 
 /// Describes the sampler, such as "int8 weights with int8 keys and values" or "adapters on int8 weights with …".

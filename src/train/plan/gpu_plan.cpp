@@ -67,7 +67,8 @@ bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num
 
 void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
   if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
-  const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);  // bytes per token: fp32 logits, bf16 gradient
+  // bytes per token of fp32 logits and their bf16 gradient
+  const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);
   std::int64_t chunk = kMostChunk;
   while (chunk > kLeastChunk && logits * static_cast<double>(chunk) > kLogitsShare * gpu_bytes) chunk /= 2;
   recipe.actor.logprob_chunk_tokens.value = chunk;

@@ -31,17 +31,18 @@ PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
 bool has_auto(const config::Recipe& recipe);
 AutoSettings auto_settings_of(const config::Recipe& recipe);
 void set_auto(const AutoSettings& settings, config::Recipe& recipe);
-/// Sets the `auto` keys, records `origin` as their origin, and reprints the recipe.
+/// Sets the `auto` keys, records `origin` as their origin, and updates the recipe's YAML.
 void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded);
 
 /// Chooses values for the keys that are `auto`, for one of num_ranks ranks on a GPU of gpu_bytes. Micro-batches are the
-/// largest that fit. They hold at least the longest sequence or row, and at most 32,768 tokens of one update.
-/// Activations are recomputed only if 2,048 tokens do not fit otherwise. rollout.max_num_seqs exceeds 256 only if all
-/// sequences fit at full length.
+/// largest that fit. They hold at least the longest sequence or row. They hold at most one update, and at most 32,768
+/// tokens. Activations are recomputed only if micro-batches of 2,048 tokens do not fit otherwise. rollout.max_num_seqs
+/// exceeds 256 only if all sequences fit at full length.
 AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                              double gpu_bytes);
 
-/// Returns the values of kAutoKeys in a run's checkpoint; all 0 without one. The first rank reads. Collective.
+/// Returns the values of kAutoKeys in the checkpoint that the run resumes, or all 0 without one. The first rank reads.
+/// Collective.
 AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world);
 
 /// Replaces `auto` at a run's start by `taken` (recorded_settings). If `taken` is all 0, calls choose_settings instead.
@@ -49,8 +50,9 @@ AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& 
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         config::LoadedRecipe& loaded);
 
-/// Returns the bytes of a second micro-batch's activations: its forward pass runs while the host computes the first
-/// one's loss. Returns 0 if they do not fit, for a single micro-batch, or with rollout.bitwise.
+/// Returns the bytes of the next micro-batch's activations. Its forward pass may run while the host still computes the
+/// loss of the current micro-batch. Returns 0 if these bytes do not fit, if an update has only one micro-batch, or if
+/// rollout.bitwise is set.
 double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                                double gpu_bytes);
 
@@ -58,7 +60,6 @@ double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelC
 /// rollout.gpu_memory_utilization.
 double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
-/// Describes kAutoKeys and their memory: "micro-batches of 8704 tokens, …: about 61.20 GiB of 79.10 GiB".
 std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
                               double gpu_bytes);
 

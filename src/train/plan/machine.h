@@ -8,9 +8,10 @@
 
 namespace qrl::train {
 
-/// Sets this process's threads from trainer.threads: a number, or the machine's processors divided among its ranks.
+/// Sets this process's number of threads to trainer.threads. The default is the machine's processors divided by the
+/// machine's ranks.
 void set_threads(const config::Recipe& recipe, const dist::Collectives& world);
-/// Returns the thread count for work of one rank while the others wait: the sum over its machine's ranks.
+/// Returns the number of threads for a rank that works while the others wait: the sum over its machine's ranks.
 int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world);
 
 /// Throws an input error that names what the recipe's GPU lacks: driver, device, or a library version. With
@@ -20,7 +21,6 @@ void require_gpu(const config::Recipe& recipe, int device_number);
 /// Returns why the recipe's GPU is unusable, with its key ("trainer.device: cuda: expected …"), else "".
 std::string missing_gpu(const config::Recipe& recipe, int device_number);
 
-/// Throws an input error if a model with experts would learn or sample on a GPU.
 void require_cpu_for_experts(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// Measures the peak operations per second of the learner's matmuls, in about 50 ms.

@@ -91,17 +91,17 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
     if (is_kept)
       bytes += static_cast<double>(spec.shape.numel()) * (is_small ? kF32 : is_table && on_gpu ? table : dtype);
   }
-  // An fp32 lm_head is a copy; low_bit reads a bf16 lm_head in place.
+  // An fp32 lm_head is copied; a bf16 lm_head is read in place.
   if (on_gpu && reads_snapshot && table == kF32)
     bytes += static_cast<double>(config.vocab_size * config.hidden_size) * kF32;
   return bytes;
 }
 
-/// Describes what a layer's MLP saves per token, in values. D: hidden size; F: intermediate size.
+/// Counts the values that a layer's MLP saves per token. D is the hidden size, F the intermediate size.
 struct MlpValues {
-  double inner = 0;          ///< F, or the sum of F over the token's experts
+  double inner = 0;          ///< values within the MLP: F, or the sum of F over the token's experts
   double entering = 0;       ///< inputs of gate and up: D, or D for each of the token's experts
-  double of_rows = 0;        ///< `entering` with experts, whose inputs no norm can recompute; else 0
+  double of_rows = 0;        ///< `entering` with experts, because no norm recomputes their inputs; else 0
   double router_inputs = 0;  ///< unquantized router inputs: D, or 0 without experts
   double route_bytes = 0;    ///< bytes of fp32 router logits, plus 16 for each of the token's experts
 };
@@ -113,10 +113,11 @@ MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
           kF32 * static_cast<double>(config.num_experts) + 16 * chosen};
 }
 
-/// Returns the bytes per token that a layer saves for its backward pass. On the CPU, these are the residual stream at
-/// both norms, q, k and v before RoPE, attention's output, gate and up, and experts' inputs. A quantized forward pass
-/// saves fp32 values between matmuls, and quantized inputs. On a GPU, each matmul saves its input. Attention saves q
-/// after RoPE and all keys and values that it reads. With QK norms, it also saves q, k and v before RoPE.
+/// Returns the bytes per token that a layer saves for its backward pass. The CPU saves the residual stream at both
+/// norms; q, k and v before RoPE; attention's output; gate and up; experts' inputs. A quantized forward pass on the CPU
+/// saves fp32 values between matmuls, and quantized inputs of matmuls. On a GPU, each matmul saves its input, and
+/// attention saves q after RoPE and all keys and values that it reads. With QK norms, the GPU also saves q, k and v
+/// before RoPE.
 double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
   const MlpValues mlp = mlp_values(config, is_sparse);
   const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;
@@ -156,7 +157,8 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
 }
 
 /// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized weight and input. With fp8_e4m3, the
-/// input is fp32, and quantization needs six fp32 arrays of kFp8GradientTokens tokens, as wide as input or output.
+/// input is fp32, and quantization needs six more fp32 arrays. Each has kFp8GradientTokens rows, and the width of input
+/// or output, whichever is larger.
 double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
@@ -246,7 +248,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   const bool on_gpu = config::learns_on_gpu(recipe);
   const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
-  // If false, the learner reads the decoder's embedding and lm_head.
+  // If false, the learner reads the decoder's embedding and lm_head instead of copies.
   const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto bytes = static_cast<double>(specs[i].shape.numel()) * kF32;
@@ -275,8 +277,8 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
-/// Returns the pages that a step of full-length sequences writes; samples share their prompt's pages. Unwritten pages
-/// take no CPU memory. With held-out data, returns all pages.
+/// Returns the number of KV pages that a step of full-length sequences writes, because unwritten pages take no CPU
+/// memory. Samples share their prompt's pages. With held-out data, returns all pages.
 std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
   const std::int64_t prompts =
@@ -293,7 +295,6 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
   return std::min(kv_pages(recipe), kv_pages(draw) - shared);
 }
 
-/// Adds the frozen teacher, if its folder exists: fp32 masters, plus a snapshot if its weights are low-bit.
 void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
@@ -387,8 +388,8 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 }
 
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
-  // A bitwise learner on a GPU keeps the residual stream before each layer. Others keep two fp32 arrays: on a GPU the
-  // stream and the branch to add, on the CPU the stream before each norm.
+  // Recomputation keeps fp32 inputs of each layer. A bitwise learner on a GPU keeps one array, the residual stream.
+  // Others keep two arrays: on a GPU the stream and the branch to add, on the CPU the stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   double all = 0, largest = 0;
@@ -449,13 +450,14 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     parts.push_back({"routes of a step, at most", route_bytes(recipe, config, num_ranks), false});
   parts.push_back({"sampler's weights", sampler_bytes(recipe.quant, config)});
   if (has_adapters) parts.push_back({"sampler's adapters", adapter_bytes(sampler_formats(recipe), config)});
-  // The base is quantized before activations exist, so only what exceeds the activations is added.
+  // The base is quantized before activations exist, so the tensor can use their memory. Only the tensor's bytes beyond
+  // the activations are added.
   if (const double beyond = largest_tensor_bytes(config) - learning; has_adapters && beyond > 0)
     parts.push_back({"a tensor to be quantized", beyond});
   const auto page_bytes =
       static_cast<double>(ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                                              kv_format(recipe.quant), recipe.rollout.page_size));
-  if (sampled_there) {  // doubles the pages, because each sequence begins a new one
+  if (sampled_there) {  // each sequence begins a new page, so the pages at most double
     const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
     parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
   }

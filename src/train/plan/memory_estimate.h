@@ -17,7 +17,7 @@ struct MemoryPart {
   std::string name;
   double bytes = 0;
   bool is_exact = true;  ///< false: an estimate within about ten percent
-  bool on_gpu = false;   ///< false: in host memory
+  bool on_gpu = false;
   MemoryPhase phase = MemoryPhase::always;
 };
 
@@ -29,7 +29,7 @@ double certain_bytes(const std::vector<MemoryPart>& parts, bool on_gpu);
 /// larger phase to the permanent parts.
 double peak_bytes(const std::vector<MemoryPart>& parts, bool on_gpu, bool phases_take_turns);
 
-/// Formats "12.50 GiB", or MiB below 1 GiB.
+/// Returns a text such as "12.50 GiB". Amounts below 1 GiB are in MiB.
 std::string memory_amount(double bytes);
 
 /// Compares the host memory of `num_here` processes with `limit`. Throws an input error if exact permanent parts exceed
@@ -43,7 +43,7 @@ std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks);
 /// are smaller.
 std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks);
 
-/// Estimates the bytes that a micro-batch keeps per token for its backward pass.
+/// Estimates a micro-batch's bytes of activations per token.
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// Estimates the memory of one of num_ranks ranks. If trainer.zero_stage 1 shards a part, the largest shard counts.

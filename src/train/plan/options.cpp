@@ -48,7 +48,7 @@ learner::AlgorithmOptions algorithm_options(const config::AlgorithmRecipe& algor
 
 learner::CorrectionOptions correction_options(const config::CorrectionRecipe& correction) {
   learner::CorrectionOptions options;
-  options.threshold = correction.threshold.value_or(0);  // null: the method has no such bound
+  options.threshold = correction.threshold.value_or(0);
   options.threshold_low = correction.threshold_low.value_or(0);
   options.rejection = {correction.rs, correction.rs_stat, correction.rs_threshold.value_or(0),
                        correction.rs_threshold_low.value_or(0), correction.token_veto_threshold.value_or(0)};

@@ -24,23 +24,23 @@ model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
 ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
 types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
-/// Returns which expert routes are replayed before an update: the sampler's if algorithm.router_replay is rollout and
-/// `batch` has them, else none.
+/// Returns which expert routes are replayed to compute old log-probs: the sampler's routes if algorithm.router_replay
+/// is rollout and `batch` has them, else none.
 types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const types::MicroBatch& batch);
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);
 
-/// Returns rollout.kv_pages, or if unset, pages for rollout.max_num_seqs full-length sequences. The prompt length
-/// defaults to data.max_prompt_length.
+/// Returns rollout.kv_pages. If it is unset, returns the pages of rollout.max_num_seqs full-length sequences.
+/// longest_prompt_tokens defaults to data.max_prompt_length.
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
-/// Returns the share of GPU memory to use, KV pages included: rollout.gpu_memory_utilization, or its default.
+/// Returns rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const config::Recipe& recipe);
 
 learner::OptimizerOptions optimizer_options(const config::OptimRecipe& optim);
 learner::LearnerOptions learner_options(const config::Recipe& recipe);
 learner::LossOptions loss_options(const config::Recipe& recipe);
 
-/// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over `num_prompts`.
+/// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over num_prompts prompts.
 std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts);
 std::int64_t updates_per_step(const config::Recipe& recipe);
 

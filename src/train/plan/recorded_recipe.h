@@ -13,12 +13,12 @@ namespace qrl::train {
 /// cold-start checkpoints.
 std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe);
 
-/// Replaces rotation auto by the value in `checkpoint`'s recipe, if that recipe is readable. A recipe without the key
-/// means no rotation.
+/// Replaces rotation auto by the value in `checkpoint`'s recipe, if that recipe is readable. If that recipe lacks the
+/// key, the value is no rotation.
 void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path& checkpoint);
 
-/// Resolves rotation auto for a run: by a checkpoint that it could resume, otherwise by choose_rotation. Throws like
-/// model::check_formats. The first rank reads. Collective.
+/// Resolves rotation auto for a run. Takes the value of the checkpoint that the run may resume; without one, calls
+/// choose_rotation. Throws like model::check_formats. The first rank reads. Collective.
 void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
 
 /// Resolves rotation auto without checkpoints: hadamard if its block fits `model`, else none.

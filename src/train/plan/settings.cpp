@@ -25,14 +25,13 @@ std::string line(std::string_view label, const std::string& text) {
   return std::string(label) + std::string(kLabelWidth - label.size(), ' ') + text;
 }
 
-/// Returns " (default)" or " (mode NAME)" if the recipe does not set the key, else "".
 std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
   const auto origin = loaded.origins.find(std::string(key));
   if (origin == loaded.origins.end()) return " (default)";
   return origin->second.starts_with(kMode) ? " (" + origin->second + ")" : "";
 }
 
-/// Returns ", NAME value" (", clip 0.2"), or "" if the key is unset.
+/// Returns a text such as ", clip 0.2", or "" if the key is unset.
 std::string option(const config::LoadedRecipe& loaded, const char* name, std::string_view key) {
   const std::string value = value_of(loaded, key);
   return value == "null" ? "" : ", " + std::string(name) + " " + value + mark_of(loaded, key);
@@ -55,7 +54,7 @@ void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& line
   }
 }
 
-/// Returns ", KEY value" for each key of a section that differs from its default; KEY lacks the section's name.
+/// Returns ", NAME value" for each key SECTION.NAME whose value differs from its default.
 std::string changed(const config::LoadedRecipe& loaded, std::string_view section,
                     std::initializer_list<std::string_view> names) {
   std::string text;
@@ -175,7 +174,7 @@ class IdleKeys {
   void add(std::string_view key) {
     if (is_set(key)) list(key);
   }
-  /// Adds a key that the recipe sets, or whose default is changed by the recipe's algorithm.name.
+  /// Adds a key if the recipe sets it, or if the recipe sets algorithm.name and that loss changes the key's default.
   void add_of_loss(std::string_view key) {
     const config::Option& loss = *loaded_.recipe.algorithm.name.option();
     const config::Option& standard = *loaded_.recipe.keys->catalog().losses.default_option().option();
@@ -209,7 +208,8 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
   for (const config::Param& own : loss.params)
     if (loss.needs_updates) idle.add(own.name);
   const auto add_clip = [&](std::string_view key) {
-    if (loss.needs_updates) idle.add(key);  // lists only keys that the recipe sets, because algorithm.name is listed
+    // algorithm.name is already listed, so a key is listed only if the recipe sets it.
+    if (loss.needs_updates) idle.add(key);
     else idle.add_of_loss(key);
   };
   add_clip("algorithm.clip_ratio_low");

@@ -22,10 +22,9 @@ std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view k
 /// Throws an input error if prompt plus response may exceed the model's positions.
 void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config);
 
-/// Throws an input error if a cold-start row exceeds the model's positions.
 void require_row_positions(const SftRows& rows, const model::ModelConfig& config);
 
-/// Returns the resolved recipe's hash: 32 hexadecimal digits (state/hash.h).
+/// Returns the resolved recipe's hash: 32 hexadecimal digits.
 std::string recipe_hash(const config::LoadedRecipe& loaded);
 
 }  // namespace qrl::train

@@ -27,8 +27,8 @@ void require_same_base(const std::filesystem::path& checkpoint, const std::files
 
 /// Reads the adapters of lora.path, if set. Throws an input error if rank, scale or modules differ from the recipe's.
 std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config);
-/// Returns whether a start reads lora.path: if the run is fresh, or if these adapters are the KL reference. Verifies
-/// the newest checkpoint.
+/// Returns whether the run's start reads lora.path. It does if the run is fresh, or if these adapters are the KL
+/// reference. Verifies the newest checkpoint.
 bool reads_given_adapters(const config::Recipe& recipe);
 
 /// Returns make_policy's policy with the adapters of lora.path, if set.

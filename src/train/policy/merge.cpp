@@ -42,7 +42,6 @@ std::map<std::string, Rows> rows_by_weight(const model::Snapshot& snapshot) {
   return rows;
 }
 
-/// Records how much of the update from `base` to `merged` is lost in `stored`.
 void note_error(const std::vector<float>& base, const float* merged, const float* stored, const std::string& weight,
                 UpdateErrors& errors) {
   double lost = 0, whole = 0;
@@ -74,7 +73,7 @@ model::WeightSource quantized_weights(const model::ModelConfig& config, const mo
         const std::int64_t size = spec.shape.numel() / std::ssize(part.matrices);
         for (const ops::PackedLinear& matrix : part.matrices) {
           ops::unpack_rows(matrix, part.first, size / matrix.in, to);
-          ops::rotate_rows(matrix.rotation, size / matrix.in, matrix.in, to);  // rotates back
+          ops::rotate_rows(matrix.rotation, size / matrix.in, matrix.in, to);  // undoes the rotation
           to += size;
         }
       });

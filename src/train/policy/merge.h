@@ -17,8 +17,8 @@ struct UpdateErrors {
   double mean() const { return num_layers > 0 ? sum / static_cast<double>(num_layers) : 0; }
 };
 
-/// Returns a source of a sampler's weights in fp32: linear layers of `base` quantized and dequantized, others
-/// unchanged. The call quantizes the whole model.
+/// Returns an fp32 source of the weights with which a sampler computes. Linear layers of `base` are quantized and
+/// dequantized, other weights unchanged. The call quantizes the whole model.
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 

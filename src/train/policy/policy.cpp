@@ -37,7 +37,7 @@ fs::path base_folder(const fs::path& dir) {
   std::error_code error;
   if (!named.empty() && fs::is_directory(named, error)) return named;
   if (!named.empty() && fs::is_directory(beside, error)) {
-    if (!is_checkpoint(dir)) {  // a checkpoint's base is checked by its hash
+    if (!is_checkpoint(dir)) {
       base::log_warning(state::shown(dir / "adapter_config.json") + ": base_model_name_or_path " + base::quoted(named) +
                         " is not a folder here; using the base " + state::shown(beside));
     }

@@ -159,7 +159,6 @@ void save_quantizer(const fs::path& dir, const QuantizerState& quantizer) {
 
 namespace {
 
-/// Reads the scales on the first rank and broadcasts them; returns nothing without the file.
 std::optional<decoder::KvScales> load_kv_scales(const fs::path& path, const model::ModelConfig& config,
                                                 dist::Collectives& world) {
   std::optional<state::SafetensorsFile> file;

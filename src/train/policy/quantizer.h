@@ -16,8 +16,8 @@ namespace qrl::train {
 
 /// Holds the quantizers' state that checkpoints store. Empty if every publish computes it anew.
 struct QuantizerState {
-  std::shared_ptr<const model::Int8Profile> profile;   ///< int8 profile, with quant.rollout.profile
-  std::optional<decoder::KvScales> kv_scales;          ///< first fp8 scales, with quant.kv_calibration.when: once
+  std::shared_ptr<const model::Int8Profile> profile;   ///< int8 profile, if quant.rollout.profile is set
+  std::optional<decoder::KvScales> kv_scales;          ///< first fp8 scales, if quant.kv_calibration.when is once
   std::vector<std::vector<types::TokenId>> responses;  ///< last step's prompts with responses, set by see_responses
 };
 
@@ -41,11 +41,12 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 
 /// Calibration of fp8 key and value scales reads kKvPrompts prompts, then more until it has kKvTokens tokens.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
-/// Limit on tokens of the last step's samples, prompts included, that calibration reads.
+/// Calibration reads at most this number of tokens of the last step's samples, prompts included.
 inline constexpr std::size_t kKvResponseTokens = 512;
 
-/// Stores the step's first samples, in total kKvResponseTokens tokens (the last sample truncated), for the next
-/// calibration. Every rank stores the same samples. No-op unless every publish calibrates fp8 scales. Collective.
+/// Stores the first sample of each of the step's first prompts for the next calibration, at most kKvResponseTokens
+/// tokens in total. The last sample may be truncated. Every rank stores the same samples. No-op unless every publish
+/// calibrates fp8 scales. Collective.
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
                    const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 

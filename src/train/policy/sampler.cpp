@@ -49,7 +49,6 @@ decoder::DecoderOptions with_texts(const data::Tokenizer* tokenizer, decoder::De
   return options;
 }
 
-/// Throws an input error if sequences exceed the model's positions, or if KV pages exceed the machine's memory.
 decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder::DecoderOptions& options) {
   require_positions(config, options.max_model_len);
   if (options.device != base::Device::cpu) return options;  // the GPU engine checks GPU memory itself

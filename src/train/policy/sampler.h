@@ -12,11 +12,9 @@
 
 namespace qrl::train {
 
-/// Throws an input error if `max_tokens` exceeds the model's positions.
 void require_positions(const model::ModelConfig& config, std::int64_t max_tokens);
 
-/// Holds a snapshot (the decoder's only copy of the weights), and the decoder. After each publish, call load_published
-/// (quantizer.h).
+/// Holds a snapshot (the decoder's only copy of the weights), and the decoder. After each publish, call load_published.
 struct Sampler {
   /// Makes snapshot and decoder. With rollout.device cuda, uses the GPU numbered by this process's local rank. Stop
   /// strings require `tokenizer`.
@@ -24,7 +22,7 @@ struct Sampler {
           std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens = {},
           const data::Tokenizer* tokenizer = nullptr);
   model::Snapshot snapshot;
-  decoder::Decoder decoder;  ///< throws Cancelled (train/signals.h) on a stop request
+  decoder::Decoder decoder;  ///< throws Cancelled on a stop request
 };
 
 }  // namespace qrl::train

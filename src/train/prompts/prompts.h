@@ -31,18 +31,18 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
 std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const tasks::Verifier& verifier);
 
-/// Returns a held-out prompt's index: its id minus the first held-out id.
+/// Returns a held-out prompt's id minus the first held-out id.
 std::uint64_t held_out_number(const types::Prompt& prompt);
 
 void warn_of_shared_prompts(const PromptSet& train, std::span<const PromptSet> held_out);
 
-/// Encodes a prompt's text for the model: data.prompt_template around it, then the chat template. Added tokens in the
-/// text are parsed only with data.parse_special_tokens.
+/// Encodes prompts for the model. Puts a prompt's text into data.prompt_template, then into the chat template. Added
+/// tokens in the text are parsed only with data.parse_special_tokens.
 class PromptEncoder {
  public:
   PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
-  /// Encodes a text. `system`: the row's system message, which replaces data.system_prompt; "" if it has none. Input
-  /// errors name `where`.
+  /// Encodes a text. `system`: the row's system message, which replaces data.system_prompt; "" if the row has none.
+  /// Input errors name `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
                                      const std::string& where = "a prompt") const;
   /// Encodes a conversation that the model continues. Prepends data.system_prompt if the conversation has no system
@@ -61,13 +61,13 @@ class PromptEncoder {
   std::string before_, after_;  ///< text of data.prompt_template before and after {prompt}
 };
 
-/// Orders training prompts by epochs, each a permutation determined by seed and epoch. With weights, takes the next
-/// prompt from the source that is furthest below its share; each source has its own epochs. The state is the number of
-/// prompts drawn.
+/// Orders training prompts by epochs. Each epoch is a permutation determined by seed and epoch number. With weights,
+/// takes the next prompt from the source furthest below its share; each source then has its own epochs. The only state
+/// is the number of prompts drawn.
 class PromptOrder {
  public:
   PromptOrder(std::int64_t num_prompts, bool shuffle, std::uint64_t seed);
-  /// `sizes`: prompts of each consecutive source; `weights`: each source's share, above 0.
+  /// `sizes`: number of prompts of each consecutive source. `weights`: each source's share, above 0.
   PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<double> weights, bool shuffle, std::uint64_t seed);
   std::vector<std::size_t> next(std::int64_t count);
   std::int64_t num_taken() const { return num_taken_; }
@@ -75,7 +75,7 @@ class PromptOrder {
 
  private:
   struct Source {
-    std::int64_t first = 0;  ///< index of the source's first prompt
+    std::int64_t first = 0;
     std::int64_t size = 0;
     std::int64_t num_taken = 0;
     std::int64_t epoch = -1;         ///< epoch of `order`; −1: none

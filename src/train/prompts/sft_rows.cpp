@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Holds a row's tokens, each with the index of the message in which it is learned, or −1.
+/// Holds a row's tokens. Each token has the index of its message, or −1 if it is not learned.
 using Labeled = data::LabeledTokens;
 
 std::string one_of(const Json& row, std::initializer_list<std::string> names, const std::string& where,
@@ -133,7 +133,8 @@ std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokeniz
   return num_bytes;
 }
 
-/// Returns the row with the learned tokens of sft.loss_on, cut after the last one; nothing if none is learned.
+/// Marks as learned the tokens that sft.loss_on selects. Cuts the row after its last learned token. Returns nothing if
+/// no token is learned.
 std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
   if (tokens.empty()) return std::nullopt;

@@ -42,10 +42,8 @@ std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& row
 /// determined by trainer.seed and epoch.
 std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-/// Returns whether update `step` contains the last row of an epoch.
 bool ends_epoch(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-/// Packs rows into micro-batches of at most actor.max_tokens_per_micro_batch tokens.
 std::vector<types::MicroBatch> pack_rows(const config::Recipe& recipe, std::span<const SftRow* const> rows);
 
 }  // namespace qrl::train

@@ -50,7 +50,7 @@ bool is_quantized(const config::Recipe& recipe) {
 }
 
 /// Returns whether the teacher scores with the sampler's operations. Returns false for fp8 keys and values, for which
-/// it lacks scales.
+/// the teacher has no scales.
 bool is_bitwise(const config::Recipe& recipe) {
   return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
          !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;

@@ -10,9 +10,10 @@
 
 namespace qrl::train {
 
-/// Holds the KL reference of full training: the weights that RL begins with, in the learner's forward format.
+/// Holds the KL reference of training without adapters: the weights that RL begins with, in the learner's forward
+/// format.
 struct Reference {
-  /// Reads the weights of the checkpoint `cold_start`; without a cold start, those of the policy. `profile`: the
+  /// Reads the weights of the checkpoint `cold_start`; without a cold start, the policy's weights. `profile`: the
   /// sampler's int8 profile, or null. Collective.
   Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
             std::shared_ptr<const model::Int8Profile> profile);

@@ -36,7 +36,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the checkpoint of `state`, else the checkpoint that the run resumed from; nothing if neither exists.
 std::optional<fs::path> last_checkpoint(const RunState& state, const RunFolder& folder, const ResumePoint& point) {
   const std::string name =
       state.step > 0 ? "step_" + std::to_string(state.step) : "sft_" + std::to_string(state.sft_step);
@@ -83,7 +82,7 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
     return name + (rows.front().first == 0 ? base::format("%.3f -> ", rows.front().second) : "") +
            base::format("%.3f", score);
   };
-  const auto print = [&](const char* what, const PromptSet& set) {  // a set without metric rows was not evaluated
+  const auto print = [&](const char* what, const PromptSet& set) {
     const std::string text = line(set);
     if (!text.empty()) say(what + text);
   };
@@ -113,7 +112,7 @@ fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& worl
   return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
 }
 
-/// Returns the cold start's or lora.path's adapters; none if RL begins with new ones.
+/// Returns the adapters of the cold start or of lora.path. Returns none if RL begins with new adapters.
 std::optional<model::WeightSource> first_adapters(const RunContext& run, const fs::path& cold_start) {
   const config::Recipe& recipe = run.recipe();
   if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
@@ -121,7 +120,6 @@ std::optional<model::WeightSource> first_adapters(const RunContext& run, const f
   return given_adapters(recipe, run.plan.model);
 }
 
-/// Prepares RL's first step: a new optimizer and update-aware scaling.
 void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
   const config::Recipe& recipe = plan.recipe();
   if (state.cold_start) {
@@ -161,7 +159,7 @@ void record_changes(const ResumePoint& point, MetricsFile& metrics) {
   metrics.append_changes(point.state.step, point.changes);
 }
 
-/// Ends the run at a stop request (stop_here), because the checkpoint exists.
+/// Calls export_score_lines. On a stop request, ends the run by stop_here, because the checkpoint already exists.
 std::vector<std::string> score_export(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                       const Checkpointer& checkpointer) try {
   return export_score_lines(run, step, learner);

@@ -11,7 +11,7 @@ enum class RunPart { everything, cold_start_only };
 
 struct RunOptions {
   RunPart part = RunPart::everything;
-  bool allow_change = false;  ///< if set, keys that are not fixed may change on resume (config/keys/key.h)
+  bool allow_change = false;  ///< if set, keys that are not fixed may change on resume
   std::string command;        ///< command line as typed, for the log
   std::string program;        ///< program's name and version, for sessions.jsonl
 };

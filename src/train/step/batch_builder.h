@@ -10,7 +10,7 @@ namespace qrl::train {
 /// Holds this rank's micro-batches of a mini-batch, and loss denominators over all ranks.
 struct MiniBatch {
   std::vector<types::MicroBatch> micro;
-  std::vector<types::MicroBatch> scored_only;  ///< micro-batches of advantage 0, only for mini-batch statistics
+  std::vector<types::MicroBatch> scored_only;  ///< micro-batches with advantage 0, used only for mini-batch statistics
   types::GlobalCounts counts;
 };
 

@@ -15,10 +15,10 @@ namespace qrl::train {
 
 namespace {
 
-// Chosen to detect a broken publish in at most 1 % of a step's time (gap_probe_share of `bench step`).
+// Chosen so that the probe detects a broken publish but takes at most 1 % of a step (gap_probe_share of `bench step`).
 constexpr std::int64_t kProbePrompts = 2;
-constexpr std::int32_t kProbeSamples = 2;          // samples per prompt
-constexpr std::int32_t kProbeTokens = 16;          // tokens per sample
+constexpr std::int32_t kProbeSamples = 2;
+constexpr std::int32_t kProbeTokens = 16;
 constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // step in the random key; training and evaluation use others
 
 }  // namespace

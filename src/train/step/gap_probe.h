@@ -30,7 +30,7 @@ class GapSums {
   double sum_ = 0, k3_ = 0, abs_ = 0, max_abs_ = 0, rho_ = 0, rho_squared_ = 0;
 };
 
-/// Returns a few prompts for the probe, selected by the seed. They are the same on every rank and at every publish.
+/// Returns a few prompts for the probe, selected by the seed. Every rank and publish gets the same prompts.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
 /// Samples a few tokens per request and scores them with the learner, at the weights last published. Returns
@@ -38,7 +38,7 @@ std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
                   const config::Recipe& recipe, const types::SamplingParams& sampling);
 
-/// Ends the run (exit 3) or warns if the probe's k3 KL exceeds rollout_correction.gap_limit or is NaN.
+/// Ends the run (exit 3) or warns, per gap_limit.action, if the probe's k3 KL is NaN or exceeds gap_limit.k3_kl.
 void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe);
 
 }  // namespace qrl::train

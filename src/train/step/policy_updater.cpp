@@ -30,7 +30,7 @@ Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) 
 }
 
 void PolicyUpdater::release_memory() {
-  if (run_.recipe().rollout.free_cache_engine) learner_.release_memory();  // makes room for the KV cache
+  if (run_.recipe().rollout.free_cache_engine) learner_.release_memory();
 }
 
 void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state) {

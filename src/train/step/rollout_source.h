@@ -16,7 +16,7 @@ namespace qrl::train {
 struct StepGroups {
   std::vector<rollout::Rollout> rollouts;
   std::vector<std::int64_t> places;  ///< global position of each group, as in a run of one process; ascending
-  std::int64_t num_groups = 0;       ///< groups of all ranks
+  std::int64_t num_groups = 0;       ///< number of groups on all ranks
 };
 
 /// Holds sums over all samples of a step, kept or not, on all ranks.
@@ -24,14 +24,14 @@ struct GenerationCounts {
   std::int64_t batches = 0, groups = 0, flat_groups = 0, samples = 0, verifier_errors = 0;
   std::int64_t num_judged = 0;   ///< samples that no verifier dropped
   std::int64_t kept_groups = 0;  ///< groups kept by the filter, including surplus
-  double score_sum = 0;          ///< sum of the judged samples' scores
-  double best_group_score = 0;   ///< highest mean score of a group
+  double score_sum = 0;
+  double best_group_score = 0;  ///< highest mean score of a group
 };
 
 struct RolloutBatch {
   StepGroups groups;
   GenerationCounts counts;
-  decoder::DecoderStats stats;  ///< statistics of this rank's decoder
+  decoder::DecoderStats stats;
   PhaseSeconds seconds;
   std::int64_t policy_version = 0;  ///< version of the weights that sampled, equal on every rank
   std::int64_t prompts_drawn = 0;   ///< prompts drawn so far on all ranks, for the step's checkpoint
@@ -50,8 +50,8 @@ class RolloutSource {
 /// Generates a step's groups from data.train_batch_size prompts, with the weights last published. With
 /// algorithm.filter_groups (DAPO's dynamic sampling), samples data.gen_batch_size prompts at a time until enough groups
 /// contain different scores, and drops the surplus. The kept groups depend neither on the number of ranks nor on
-/// resumes. A sample's random numbers depend only on (seed, step, prompt, sample). Throws a guard error if dynamic
-/// sampling finds too few groups (none, with on_exhausted train_partial), or if the verifier failed too often.
+/// resumes. A sample's random numbers depend only on (seed, step, prompt, sample). Throws a guard error if the verifier
+/// fails too often, or if dynamic sampling finds too few groups. With on_exhausted train_partial, one group is enough.
 class SamplingSource final : public RolloutSource {
  public:
   SamplingSource(const RunContext& run, Sampler& sampler, std::int64_t prompts_drawn);

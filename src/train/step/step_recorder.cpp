@@ -86,7 +86,7 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
     run_.world.all_reduce_sum(std::span<double>(&num_bytes, 1));
     row_["data/unencodable_bytes"] = num_bytes / static_cast<double>(recipe.rollout.n);
   }
-  // Summed over all ranks; each rank's seconds include the wait for the slowest.
+  // Sums tokens over all ranks. Each rank's seconds include the wait for the slowest rank.
   double tokens = static_cast<double>(batch.stats.decode_tokens);
   run_.world.all_reduce_sum(std::span<double>(&tokens, 1));
   row_["perf/tokens_per_s"] = tokens / std::max(row_[name_of(Phase::generate)], 1e-9);

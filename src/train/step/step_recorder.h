@@ -38,7 +38,6 @@ class StepRecorder {
   void write_scores();
 
  private:
-  /// Adds judging_metrics, if the verifier is a program.
   void add_judging();
   void add_learner_speed(std::span<const MiniBatch> batches);
   void show_scores();

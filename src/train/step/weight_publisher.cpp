@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kSame = "; same storage";
 
-/// Returns one line each for embedding, linear layers and lm_head: the sampler's format and scales, what the learner
-/// reads, and whether both share memory.
+/// Returns one line per tensor of embedding, linear layers and lm_head: the sampler's format and scales, what the
+/// learner reads, and whether both share memory.
 std::vector<std::string> quant_audit(const learner::Learner& learner, const model::Snapshot& read_by_sampler) {
   const model::Snapshot* published = learner.published();
   std::vector<model::SnapshotTensor> theirs;
