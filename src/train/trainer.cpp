@@ -57,7 +57,7 @@ bool Trainer::step(RolloutSource& source, std::int64_t step) {
     const base::ScopedTimer timer(seconds[Phase::update]);
     for (std::int64_t epoch = 0; epoch < run.recipe().actor.ppo_epochs; ++epoch) {
       for (const MiniBatch& batch : mini_batches) {
-        if (!updates.empty()) publisher.publish_for_learner();
+        if (!updates.empty()) publisher.publish_for_learner(source);
         updates.push_back(updater.update(batch, fresh && updates.empty()));
       }
     }

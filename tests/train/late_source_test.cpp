@@ -61,8 +61,9 @@ constexpr int kSteps = 3;
 // fp64 sums of |w| over the trained fp32 weights. Instruction sets differ by 1e-7 of them, the two sources by 1e-5.
 constexpr double kOnTimeDigest = 17447.0490, kLateDigest = 17447.2552, kDigestTolerance = 1e-6;
 
-std::unique_ptr<test::Training> make_training(const tasks::Verifier& verifier) {
-  return std::make_unique<test::Training>(verifier, std::vector<std::string>{"rollout_correction.method=tis"}, kSteps);
+std::unique_ptr<test::Training> make_training(const tasks::Verifier& verifier, std::vector<std::string> settings = {}) {
+  settings.emplace_back("rollout_correction.method=tis");
+  return std::make_unique<test::Training>(verifier, std::move(settings), kSteps);
 }
 
 /// Returns the sum of |w| over the master weights.
@@ -99,6 +100,21 @@ TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that a
     CHECK(late->state.prompts_drawn == on_time->state.prompts_drawn);
     digests[overlap ? 1 : 0] = sum_of_weights(late->learner);
     CHECK(test::close(digests[0], kLateDigest, 0, kDigestTolerance));
+  }
+  CHECK(digests[0] == digests[1]);  // bit for bit
+}
+
+TEST_CASE("a learner on the sampler's tensors waits for late rollouts before each update's publish") {
+  const LengthVerifier verifier;
+  double digests[2] = {};
+  for (const bool overlap : {false, true}) {
+    CAPTURE(overlap);
+    const base::ThreadsInScope threads(overlap ? 1 : base::num_threads());
+    const auto late = make_training(verifier, {"quant.learner.forward=low_bit"});
+    OneStepLate source(late->trainer.rollouts, kSteps, overlap);
+    late->trainer.train(source);
+    CHECK(source.versions == std::vector<std::int64_t>{0, 0, 2});
+    digests[overlap ? 1 : 0] = sum_of_weights(late->learner);
   }
   CHECK(digests[0] == digests[1]);  // bit for bit
 }

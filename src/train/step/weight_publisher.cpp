@@ -130,8 +130,10 @@ void WeightPublisher::publish_weights() {
   learner_.publish(sampler_.snapshot, state_.policy_version, sampler_.decoder.device_weights());
 }
 
-void WeightPublisher::publish_for_learner() {
-  if (run_.recipe().quant.learner_forward != config::LearnerForward::bf16) publish_weights();
+void WeightPublisher::publish_for_learner(RolloutSource& source) {
+  if (run_.recipe().quant.learner_forward == config::LearnerForward::bf16) return;
+  source.drain();
+  publish_weights();
 }
 
 void WeightPublisher::publish(std::int64_t steps_done) {

@@ -28,9 +28,9 @@ class WeightPublisher {
   /// Returns quant/gain_noise_std, if the recipe has noise. Adds quant/kv_saturated_fraction of the last publish, if
   /// every publish calibrates fp8 keys and values on the CPU.
   Metrics calibration() const;
-  /// Publishes weights for a learner that reads the sampler's tensors, without calibrating fp8 scales. No-op if the
-  /// learner reads its masters.
-  void publish_for_learner();
+  /// Drains `source` and publishes weights for a learner that reads the sampler's tensors, without calibrating fp8
+  /// scales. No-op if the learner reads its masters.
+  void publish_for_learner(RolloutSource& source);
   Metrics probe();
 
  private:
