@@ -73,14 +73,14 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
       const auto [name, value] = sides_of(what, " = ");  // "Could not convert: NAME = VALUE"
       return {name, type_of(command, name), base::quoted(value)};
     }
-    case CLI::ExitCodes::ArgumentMismatch:  // text: "NAME: 1 required TYPE missing"
+    case CLI::ExitCodes::ArgumentMismatch:  // the error's text is "NAME: 1 required TYPE missing"
       return {option, type_of(command, option), "no value"};
-    default:  // text of our own checks: "NAME: expected …, got …"
+    default:  // the error's text comes from our own checks: "NAME: expected …, got …"
       return {option, "", what};
   }
 }
 
-/// Returns advice for a recipe key given as an option ("--optim.lr=1e-6"), else "".
+/// Returns advice if an option is a recipe key ("--optim.lr=1e-6"), else "".
 std::string advice_for_key(const std::string& option, const std::string& value) {
   const std::string name = option.substr(2);
   if (train::keys().find(name) != nullptr) return "set the recipe key with --set " + name + "=" + value;

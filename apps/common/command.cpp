@@ -112,12 +112,12 @@ std::istream& standard_input() {
 std::string program_name() { return "qrl-train " QRL_VERSION; }
 
 std::string version_text() {
-  const std::string mpi = dist::mpi_version();  // loads MPI's library
+  const std::string mpi = dist::mpi_version();
   const auto with_place = [](const std::string& version, const char* library) {
     const std::string path = base::loaded_library_path(library);
     return version + (path.empty() ? "" : " at " + path);
   };
-  const bool reads_parquet = data::can_read_parquet();  // loads Arrow's libraries
+  const bool reads_parquet = data::can_read_parquet();
   std::string libraries;
   for (const std::string& path : base::loaded_libraries()) {
     const std::string name = std::filesystem::path(path).filename();

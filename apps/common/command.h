@@ -22,30 +22,29 @@ void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool re
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 
 void add_ranks(CLI::App& command);
-/// Returns the parsed --ranks; 1 without it.
+/// Returns the value of --ranks; 1 without it.
 int num_local_ranks();
 
 /// Returns std::cin, unsynchronized with stdio. Callers must write with stdio only.
 std::istream& standard_input();
 
-/// Returns the settings that determine memory, for the out-of-memory message; "" before a recipe is read.
+/// Names the settings that determine memory, for the out-of-memory message. Returns "" before a recipe is read.
 const std::string& memory_settings();
-/// Sets memory_settings(). Makes failed allocations input errors from now on.
+/// Sets memory_settings(). After this call, failed allocations are input errors.
 void set_memory_settings(const std::string& text);
 
-/// Throws an input error if the file exists, or if its folder does not.
+/// Throws an input error if the file exists, or if its folder does not exist.
 void require_new_file(const std::string& file, const std::string& option);
 
-/// Adds an option whose text must not be empty.
 CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& value, const std::string& type,
                       const std::string& meaning);
 CLI::Option* add_word(CLI::App& command, const std::string& name, std::string& value,
                       const std::vector<std::string>& words, const std::string& type, const std::string& meaning);
-/// Returns the option for a key: "--max-number" for max_number or TASK.max_number.
+/// Returns "--max-number" for the keys max_number and TASK.max_number.
 std::string option_of(std::string_view key);
 /// Adds --checkpoint, whose default is the recipe's model.
 void add_checkpoint(CLI::App& command, std::string& checkpoint, const std::string& before = "");
-/// Adds an option with an integer from `low` to `high`. If Value is a vector, commas separate its values.
+/// Adds an integer option with bounds. If Value is a vector, commas separate its values.
 template <class Value>
 CLI::Option* add_integer(CLI::App& command, const std::string& name, Value& value, std::int64_t low, std::int64_t high,
                          const std::string& meaning) {
@@ -53,7 +52,6 @@ CLI::Option* add_integer(CLI::App& command, const std::string& name, Value& valu
   return std::is_same_v<Value, std::vector<std::int64_t>> ? option->delimiter(',') : option;
 }
 
-/// Returns "qrl-train X.Y.Z".
 std::string program_name();
 std::string version_text();
 

@@ -25,8 +25,8 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure, aborts a job of several ranks, and returns the exit code. With `stopped`, the logged line lacks
-/// the word "error".
+/// Logs the failure, aborts a job of several ranks, and returns the exit code. If `stopped`, the logged line does not
+/// say "error".
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
@@ -47,8 +47,8 @@ int fail_memory(const dist::Collectives* world) {
   return fail(error.what(), error.exit_code(), world);
 }
 
-/// Returns the error for an inaccessible path: an input error for missing permissions, link loops and long names, else
-/// an internal error.
+/// Returns the error for a path that cannot be accessed. It is an input error for missing permissions, link loops and
+/// long names, else an internal error.
 base::Error path_error(const std::filesystem::filesystem_error& error) {
   const std::error_code& code = error.code();
   const bool is_input = code == std::errc::permission_denied || code == std::errc::too_many_symbolic_link_levels ||
@@ -95,10 +95,10 @@ void open_standard_streams() {
 void before_initializers(int argc, char** argv, char** environment) {
   base::shorten_spins(argc, argv, environment);
   std::set_terminate(end_unhandled);
-  (void)std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f fails like on a full disk
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // makes a write beyond ulimit -f fail like on a full disk
 }
 
-/// Runs before LibTorch's initializers (shorten_spins). Test programs do not link this file.
+/// Runs before LibTorch's initializers (see shorten_spins). Test programs do not link this file.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeInitializers)(int, char**,
                                                                                 char**) = before_initializers;
 
@@ -130,7 +130,7 @@ int run_program(const Program& program, int argc, char** argv) {
     learner::require_libtorch();
     words = with_shipped_recipes(std::move(words));
     check_commands(command_line, words);
-    command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes reverse order
+    command_line.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 expects reverse order
     dist::start_ranks(num_local_ranks());
     world = dist::make_world(&argc, &argv);
     action(*world);
@@ -149,7 +149,7 @@ int run_program(const Program& program, int argc, char** argv) {
   } catch (const std::exception& error) {
     if (const auto of_gpu = learner::gpu_error(error.what()))
       return fail(of_gpu->what(), of_gpu->exit_code(), world.get());
-    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's text
+    const bool no_memory = std::strstr(error.what(), "can't allocate memory") != nullptr;  // LibTorch's message
     return no_memory ? fail_memory(world.get()) : fail(error.what(), 1, world.get());
   }
 }

@@ -16,10 +16,10 @@ namespace qrl::app {
 /// Holds the chosen command's work. The command's callback sets it; run_program calls it after all ranks connected.
 using Action = std::function<void(dist::Collectives& world)>;
 
-/// Makes `work` the command's action. Calls `prepare` before the ranks connect. If the command has no option --ranks,
-/// the action throws an input error in a job of several ranks.
+/// Makes `work` the command's action. `prepare` is called before the ranks connect. In a job of several ranks, the
+/// action of a command without the option --ranks throws an input error.
 void set_work(CLI::App& command, Action& action, const Action& work, const std::function<void()>& prepare = {});
-/// Does the same for a `work` that takes the parsed arguments and, optionally, the ranks.
+/// Does the same for a `work` that takes the parsed arguments, and optionally the ranks.
 template <class Arguments, class Work>
 void set_work(CLI::App& command, Action& action, const std::shared_ptr<Arguments>& arguments, Work work,
               const std::function<void()>& prepare = {}) {

@@ -20,7 +20,7 @@ struct BenchAttentionArguments {
   bool json = false, dry_run = false;
 };
 
-/// Returns the bytes of keys, values, scales, queries and outputs; a shared prefix counts once.
+/// Returns the bytes of keys, values, scales, queries and outputs. Counts a shared prefix once.
 double attention_bytes(const cuda::AttentionSpeedTask& task) {
   model::ModelConfig layer = task.model;
   layer.num_hidden_layers = 1;

@@ -51,7 +51,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   result["prompt_tokens"] = arguments.prompt_tokens;
   result["new_tokens"] = arguments.new_tokens;
   result["decode_tokens_per_s"] = decode_rate;
-  if (!bench.on_gpu()) {  // the ceilings are those of CPUs
+  if (!bench.on_gpu()) {  // the ceilings are measured on the CPU
     const double limit = tick.batch / least_tick_s(sampler.snapshot, tick, bench.ceilings);
     result["limit_tokens_per_s"] = limit;
     result["share_of_limit"] = decode_rate / limit;
@@ -62,7 +62,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
     result["host_share_of_tick"] = 1 - best.decode_waited_s / best.decode_s;
     result["graph_share_of_ticks"] = static_cast<double>(best.decode_graph_ticks) / ticks;
   }
-  result["tokens_xxh3"] = drawn.hex();  // hash of all rounds' tokens
+  result["tokens_xxh3"] = drawn.hex();
   const AttentionWork attention = attention_of_tick(bench.config, tick);
   result["tick_ms"] = 1e3 * tick.batch / decode_rate;
   if (bench.config.has_experts()) result["tick_experts"] = tick.experts_read;
@@ -80,7 +80,7 @@ void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
 
 void add_bench_decode(CLI::App& program, Action& action) {
   const auto arguments = std::make_shared<BenchArguments>();
-  // Decoding needs a second new token: the prefill samples the first.
+  // Requires two new tokens, because the prefill already samples the first.
   CLI::App* command =
       add_model_bench(program, "decode", "decode speed: B distinct prompts, prefill excluded", *arguments, 2);
   add_integer(*command, "--batch", arguments->batch, 1, kMaxBenchSequences, "number of sequences");

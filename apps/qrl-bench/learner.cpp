@@ -40,7 +40,8 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
   const config::Recipe& recipe = bench.loaded.recipe;
-  // One of these has a quantized forward pass's weights. low_bit on a GPU needs `sampler`, whose matmuls it uses.
+  // One of the two holds the weights for a quantized forward pass. On a GPU, low_bit needs `sampler`, because the
+  // learner uses its device weights.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;
@@ -68,7 +69,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   nlohmann::ordered_json result = bench.facts();
   result["sequences"] = arguments.prompts * arguments.n;
   result["learner_s"] = best_s;
-  result["forward_s"] = best_forward_s;  // includes log-probs; no activations are saved
+  result["forward_s"] = best_forward_s;  // includes log-probs; saves no activations
   add_learner_figures(result, bench, work, best_s);
   finish(result, arguments);
 }

@@ -19,8 +19,8 @@ struct LearnerWork {
   types::GlobalCounts counts;
 };
 
-/// Accumulates all micro-batches' gradients and updates the weights. If `sampled`, the current weights sampled the
-/// log-probs in `work`. A bitwise learner then throws unless its own log-probs are equal.
+/// Accumulates all micro-batches' gradients and updates the weights. If `sampled`, the log-probs in `work` must come
+/// from sampling with the current weights. A bitwise learner then throws unless its own log-probs are equal.
 learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
                             bool sampled);
 

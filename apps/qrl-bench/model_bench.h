@@ -27,10 +27,9 @@ struct BenchArguments {
 
 inline constexpr int kMaxBenchTokens = 1'048'576, kMaxBenchSequences = 65'536;
 
-/// Adds a benchmark with the common options. --new must be at least `fewest_new`.
+/// Adds a benchmark with the common options. Its --new must be at least `fewest_new`.
 CLI::App* add_model_bench(CLI::App& program, const char* name, const char* what, BenchArguments& arguments,
                           int fewest_new = 1);
-/// Adds --prompts and --n.
 void add_sample_options(CLI::App& command, BenchArguments& arguments);
 using Measure = void (*)(const BenchArguments&, dist::Collectives&);
 void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchArguments>& arguments, Measure measure);
@@ -38,14 +37,14 @@ void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchAr
 /// Returns the default recipe with --set's values and the arguments' lengths. Throws an input error for a key
 /// without effect.
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
-/// Sets keys with value `auto` as a run of these sequences would. Assumes 80 GiB if this machine has no GPU.
+/// Sets keys whose value is `auto` as a run with these sequences would. Assumes 80 GiB if this machine has no GPU.
 void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
-/// Returns train::activations_ahead_bytes of the run in plan_gpu.
+/// Returns train::activations_ahead_bytes for the run that plan_gpu assumes.
 double ahead_bytes(const config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 
 model::ModelConfig config_of(const BenchArguments& arguments);
 
-/// Holds a model, its settings, and the machine's ceilings, which the constructor measures.
+/// Holds a model and its settings. The constructor measures the machine's ceilings.
 struct ModelBench {
   ModelBench(const std::string& what, const BenchArguments& arguments, const dist::Collectives& world);
 
@@ -53,10 +52,10 @@ struct ModelBench {
 
   bool on_gpu() const { return config::samples_on_gpu(loaded.recipe); }
   quant::Format quant_format() const;
-  /// Describes a tick of `batch` sequences after half of their new tokens.
+  /// Describes a decode tick of `batch` sequences that have half of their new tokens.
   DecodeTick tick_of(std::int64_t batch) const;
   std::vector<types::TokenId> random_tokens(std::uint64_t stream, std::int64_t count) const;
-  types::SamplingParams sampling() const;  ///< no stop tokens: every completion has new_tokens tokens
+  types::SamplingParams sampling() const;  ///< without stop tokens: every completion has new_tokens tokens
 
   BenchArguments args;
   std::string name;

@@ -22,7 +22,7 @@ namespace qrl::app {
 
 namespace {
 
-/// Adds loss_s, the seconds of a GRPO loss without correction, and each correction's extra time as a share of
+/// Adds loss_s, the seconds of a GRPO loss without correction. Adds each correction's extra time as a share of
 /// `step_s`. Times are the best of several rounds.
 void add_correction_costs(nlohmann::ordered_json& result, std::span<const types::MicroBatch> batches,
                           const types::GlobalCounts& counts, double step_s, dist::Collectives& world) {

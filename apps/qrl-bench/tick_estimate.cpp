@@ -12,32 +12,33 @@ namespace qrl::app {
 
 namespace {
 
-constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // 4 warps of 32 per cycle
-constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // L2 reads: by all SMs; by one SM
-/// Holds the share of read bandwidth that a kernel reaches, and its fixed time.
+constexpr double kMultiprocessors = 132, kClock = 1.755e9, kLanesPerCycle = 128;  // lanes: 4 warps of 32
+constexpr double kL2BytesPerS = 5.5e12, kMultiprocessorBytesPerS = 1e11;          // L2 reads of all SMs, and of one SM
+/// Holds the share of the read bandwidth that a kernel reaches, and its fixed time.
 struct Reach {
   double reads, fixed_s;
 };
 constexpr Reach kStreamed{0.93, 4.5e-6}, kStreamedInt4{0.93, 7.5e-6}, kCublasLt{0.94, 5e-6}, kCutlass{0.92, 6e-6},
     kScaled{0.75, 7e-6};
-/// Shares of the tensor cores' peak: mma.sync, CUTLASS's int8 and e4m3 (sums promoted to fp32), cuBLASLt's bf16 and
-/// scaled e4m3.
+/// Shares of the tensor cores' peak that matmuls reach with mma.sync, cuBLASLt (bf16 and scaled e4m3), and CUTLASS
+/// (int8, and e4m3 with sums promoted to fp32).
 constexpr double kMmaSync = 0.6, kBf16Units = 0.92, kInt8Units = 0.8, kFp8Units = 0.66, kScaledUnits = 0.85;
-/// Fixed time of a kernel that rearranges scales or dequantizes. Shares of read bandwidth that dequantizing reaches.
+/// kOwnKernel_s is the fixed time of a kernel that rearranges scales or dequantizes. The others are the shares of the
+/// read bandwidth that dequantizing weights and rows reaches.
 constexpr double kOwnKernel_s = 2e-6, kDequantizeReads = 0.92, kDequantizeRowsReads = 0.8;
-/// Fixed seconds of attention, a tile of lm_head, sampling, and a sampled row.
+/// Fixed times of attention, of a tile of lm_head, of sampling, and of each sampled row.
 constexpr double kAttention_s = 8e-6, kHeadTile_s = 5e-6, kSample_s = 24e-6, kSampleRow_s = 6e-8;
-/// Bandwidths as multiples of the read bandwidth: for rows, which are mostly in L2, and for logits.
+/// Bandwidths for rows (mostly in L2) and for logits, as multiples of the read bandwidth.
 constexpr double kRowReads = 1.45, kLogitReads = 3.2;
-/// kJoined: rows × query heads whose split attention is combined concurrently. kWhole: attention splits rows if rows ×
-/// kv heads are fewer.
+/// Attention splits rows only if rows × kv heads are fewer than kWhole. Partial results of split attention are combined
+/// for kJoined pairs of row and query head at once.
 constexpr double kJoined = 3168, kWhole = 2048;
 constexpr std::int64_t kCutlassRows = 64, kCutlassOutputs = 128, kChunk = 256;
 
 double up(std::int64_t count, std::int64_t divisor) { return static_cast<double>((count + divisor - 1) / divisor); }
 
-/// Holds thread instructions per weight of the streamed kernel's inner loop, for tiles of 8, 16, 32 and 64 rows,
-/// counted in sm_90a code (commit ce0255e8, nvcc 13.0).
+/// Holds the thread instructions per weight in the streamed kernel's inner loop, for tiles of 8, 16, 32 and 64 rows.
+/// They were counted in sm_90a code (commit ce0255e8, nvcc 13.0).
 struct InnerLoop {
   quant::Format format;
   double of_tile[4];
@@ -64,8 +65,8 @@ struct MatmulEstimate {
   std::string bound;
 };
 
-/// Returns the share of issue slots that the streamed kernel uses. In the others, its warps wait for x from L2:
-/// longer with more rows, shorter with scales per 128 inputs.
+/// Returns the share of issue slots that the streamed kernel uses. In the other slots, its warps wait for x from L2.
+/// They wait longer with more rows, and less with scales per 128 inputs.
 double issue_share(quant::Format format, std::int64_t tile_rows, double row_tiles) {
   const quant::FormatSpec& what = quant::spec(format);
   const bool x_is_bf16 = what.activations == quant::Element::bf16, x_has_chunks = what.activation_scale_inputs != 0;
@@ -127,7 +128,7 @@ MatmulEstimate estimate_matmul(quant::Format format, const model::BlockMatrix& m
   } else if (plan.kernel == cuda::GemmKernel::block_scaled || plan.kernel == cuda::GemmKernel::row_scaled) {
     reach = kScaled;
     units = 2 * kScaledUnits;
-    if (plan.kernel == cuda::GemmKernel::block_scaled) before_s = kOwnKernel_s;  // to rearrange scales
+    if (plan.kernel == cuda::GemmKernel::block_scaled) before_s = kOwnKernel_s;  // rearranges scales
   } else if (plan.kernel == cuda::GemmKernel::dequantized) {                     // converts weights to bf16
     const auto quantized = static_cast<double>(cuda::matrix_bytes(format, matrix.out(), matrix.in)),
                bf16 = static_cast<double>(cuda::matrix_bytes(quant::Format::bf16, matrix.out(), matrix.in));
@@ -154,7 +155,8 @@ double estimate_attention(const cuda::TickSpeedTask& task, double kv_bytes, std:
   return seconds + gpu.small_kernel_s + 2e-6 * heads / kJoined + partial_bytes / gpu.read_bytes_per_s;
 }
 
-/// Estimates norms, rotation, SwiGLU and quantization: a fixed time per kernel, and time for rows' bytes.
+/// Estimates norms, rotation, SwiGLU and quantization. Each kernel takes a fixed time, and a time for the bytes of the
+/// rows.
 double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   const quant::Element element = quant::spec(task.format).activations;
@@ -168,7 +170,7 @@ double estimate_row_kernels(const cuda::TickSpeedTask& task, std::int64_t rows, 
          static_cast<double>(rows * row_bytes) / (gpu.read_bytes_per_s * kRowReads);
 }
 
-/// Estimates lm_head and sampling. A tile has 4 M logits (sample/lm_head.cpp).
+/// Estimates lm_head and sampling. A tile has 4 Mi logits (sample/lm_head.cpp).
 double estimate_head(const cuda::TickSpeedTask& task, std::int64_t batch, const GpuFigures& gpu) {
   const model::ModelConfig& config = task.options.model;
   constexpr std::int64_t kSampleRows = 512, kTileLogits = std::int64_t{4} << 20;

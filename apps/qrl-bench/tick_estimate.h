@@ -9,10 +9,10 @@
 
 namespace qrl::app {
 
-/// Holds figures that differ between GPUs or are uncertain. Defaults: an H100 80GB, as measured on 2026-11-26.
+/// Holds figures that differ between GPUs or are uncertain. The defaults were measured on an H100 80GB on 2026-11-26.
 struct GpuFigures {
   double read_bytes_per_s = 3.09e12;
-  double matmul_flops = 7.45e14;   ///< bf16; 8-bit formats reach twice this
+  double matmul_flops = 7.45e14;   ///< peak of bf16; 8-bit formats reach twice this
   double small_kernel_s = 3.0e-6;  ///< a norm, rotation, activation, quantization or combine kernel of few rows
 };
 

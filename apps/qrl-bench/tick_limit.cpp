@@ -68,7 +68,7 @@ double ceiling_of(quant::Format format, const ops::Ceilings& ceilings) {
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings) {
   const train::MatmulParams params = train::matmul_params(snapshot.config());
   const AttentionWork attention = attention_of_tick(snapshot.config(), tick);
-  // With int8 keys, a query is a sum of two int8 terms, so the int8 rate halves, to bf16's.
+  // With int8 keys, a query is a sum of two int8 terms. This halves the int8 rate, which then equals bf16's.
   const double attention_rate =
       tick.kv_format == quant::KvFormat::f32 ? ceilings.f32_flops_per_s : ceilings.bf16_flops_per_s;
   const double compute_s = 2 * tick.batch * params.layers / ceiling_of(snapshot.format(), ceilings) +

@@ -8,12 +8,12 @@
 
 namespace qrl::app {
 
-/// Describes a decode tick: `batch` sequences, one row each, at a mean of `context` positions.
+/// Describes a decode tick of `batch` sequences with one row each. Their mean context is `context` positions.
 struct DecodeTick {
   double batch = 0, context = 0;
   quant::KvFormat kv_format = quant::KvFormat::bf16;
   std::int64_t page_size = 16;
-  double experts_read = 0;  ///< distinct experts that the rows' routes hit, summed over sparse layers
+  double experts_read = 0;  ///< number of distinct experts to which the rows are routed, summed over sparse layers
 };
 
 /// Holds a tick's attention: operations of QKᵀ and PV (2 per multiply-add), and bytes of KV pages, including scales and
@@ -23,8 +23,8 @@ struct AttentionWork {
 };
 AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTick& tick);
 
-/// Holds the least work of a GPU tick. Bytes are weights, scales, keys and values, each read once. `other_operations`
-/// is the number of bf16 operations of attention and lm_head; an int8 lm_head counts half.
+/// Holds the least work of a GPU tick. Bytes are those of weights, scales, keys and values, each read once.
+/// `other_operations` is the number of bf16 operations of attention and lm_head; an int8 lm_head counts half.
 struct TickWork {
   double num_bytes = 0, layer_operations = 0, other_operations = 0;
 };
@@ -38,7 +38,8 @@ double ceiling_of(quant::Format format, const ops::Ceilings& ceilings);
 /// exclude the embedding, and include only `experts_read` experts.
 double least_tick_s(const model::Snapshot& snapshot, const DecodeTick& tick, const ops::Ceilings& ceilings);
 
-/// Returns train::learner_operations of sequences of `length` tokens without shared prompts, with all logits.
+/// Returns train::learner_operations for sequences of `length` tokens each, if they share no prompts and every position
+/// has logits.
 double unshared_learner_operations(const model::ModelConfig& config, std::int64_t sequences, std::int64_t length);
 
 }  // namespace qrl::app

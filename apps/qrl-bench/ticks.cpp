@@ -107,7 +107,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
-  // 8-bit values run at twice the bf16 rate on every supported GPU.
+  // On every supported GPU, 8-bit values have twice the bf16 rate.
   const bool of_8_bits = quant::spec(task.format).activations != quant::Element::bf16;
   const double layer_flops = speeds.matmul_flops * (of_8_bits ? 2 : 1);
   Json result = {{"bench", "ticks"},

@@ -49,7 +49,6 @@ std::string lines_of(const std::vector<data::PromptRow>& rows, const std::vector
   return (num_named == 1 ? "line " : "lines ") + lines;
 }
 
-/// Returns at most two lines: countdown rows without a solution, and rows with too many numbers.
 std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& rows, tasks::Numbers numbers) {
   std::vector<Search> results(rows.size());
   base::parallel_for(static_cast<std::int64_t>(rows.size()), 16, [&](base::Range range) {
@@ -167,7 +166,7 @@ void add_rows_check(CLI::App& check, Action& action, const char* name, const cha
   set_work(*command, action, arguments, describe);
 }
 
-/// Prints the libraries that a GPU needs, and those found. Throws an input error if one is missing.
+/// Prints the libraries that a GPU needs, and the versions found. Throws an input error if a library is missing.
 void describe_gpu() {
   std::string lacking;
   for (const base::LibraryReport& library : learner::gpu_libraries(true)) {

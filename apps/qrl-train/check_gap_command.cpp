@@ -88,7 +88,7 @@ config::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
 
 struct Drawn {
   std::vector<GivenPrompt> prompts;
-  std::vector<types::Completion> samples;  ///< kGapSamples per prompt
+  std::vector<types::Completion> samples;
   const std::vector<types::TokenId>& prompt_of(std::size_t sample) const {
     return prompts[sample / kGapSamples].tokens;
   }
@@ -186,8 +186,8 @@ void print_gap(const Setting& setting, const GapRow& row) {
   std::fflush(stdout);
 }
 
-/// Recommends a usual setting with a bf16 learner and k3 below the bound. Chooses the least k3 among settings within
-/// 2 % of the fewest bytes.
+/// Recommends a usual setting with a bf16 learner and a k3 below the bound. Among settings within 2 % of the fewest
+/// bytes, chooses the setting with the least k3.
 void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
   constexpr double kAboutTheSame = 1.02;
   const double bound = report::rule("sampler and learner are far apart").bound;

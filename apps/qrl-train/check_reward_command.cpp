@@ -47,7 +47,7 @@ std::string noise(std::size_t prompt) {
   return text;
 }
 
-/// Makes three rows of each training row, one per kind of response.
+/// Makes three rows from each training row, one per kind of response.
 Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
@@ -81,7 +81,7 @@ Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const t
 }
 
 struct Judged {
-  std::vector<tasks::Verdict> verdicts;  ///< in the rows' order
+  std::vector<tasks::Verdict> verdicts;
   tasks::JudgeReport report;
 };
 
@@ -187,7 +187,7 @@ void check_reward(const CheckRewardArguments& arguments) {
   const config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
-  // Called for each verifier: checking the first question starts its program.
+  // Is called once for each verifier, because checking the first question starts the verifier's program.
   const auto rows_for = [&](const tasks::Verifier& one) {
     return arguments.file.empty() ? training_rows(recipe, one) : rows_of_file(arguments.file, recipe, one);
   };

@@ -63,7 +63,7 @@ void write_demonstrations(const DataArguments& arguments) {
 
 void write_tasks(const DataArguments& arguments) {
   require_ascending(arguments);
-  state::output_file(arguments.out);  // fails early if it cannot be written
+  state::output_file(arguments.out);  // fails before work if the file cannot be written
   require_new_file(arguments.out, "--out");
   const tasks::Generator& generator = *arguments.generator;
   if (arguments.demonstrations) return write_demonstrations(arguments);

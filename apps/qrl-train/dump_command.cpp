@@ -26,7 +26,7 @@ base::Buffer copied(const float* from, base::Shape shape) {
   return to;
 }
 
-/// Writes tokens I32 [T]; embedding and layers.0 … (the residual stream) fp32 [T, D]; logits fp32 [T, V].
+/// Writes tokens (I32 [T]), the residual stream (embedding, layers.0 …; fp32 [T, D]) and logits (fp32 [T, V]).
 void write(const std::string& file, const model::Snapshot& snapshot, const std::vector<types::TokenId>& tokens) {
   const decoder::LayerOutputs outputs = decoder::forced_layer_outputs(snapshot, tokens);
   const std::vector<float> logits = decoder::forced_logits(snapshot, tokens);

@@ -28,7 +28,6 @@ struct EvalArguments {
   std::string out;
 };
 
-/// Creates the folder, or accepts an empty one. Throws an input error otherwise.
 void make_new_folder(const std::string& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);

@@ -58,7 +58,6 @@ void write_logits(const std::string& folder, const std::string& file) {
   state::write_safetensors(file, tensors, {{"model", folder}});
 }
 
-/// Throws an input error for outputs that cannot be written or would overwrite files.
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -68,7 +67,7 @@ void check_outputs(const ExportArguments& arguments) {
   QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a new or empty folder",
               "a folder with files in it", "choose another --out");
   if (arguments.logits.empty()) return;
-  // If the file is in --out, its folder may not exist yet.
+  // If the file is in --out, its folder need not exist yet.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
   if (folder != fs::path(arguments.out + "/").lexically_normal().parent_path()) state::output_file(arguments.logits);
   require_new_file(arguments.logits, "--logits");
@@ -91,8 +90,8 @@ config::Recipe recipe_of(const std::string& checkpoint) {
   return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
 }
 
-/// Returns the base to merge onto, or nothing for the original weights, and prints which. --onto selects it; the
-/// default is the base that the learner's matmuls used.
+/// Returns the quantized base to merge onto, or nothing for the original weights. Prints the choice. --onto selects the
+/// base; by default, it is the base that the learner's matmuls used.
 std::optional<model::WeightSource> base_of_merge(const ExportArguments& arguments, const train::Policy& policy) {
   const auto say = [&](const std::string& how) {
     std::printf("merging onto %s, %s\n", policy.adapter->base_path.c_str(), how.c_str());
@@ -114,8 +113,8 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
   return train::quantized_weights(policy.config, policy.adapter->base, train::snapshot_formats(recipe.quant));
 }
 
-/// Returns the policy's weights. For a run's weights exported in bf16, records in `errors` how rounding changes the
-/// update from model.path, if model.path exists.
+/// Returns the policy's weights. For a bf16 export of a run whose model.path exists, each read records in `errors` how
+/// much rounding changes the update. The update is the difference from the weights at model.path.
 model::WeightSource rounded_from_base(const ExportArguments& arguments, const train::Policy& policy,
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
@@ -137,7 +136,7 @@ std::string text_of(const train::UpdateErrors& errors) {
 
 constexpr double kLargeError = 0.1;
 
-/// A wholly lost update has an error of 1.
+/// If rounding undoes the whole update, the error is 1.
 constexpr double kNearlyLost = 0.9;
 
 void report_rounding(const train::UpdateErrors& errors) {
@@ -158,7 +157,7 @@ void report(const train::UpdateErrors& errors) {
   }
 }
 
-/// Prints the error that merged updates have after quantization to the run's low-bit format. Warns of a large error.
+/// Prints the error of the merged updates if they are quantized to the run's low-bit format. Warns of a large error.
 void report_quantized(const ExportArguments& arguments, const train::Policy& policy,
                       const std::optional<model::WeightSource>& onto) {
   if (!train::is_checkpoint(arguments.checkpoint)) return;
@@ -280,7 +279,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
-    require_new_file(arguments.logits, "--logits");  // checked again: the export may have created it
+    require_new_file(arguments.logits, "--logits");  // checks again: the export may have created the file
     write_logits(arguments.out, arguments.logits);
     std::printf("wrote %s (fp32 logits of that folder: scripts/golden/check_export.py %s --logits %s)\n",
                 arguments.logits.c_str(), arguments.out.c_str(), arguments.logits.c_str());

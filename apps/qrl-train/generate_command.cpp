@@ -51,7 +51,7 @@ constexpr std::array<KeyOption, 5> kKeyOptions = {
 
 struct GenerateArguments {
   std::string model;       ///< a recipe file, a checkpoint or a Hugging Face folder
-  std::string checkpoint;  ///< checkpoint to sample with a recipe; "": the recipe's policy
+  std::string checkpoint;  ///< checkpoint to sample from with a recipe; "": the recipe's policy
   PromptArguments prompts;
   std::vector<std::string> overrides;  ///< values of --set
   std::vector<std::string> settings;   ///< options of kKeyOptions, as KEY=VALUE
@@ -62,14 +62,14 @@ struct GenerateArguments {
 struct Source {
   config::Recipe recipe;
   train::Policy policy;
-  std::string checkpoint;  ///< "": the recipe's own policy
+  std::string checkpoint;
 };
 
 std::vector<std::string> overrides_of(const GenerateArguments& arguments) {
   std::vector<std::string> overrides = {"actor.max_tokens_per_micro_batch=1048576",
                                         "quant.learner.backward=model_dtype", "quant.uaq_scale=1",
                                         "rollout.kv_pages=null"};
-  // Sets data.val_files, because keys that name fields of rows apply only with data files.
+  // Sets data.val_files, because keys for the names of fields apply only with data files.
   if (!arguments.prompts.file.empty()) {
     const auto files = nlohmann::json::array({arguments.prompts.file});
     overrides.push_back("data.val_files=" + files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -83,8 +83,7 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
   return std::ranges::any_of(arguments.overrides, [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// Returns a recipe for a Hugging Face folder. The recipe samples in the weights' dtype, like dtype "auto" of
-/// transformers.
+/// Returns a recipe for a Hugging Face folder. It samples in the weights' dtype, like dtype "auto" of transformers.
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
@@ -136,7 +135,7 @@ void require_calibration_data(const LoadedSampler& loaded, const config::Recipe&
 }
 
 std::string text_of(const types::Completion& completion, const data::Tokenizer& tokenizer) {
-  data::StreamDecoder decoder(tokenizer);  // an incomplete character becomes U+FFFD
+  data::StreamDecoder decoder(tokenizer);
   std::string text;
   for (const types::TokenId token : completion.tokens) text += decoder.push(token);
   return text + decoder.finish();
@@ -163,7 +162,7 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
     } else if (completions.size() > 1) {
       std::printf("--- prompt %zu sample %zu/%zu: %s\n", prompt_idx + 1, sample + 1, num_samples, how.c_str());
     }
-    if (isatty(STDOUT_FILENO) == 1) text = base::printable(text);  // a file gets the unchanged bytes
+    if (isatty(STDOUT_FILENO) == 1) text = base::printable(text);  // in a file, the bytes stay unchanged
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fputc('\n', stdout);
     if (!as_json && completions.size() == 1) base::log_info(how);
@@ -178,11 +177,11 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   std::vector<GivenPrompt> prompts = read_prompts(arguments.prompts, recipe.data);
   encode(prompts, recipe.data, source.policy);
   hint_at_line_break(prompts, recipe);
-  // Limits sequences to those requested, for a smaller KV cache.
+  // Limits the number of sequences to the samples requested, for a smaller KV cache.
   config::AutoValue<std::int64_t>& max_num_seqs = source.recipe.rollout.max_num_seqs;
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
-  // Uses the checkpoint's own profile: the file named in its recipe may not exist here.
+  // Uses the checkpoint's own profile, because the file that its recipe names may not exist here.
   if (loaded.quantizer.profile != nullptr && fs::is_directory(base::local_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";

@@ -93,7 +93,7 @@ void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& ver
                                    {"reason", verdict.detail.empty() ? std::string(verdict.reason) : verdict.detail},
                                    {"extracted", verdict.extracted}};
     if (verdict.verifier_error) line["error"] = verdict.reason;
-    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // null if a score does not apply
+    for (std::size_t k = 0; k < verdict.scores.size(); ++k) {  // a score that does not apply becomes null
       const double score = verdict.scores[k];
       nlohmann::ordered_json& shown = line["scores"][verifier.score_names()[k]];
       if (!std::isnan(score)) shown = score;
@@ -134,14 +134,14 @@ void judge(const JudgeArguments& arguments) {
       if (rows.size() == kRowsAtOnce) print();
     }
   } catch (const base::Error&) {
-    print();  // prints the verdicts of rows before the error
+    print();  // prints the verdicts of the rows before the error
     std::fflush(stdout);
     throw;
   }
   print();
 }
 
-/// Adds the options of all verifiers. After parsing, those of unused verifiers are rejected.
+/// Adds the options of all verifiers. Options of verifiers that are not used are rejected after parsing.
 void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
     for (const config::Param& key : verifier->params) {
@@ -150,7 +150,7 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
       arguments.own.push_back(std::move(option));
     }
   }
-  for (VerifierOption& option : arguments.own) {  // options reference the elements
+  for (VerifierOption& option : arguments.own) {  // the options keep references to the elements
     command
         ->add_option(option.name, option.word,
                      std::string(option.verifier->word) + ": " + option.key->meaning + " (" + option.key->name + ")")
@@ -159,8 +159,8 @@ void add_own_options(CLI::App* command, JudgeArguments& arguments) {
   }
 }
 
-/// Returns the end of a help text. It lists the ground-truth fields of each verifier that has its own fields: numbers
-/// and target for `countdown`.
+/// Returns the end of a help text. It lists the verifiers with ground-truth fields of their own, and these fields, such
+/// as numbers and target for `countdown`.
 std::string own_fields() {
   std::string text;
   for (const tasks::VerifierChoice* choice : train::keys().catalog().verifiers.typed()) {

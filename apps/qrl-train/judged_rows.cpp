@@ -22,8 +22,8 @@ std::string names_of_fields(const nlohmann::json& row) {
   return names.empty() ? "a row with no fields" : "a row with the fields " + names;
 }
 
-/// Returns a field's text; "a.b" names a nested field. Null, and a number that lost digits, give "". Booleans, arrays
-/// and objects give JSON.
+/// Returns a field's text; a name "a.b" means a nested field. Returns "" for null and for a number that lost digits.
+/// Booleans, arrays and objects give JSON.
 std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
                   const char* what_to_do = "") {
   const nlohmann::json* value = data::find_field(row, name);

@@ -11,15 +11,15 @@ namespace qrl::app {
 struct JudgedRow {
   std::string response, ground_truth;
   std::string prompt, data_source;      ///< "" if the row has none
-  std::string ground_truth_json, json;  ///< "" unless RowForm::whole; ground_truth_json is also set for lists
+  std::string ground_truth_json, json;  ///< "" unless RowForm::whole; but lists always set ground_truth_json
 
   tasks::Question question() const { return {ground_truth, prompt, data_source, ground_truth_json, json}; }
 };
 
 struct RowForm {
   const tasks::VerifierChoice* verifier = nullptr;  ///< may be null; its ground_truth_fields may replace ground_truth
-  std::string gold_key;  ///< name of the ground truth's field; "": ground_truth, or the verifier's own fields
-  bool whole = false;    ///< whether to keep prompt, data source and row
+  std::string gold_key;  ///< field with the ground truth; "": ground_truth, or the verifier's own fields
+  bool whole = false;    ///< if set, also keeps prompt, data source and row
 };
 
 /// Input errors name `where`.

@@ -24,7 +24,6 @@ struct LoadedSampler {
   bool calibrates_kv(const config::Recipe& recipe) const;
   /// Publishes the policy, calibrated as in training with this recipe.
   void publish(const config::Recipe& recipe, const tasks::Verifier& verifier);
-  /// Logs which weights the sampler has, and in which formats.
   void say_what_it_samples(const config::Recipe& recipe) const;
 
   train::Policy policy;

@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 
 long long whole(std::int64_t value) { return value; }
 
-/// Returns e.g. "1 prompt" or "2 prompts".
 std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -193,7 +192,7 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
   const train::PlanRequest request{options.num_ranks, options.num_here, false};
   const train::RunOutline outline = train::outline_run(loaded, request, *solo);
   const std::string& fault = outline.memory_fault;
-  std::optional<train::RunPlan> plan;  // before printing, so that an error is the only output
+  std::optional<train::RunPlan> plan;  // precedes all printing, so that an error is the only output
   if (outline.absent.empty() && (fault.empty() || options.allow_absent))
     plan = train::plan_run(outline, request, *solo);
   const config::Recipe& recipe = plan ? plan->recipe() : outline.recipe();

@@ -12,9 +12,9 @@ struct PlanOptions {
 /// Checks a recipe's model, shapes, batch arithmetic and data. Prints a run's memory and disk use, and which checkpoint
 /// it would resume from. Writes nothing.
 ///
-/// Reports what this machine lacks (weights, tokenizer, data files, a GPU) and skips dependent checks. Then throws an
-/// input error unless `allow_absent`. Also throws if `num_here` processes exceed this machine's memory.
-/// `allow_change`: see --allow-change.
+/// Reports what this machine lacks (weights, tokenizer, data files, a GPU), and skips checks that need it. Afterwards,
+/// throws an input error unless `allow_absent`. Also throws one if `num_here` processes exceed this machine's memory.
+/// `allow_change` is the option --allow-change.
 void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options);
 
 }  // namespace qrl::app

@@ -39,7 +39,7 @@ void write_page(const std::vector<report::RunFiles>& runs, const ReportArguments
               "a file that is not an HTML page", "name a file such as report.html");
   report::PageLimits limits;
   std::string page;
-  do {  // halves the samples until the page fits
+  do {  // halves the number of samples until the page fits
     page = report::make_page(report::script_json(report::page_json(runs, arguments.group == "seed", limits)), false);
     limits.max_sample_bytes /= 2;
   } while (page.size() > kMaxPageBytes && limits.max_sample_bytes > (1 << 16));

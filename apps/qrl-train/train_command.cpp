@@ -51,7 +51,7 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
                 arguments.recipe.file, "sft.steps or sft.epochs of at least 1 for qrl-train sft", "0",
                 "set one of them, with sft.demonstrations or sft.train_files");
     train::run(loaded, world, {part, arguments.allow_change, command_line(), program_name()});
-    // A closed standard output is no error: results are in the run folder.
+    // A closed standard output is not an error, because results are in the run folder.
     const bool gone = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
     if (gone && std::freopen("/dev/null", "w", stdout) == nullptr) std::clearerr(stdout);
   }

@@ -12,7 +12,7 @@ struct bf16 {
 
 inline float to_float(bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 
-/// Rounds to nearest, ties to even. NaN becomes a quiet NaN of its sign, like in AVX512-BF16.
+/// Rounds to nearest, ties to even. NaN becomes a quiet NaN with the same sign, like in AVX512-BF16.
 inline bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((bits >> 16) | 0x0040U)};

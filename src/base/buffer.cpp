@@ -28,7 +28,7 @@ void advise_huge_pages(void* block, std::size_t num_bytes) {
 }
 
 std::shared_ptr<std::byte> map_zeros(std::size_t num_bytes) {
-  // The additional huge page allows alignment.
+  // Maps one huge page more, to have room for the alignment.
   const std::size_t mapped_bytes = num_bytes + kHugePage_bytes;
   void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
@@ -61,7 +61,7 @@ Buffer::Buffer(DType dtype, const Shape& shape, Arena* arena) : view_{nullptr, d
   if (arena != nullptr) {
     std::shared_ptr<void> piece = arena->take(padded);
     void* bytes = piece.get();
-    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});  // zeroed: an arena hands out each piece once
+    bytes_ = std::unique_ptr<void, Free>(bytes, Free{std::move(piece)});  // still zero: arenas hand out each piece once
   } else {
     bytes_.reset(std::aligned_alloc(kAlignment_bytes, padded));
     if (bytes_ == nullptr) throw std::bad_alloc();

@@ -16,7 +16,7 @@ std::string join(const std::string& where, const std::string& expected, const st
   if (!expected.empty()) line += ": expected " + expected;
   if (!got.empty()) line += (expected.empty() ? ": " : ", got ") + got;
   if (!what_to_do.empty()) line += "; " + what_to_do;
-  // Escapes terminal control bytes: values are untrusted.
+  // Escapes terminal control bytes, because values are untrusted.
   return printable(line);
 }
 

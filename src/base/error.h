@@ -14,7 +14,6 @@ enum class ErrorKind {
 };
 
 /// Describes an error: where (file:line, path, tensor, op), expected, found, what to do. All but `where` may be empty.
-/// what() joins them.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
@@ -35,7 +34,8 @@ class Error : public std::exception {
 [[noreturn]] void fail_internal(const std::string& where, const std::string& expected, const std::string& got,
                                 const std::string& what_to_do = {});
 
-/// Sets whether a failed allocation is an input error (while a run is built from its recipe) or an internal error.
+/// Sets whether a failed allocation is an input error (while a run is built from its recipe) or an internal error
+/// (otherwise).
 void set_making_parts(bool making);
 bool making_parts();
 

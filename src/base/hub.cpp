@@ -38,7 +38,6 @@ fs::path repository(const HubName& hub) {
   return cache.empty() ? fs::path() : cache / ("models--" + hub.owner + "--" + hub.name);
 }
 
-/// Returns a revision's cached commit, or "".
 std::string commit_of(const HubName& hub) {
   const fs::path folder = repository(hub);
   std::error_code error;

@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 
 /// Describes a mounted control-group hierarchy of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 struct Hierarchy {
-  std::string root;  ///< path of the group that is mounted
+  std::string root;  ///< path of the control group that is mounted
   fs::path place;
   bool is_v2 = false;
-  std::string options;  ///< version 1: the controllers
+  std::string options;  ///< in version 1, includes the names of the controllers
 };
 
 bool lists(const std::string& list, const std::string& word) {
@@ -75,7 +75,7 @@ void visit_groups(const fs::path& root, const std::string& controller, const Vis
   }
 }
 
-/// Returns a file's first number; nothing for a missing file or a word ("max").
+/// Returns the number at the start of a file. Returns nothing if the file is missing or starts with a word ("max").
 std::optional<double> first_number(const fs::path& file) {
   std::ifstream in(file);
   double number = 0;
@@ -115,7 +115,7 @@ std::optional<double> cpu_quota(const fs::path& root) {
 }
 
 std::optional<std::uint64_t> memory_limit_bytes(const fs::path& root) {
-  constexpr double kNoLimit = 9e18;  // version 1's "no limit" is the largest number of whole pages
+  constexpr double kNoLimit = 9e18;  // version 1 reports "no limit" as the largest number of whole pages
   std::optional<std::uint64_t> least;
   visit_groups(root, "memory", [&](const fs::path& folder, bool is_v2) {
     const auto limit = first_number(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));

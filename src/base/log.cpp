@@ -18,7 +18,7 @@ struct Log {
   std::mutex mutex;
   std::FILE* file = nullptr;
   bool had_file = false;
-  std::vector<std::string> before_file;  // logged before the file was set
+  std::vector<std::string> before_file;  // lines logged before the file was set
   bool quiet = false;
   std::function<void()> before;
   std::set<std::string, std::less<>> seen;
@@ -31,7 +31,6 @@ Log& the_log() {
   return log;
 }
 
-/// Returns the local time as "2026-11-23 19:02:11 ".
 std::string time_stamp() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};

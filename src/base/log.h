@@ -9,7 +9,6 @@ namespace qrl::base {
 
 /// Writes a line to stderr and the run's log file, unless quiet (set_log_quiet). Thread-safe.
 void log_info(std::string_view line);
-/// Logs like log_info, with the prefix "warning: ".
 void log_warning(std::string_view line);
 /// Logs like log_warning, once per process and `key`.
 void log_once(std::string_view key, std::string_view line);
@@ -22,7 +21,7 @@ void log_error(std::string_view line);
 /// error if the file cannot be opened.
 void set_log_file(const std::filesystem::path& path);
 void set_log_quiet(bool quiet);
-/// Sets a function that runs before each line to stderr. It ends an unfinished progress line and must not log. An empty
+/// Sets a function that runs before each line to stderr, to end an unfinished progress line. It must not log. An empty
 /// function removes it.
 void set_before_log(std::function<void()> end_open_line);
 

@@ -27,7 +27,7 @@ std::optional<Rational> narrow(__int128 numerator, __int128 denominator) noexcep
 
 // Computes exactly in 128 bits: operands are below 2^63 in magnitude, products below 2^126, sums of two below 2^127.
 std::optional<Rational> sum(Rational a, Rational b) noexcept {
-  if (a.is_integer() && b.is_integer()) {  // needs no gcd
+  if (a.is_integer() && b.is_integer()) {
     std::int64_t value = 0;
     const bool fits =
         !__builtin_add_overflow(a.numerator, b.numerator, &value) && value != std::numeric_limits<std::int64_t>::min();
@@ -59,7 +59,7 @@ std::optional<Rational> power(Rational a, std::int64_t n) noexcept {
   }
   if (a.denominator == 1 && (a.numerator == 0 || a.numerator == 1)) return n == 0 ? Rational{1, 1} : a;
   if (a.denominator == 1 && a.numerator == -1) return Rational{n % 2 == 0 ? 1 : -1, 1};
-  if (n > 63) return std::nullopt;  // |numerator| or denominator is at least 2
+  if (n > 63) return std::nullopt;  // the power overflows: |numerator| or denominator is at least 2
   Rational result{1, 1};
   for (std::int64_t i = 0; i < n; ++i) {
     const auto next = product(result, a);

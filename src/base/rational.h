@@ -15,12 +15,12 @@ struct Rational {
   friend bool operator==(const Rational&, const Rational&) = default;
 };
 
-/// Compute exactly. Return nothing if the reduced result exceeds Rational's limits, or for a division by zero.
+/// Compute exactly. Return nothing if the reduced result exceeds Rational's limits, or if the divisor is zero.
 std::optional<Rational> sum(Rational a, Rational b) noexcept;
 std::optional<Rational> difference(Rational a, Rational b) noexcept;
 std::optional<Rational> product(Rational a, Rational b) noexcept;
 std::optional<Rational> quotient(Rational a, Rational b) noexcept;
-/// Returns a^n, or none like the functions above.
+/// Returns a^n, or nothing in the same cases as above.
 std::optional<Rational> power(Rational a, std::int64_t n) noexcept;
 
 }  // namespace qrl::base

@@ -58,7 +58,7 @@ double RandomStream::uniform() {
 }
 
 std::uint64_t RandomStream::below(std::uint64_t bound) {
-  const std::uint64_t reject_from = std::uint64_t{0} - (std::uint64_t{0} - bound) % bound;  // 2^64 - 2^64 mod bound
+  const std::uint64_t reject_from = std::uint64_t{0} - (std::uint64_t{0} - bound) % bound;  // 2^64 − (2^64 mod bound)
   for (;;) {
     const std::uint64_t high = next();
     const std::uint64_t draw = (high << 32) | next();

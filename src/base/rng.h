@@ -7,7 +7,7 @@
 
 namespace qrl::base {
 
-/// Names the uses of random numbers. Streams of different uses are independent.
+/// Streams of different purposes are independent.
 enum class RandomPurpose : std::uint32_t {
   sampling = 1,
   model_init,
@@ -33,20 +33,21 @@ class RandomField {
  public:
   RandomField(std::uint64_t seed, RandomPurpose purpose);
   std::array<std::uint32_t, 4> words(std::array<std::uint32_t, 4> counter) const { return philox(counter, key_); }
-  double uniform(std::array<std::uint32_t, 4> counter) const;  ///< returns a number in [0, 1) with 53 random bits
+  double uniform(std::array<std::uint32_t, 4> counter) const;  ///< like to_unit
 
  private:
   std::array<std::uint32_t, 2> key_;
 };
 
-/// Reads a RandomField's stream `index` sequentially. Streams do not depend on the number of draws from other streams.
+/// Draws sequentially from stream `index` of a RandomField. A stream does not depend on the number of draws from other
+/// streams.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t index) : field_(seed, purpose), index_(index) {}
   std::uint32_t next();
-  double uniform();                                           ///< returns a number in [0, 1) with 53 random bits
+  double uniform();                                           ///< like to_unit
   std::uint64_t below(std::uint64_t bound);                   ///< returns an unbiased number in [0, bound); bound > 0
-  std::int64_t between(std::int64_t low, std::int64_t high);  ///< returns a number in [low, high]
+  std::int64_t between(std::int64_t low, std::int64_t high);  ///< returns an integer in [low, high]
   float normal();                                             ///< mean 0, variance 1 (Box–Muller in fp64)
   template <class T>
   void shuffle(std::span<T> items) {  ///< Fisher–Yates

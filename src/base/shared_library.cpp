@@ -49,7 +49,7 @@ std::string loaded_library_path(const std::string& name) {
     return {};
   }
   const std::string path = path_of(handle);
-  (void)dlclose(handle);  // RTLD_NOLOAD added a reference
+  (void)dlclose(handle);  // releases the reference that RTLD_NOLOAD added
   return path;
 }
 

@@ -27,20 +27,20 @@ std::vector<std::string> loaded_libraries();
 
 /// Describes a library or driver: the version required, and the version found.
 struct LibraryReport {
-  std::string name;    ///< "cuBLASLt"
-  std::string wanted;  ///< "13"
-  std::string found;   ///< version found, or empty
-  std::string path;    ///< path of the file found; empty: none, or unknown
-  std::string why;     ///< the loader's message
+  std::string name;
+  std::string wanted;
+  std::string found;  ///< version found; empty: none
+  std::string path;   ///< path of the file found; empty: none, or unknown
+  std::string why;
   std::string what_to_do;
   bool fits = false;
 
-  /// Returns a text such as "13.1.0 at /path" or "none (libcublasLt.so.13: cannot open …)".
   std::string found_text() const;
   std::string line() const;
 };
 
-/// Throws an input error, with both versions, unless the library fits; `where`: the recipe key that needs it.
+/// Throws an input error unless the library `fits`. The error states the version wanted and the version found. `where`:
+/// the recipe key that needs the library.
 void require(const LibraryReport& library, const std::string& where);
 
 }  // namespace qrl::base

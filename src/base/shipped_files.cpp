@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  // Tries the places for a program in the build folder, a test program in a subfolder, and an installed program.
+  // Tries paths relative to the program in the build folder, to a test program in a subfolder, and to an installed
+  // program.
   for (const std::string& place : {"../" + in_source, "../../" + in_source, "../share/qrl-train/" + installed}) {
     const fs::path folder = (program.parent_path() / place).lexically_normal();
     if (fs::exists(folder / file, error)) return folder.string();
@@ -34,7 +35,7 @@ constexpr std::string_view kShipped = "recipes:", kYaml = ".yaml";
 
 fs::path shipped_recipes() { return shipped_folder("recipes", "recipes", "countdown_quickstart.yaml"); }
 
-/// Lists the names of all recipes below a folder, without ".yaml", sorted.
+/// Lists the names of all recipes below a folder, sorted.
 std::vector<std::string> names_of_recipes(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;

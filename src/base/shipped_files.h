@@ -7,11 +7,11 @@
 
 namespace qrl::base {
 
-/// Returns the folder `in_source` of the program's source tree, or PREFIX/share/qrl-train/`installed` of an install.
-/// Empty if neither holds `file`.
+/// Returns the folder `in_source` of the source tree that the program is in. For an installed program, returns
+/// PREFIX/share/qrl-train/`installed`. Returns "" if neither folder holds `file`.
 std::string shipped_folder(const std::string& in_source, const std::string& installed, const std::string& file);
 
-/// Returns whether the program comes from a wheel: it is PACKAGE/bin/qrl-train, and PACKAGE/launch.py exists.
+/// Returns whether the program was installed from a wheel: it is PACKAGE/bin/qrl-train, and PACKAGE/launch.py exists.
 bool is_in_wheel();
 
 bool is_shipped_recipe(std::string_view word);

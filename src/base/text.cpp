@@ -13,7 +13,7 @@ namespace qrl::base {
 
 namespace {
 
-/// Holds a strict UTF-8 character of two bytes or more; num_bytes 0: none.
+/// Holds a UTF-8 character of at least two bytes. num_bytes is 0 if the bytes are not such a character.
 struct WideCharacter {
   std::size_t num_bytes = 0;
   std::uint32_t code = 0;
@@ -129,7 +129,6 @@ std::string shell_word(std::string_view text) {
 
 namespace {
 
-/// Returns whether a character is a C1 control, direction mark, joiner or line separator.
 bool is_hidden(std::uint32_t code) {
   struct Range {
     std::uint32_t first, last;

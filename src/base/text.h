@@ -13,7 +13,7 @@ bool is_utf8(std::string_view text);
 /// Returns the number of bytes of the text's first character; 0 if it is not UTF-8.
 std::size_t character_bytes(std::string_view text);
 
-/// Parses the whole text as a number. Returns nothing for other texts and for numbers beyond the type.
+/// Parses the whole text as a number. Returns nothing for other texts and for numbers beyond the type's range.
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
   Number number{};
@@ -25,7 +25,7 @@ std::optional<Number> number_in(std::string_view text) {
 /// the distance exceeds max(1, word.size() / 3).
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
-/// Quotes at most `max_chars` bytes of untrusted text, with \xNN outside printable ASCII.
+/// Quotes at most `max_chars` bytes of untrusted text. Bytes outside printable ASCII become \xNN.
 std::string quoted(std::string_view text, std::size_t max_chars = 60);
 
 template <class Words>
@@ -40,10 +40,9 @@ std::string joined(const Words& words, std::string_view separator) {
   return text;
 }
 
-/// Formats like printf, cut at 511 bytes.
+/// Formats like printf. Cuts the result at 511 bytes.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
-/// Quotes the text as one shell word if needed.
 std::string shell_word(std::string_view text);
 
 /// Quotes at most `max_bytes` of a text, in whole characters, as a YAML string. \", \\, \n and \t are escaped. Control
@@ -54,7 +53,6 @@ std::string readable(std::string_view text, std::size_t max_bytes = 60);
 /// non-UTF-8 bytes.
 std::string printable(std::string_view text);
 
-/// Prints to stdout like printf, through `printable`.
 [[gnu::format(printf, 1, 2)]] void print(const char* pattern, ...);
 
 inline constexpr const char* kLfsPointer = "a Git LFS pointer; fetch the file itself with git lfs pull";

@@ -43,7 +43,8 @@ void Team::barrier() {
     meeting_->phase.store(phase + 1, std::memory_order_release);
     return;
   }
-  // Spins, because other threads normally arrive within microseconds; then yields, for a busy machine.
+  // Spins first, because other threads normally arrive within microseconds. Then yields, because on a busy machine they
+  // may not be running.
   for (int spins = 0; meeting_->phase.load(std::memory_order_acquire) == phase; ++spins) {
     if (spins < 4096) __builtin_ia32_pause();
     else sched_yield();

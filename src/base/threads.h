@@ -8,14 +8,13 @@
 
 namespace qrl::base {
 
-/// A half-open index range.
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t size() const { return end - begin; }
 };
 
-/// Represents one thread of a team that runs a function together (SPMD).
+/// Represents one thread of a team whose threads run the same function (SPMD).
 class Team {
  public:
   static Team solo() { return Team(0, 1, nullptr); }
@@ -46,15 +45,16 @@ class Team {
 int num_threads();
 void set_num_threads(int count);  ///< 1 or more
 
-/// Runs `body` on `num_threads` threads (0: num_threads()); nested calls run on the calling thread alone. Rethrows the
-/// lowest rank's exception. Hangs if a body throws while others wait at a barrier: check inputs beforehand.
+/// Runs `body` on `num_threads` threads, or on num_threads() threads if 0. Nested calls run on the calling thread
+/// alone. Rethrows the exception of the lowest rank. Hangs if a body throws while other threads wait at a barrier, so
+/// check inputs beforehand.
 void parallel(int num_threads, const std::function<void(Team&)>& body);
 
 /// Calls body(range) on each thread for its share of [0, count). Shares have at least `grain` items.
 void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(Range)>& body);
 
-/// Sets, for its lifetime, the number of threads of the calling thread's parallel regions, including LibTorch's (0:
-/// unchanged). Scopes nest.
+/// While it lives, sets the number of threads in parallel regions that the calling thread starts, including LibTorch's.
+/// A count of 0 changes nothing. Scopes nest.
 class ThreadsInScope {
  public:
   explicit ThreadsInScope(int count);

@@ -8,7 +8,7 @@ struct Kind {
   std::string_view name;
   std::size_t num_bytes;
 };
-/// In the order of DType.
+/// Lists the types in the order of DType.
 constexpr auto kKinds = std::to_array<Kind>({{"F32", 4},
                                              {"BF16", 2},
                                              {"F16", 2},

@@ -17,7 +17,6 @@ namespace qrl::base {
 enum class DType : std::uint8_t { f32, bf16, f16, f64, i8, u8, i16, u16, i32, u32, i64, u64, boolean };
 
 std::size_t size_bytes(DType dtype);
-/// Returns the safetensors name ("F32", "BF16", "I8" …).
 std::string_view name(DType dtype);
 
 enum class Device : std::uint8_t { cpu, cuda };
@@ -36,7 +35,7 @@ class Shape {
   std::int64_t operator[](int axis) const { return dims_[static_cast<std::size_t>(axis)]; }
   std::int64_t numel() const;
   std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
-  std::string to_string() const;  ///< "[2, 3]"
+  std::string to_string() const;
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
@@ -58,7 +57,7 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Refers to memory, without ownership. The bytes must outlive the view. A view with null `data` is empty.
+/// Refers to memory that must outlive the view. A view with null `data` is empty.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;

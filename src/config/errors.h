@@ -8,10 +8,10 @@
 
 namespace qrl::config {
 
-/// Collects errors in order. Beyond a limit, errors are only counted: a hostile file may have 10⁵.
+/// Collects errors in order. Beyond a limit, it only counts them, because a hostile file may have 10⁵ errors.
 class Errors {
  public:
-  /// Adds a line "where: expected …, got …; advice". All parts but `where` may be empty.
+  /// Adds a line "where: expected …, got …; advice". Parts other than `where` may be empty.
   void add(const std::string& where, const std::string& expected, const std::string& got,
            const std::string& advice = {});
   /// Adds an unknown key. text() lists several unknown keys under one sentence.
@@ -26,11 +26,10 @@ class Errors {
  private:
   static constexpr std::size_t kMaxLines = 50;
   std::vector<std::string> lines_;
-  std::vector<std::pair<std::string, std::string>> unknown_keys_;  ///< where, advice
+  std::vector<std::pair<std::string, std::string>> unknown_keys_;
   std::size_t num_more_ = 0;
 };
 
-/// Quotes an untrusted name unless its characters are plain and visible.
 std::string shown_name(std::string_view name);
 
 }  // namespace qrl::config

@@ -1,4 +1,4 @@
-// Owns a recipe's options. An option describes one word of a key such as algorithm.name.
+// Owns a recipe's options. An option is one of the words that a key such as algorithm.name accepts.
 #pragma once
 
 #include <algorithm>
@@ -57,8 +57,8 @@ struct Param {
   std::variant<Range, Flag, Words, Integers> type;
   ParamValue default_value;
   std::string meaning;
-  bool of_negatives = false;  ///< if set, a loss's param acts only on negative advantages
-  std::string at_most = {};   ///< param of a task generator that this param must not exceed; "": none
+  bool of_negatives = false;  ///< if set, the loss uses the param only for negative advantages
+  std::string at_most = {};   ///< another param of the same task generator, which limits this param; "": none
 };
 
 struct NumberParam : Param {
@@ -73,7 +73,7 @@ struct IntegerParam : Param {
   IntegerParam(std::string key, Integers range, std::int64_t otherwise, std::string what, std::string limit = {})
       : Param{std::move(key), range, otherwise, std::move(what), false, std::move(limit)} {}
 };
-/// Declares a value of T for each word. The first word is the default.
+/// Declares a param whose words each mean a T. The first word is the default.
 template <class T>
 struct WordParam : Param {
   using Values = std::vector<std::pair<std::string, T>>;
@@ -97,7 +97,7 @@ class ParamValues {
         ->second;
   }
   const ParamValue& value(const Param& param) const;
-  /// Fails on a value of another type than the param's, and on an unknown word.
+  /// Throws an internal error for a value of another type than the param's, and for an unknown word.
   void set(const Param& param, ParamValue value);
   friend bool operator==(const ParamValues&, const ParamValues&) = default;
 
@@ -105,18 +105,18 @@ class ParamValues {
   std::map<std::string, ParamValue> values_;
 };
 
-/// Gives the meaning of null for a key while an option is selected. A mode's default applies to a key that the recipe
-/// does not set.
+/// Gives the value that a key's null means while an option is selected. A mode's default applies if the recipe does not
+/// set the key.
 struct KeyDefault {
   std::string key, value;  ///< `value` is YAML
-  /// If set, the default applies only while key `with` has the value that the option gives it.
+  /// If set, the default applies only while the key `with` has the value that this option gives to that key.
   std::string with = {};
 };
 
-/// Lists a key's values that are allowed with an option. null is always allowed.
+/// Lists the values that a key may have with an option. null is always allowed.
 struct Constraint {
   std::string key;
-  std::vector<std::string> values;  ///< as recipes print them; {"null"}: the key must not be set
+  std::vector<std::string> values;  ///< values as recipes print them; {"null"}: the key must not be set
   std::string reason;
 };
 
@@ -128,7 +128,6 @@ struct Alias {
   std::string note;  ///< units or alternative; may be empty
 };
 
-/// Derived types add functions.
 struct Option {
   std::string word;
   std::string what;        ///< one line
@@ -136,16 +135,16 @@ struct Option {
   std::vector<KeyDefault> defaults = {};
   std::vector<Constraint> constraints = {};
   std::vector<Param> params = {};
-  /// Lists shared keys that have an effect only with options that list them.
+  /// Lists keys that several options share. Such a key has an effect only with options that list it.
   std::vector<std::string> uses = {};
   std::vector<Alias> aliases = {};
-  bool needs_updates = false;  ///< if set, the loss's gradient is the default loss's unless a step has several updates
+  bool needs_updates = false;  ///< if set, the loss differs from the default loss only in steps with several updates
 
   /// Returns the option's default for `key` as YAML, or "null".
   std::string default_of(std::string_view key) const;
 };
 
-/// Lists a key's options in display order. The options must outlive the list. Choices<T> adds their type.
+/// Lists a key's options in display order. The options must outlive the list.
 class AnyChoices {
  public:
   const std::vector<const Option*>& all() const { return all_; }
@@ -191,7 +190,7 @@ class Selected {
   Selected(const Option& option, const T& typed) : option_(&option), typed_(&typed) {}
   bool empty() const { return option_ == nullptr; }
   std::string word() const { return option_ == nullptr ? "" : option_->word; }
-  const Option* option() const { return option_; }  ///< null: none
+  const Option* option() const { return option_; }
   const T* get() const { return typed_; }
   const T& operator*() const { return *typed_; }
   const T* operator->() const { return typed_; }

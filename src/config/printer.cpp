@@ -11,7 +11,7 @@ namespace qrl::config {
 std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins) {
   constexpr std::size_t kCommentColumn = 56;
   std::string yaml;
-  std::vector<std::string_view> open;  // sections that contain the last line
+  std::vector<std::string_view> open;  // sections that contain the line written last
   for (const Key& key : recipe.keys->all()) {
     const std::vector<std::string_view> parts = split(key.name, ".");
     const std::size_t num_sections = parts.size() - 1;
@@ -35,7 +35,7 @@ std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std:
 
 namespace {
 
-/// Lists changed keys for which `holds` is true and that have an effect in either recipe.
+/// Lists changed keys for which `holds` returns true and that have an effect in either recipe.
 std::vector<KeyChange> changes_where(const std::function<bool(const Key&)>& holds, const Recipe& before,
                                      const Recipe& after) {
   std::vector<KeyChange> changes;

@@ -12,15 +12,15 @@
 namespace qrl::config {
 
 /// Returns canonical YAML of all keys in declaration order. Reading it gives the same recipe. If `origins` (by key) is
-/// given, a comment after each value states its origin, or "default".
+/// given, a comment after each value states its origin.
 std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins = nullptr);
 
 std::string printed_value(const Recipe& recipe, std::string_view key);
 
-/// Names a key whose canonical value differs between two recipes.
+/// Describes a key whose canonical value differs between two recipes.
 struct KeyChange {
   std::string key, before, after;
-  bool may_be_allowed = false;  ///< OnResume::allow_change; else fixed
+  bool may_be_allowed = false;  ///< true for OnResume::allow_change
 };
 /// Lists changed keys in declaration order, except those with OnResume::free.
 std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after);
@@ -28,7 +28,7 @@ std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& aft
 std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after);
 
-/// Return texts for help: a key's default, and its meaning with its condition.
+/// Return texts for help.
 std::string default_text(const Keys& keys, const Key& key);
 std::string meaning_text(const Key& key);
 /// Returns --help-all, a line per key: "optim.lr  float > 0, default 1e-6  peak learning rate".

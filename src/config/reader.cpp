@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxIncludes = 16;
 constexpr std::string_view kInclude = "include";
 
-/// Reads a regular file, at most one byte beyond the size that parse_yaml accepts. Returns false on a read error.
+/// Reads a regular file. Stops one byte after the size that parse_yaml accepts. Returns false on a read error.
 bool read_bytes(const fs::path& file, std::string& bytes) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return false;
@@ -39,7 +39,7 @@ class Loader {
     origins_.whole = std::move(whole);
   }
 
-  /// Applies the includes of a file's text, then its own keys.
+  /// Applies the file's includes, then its own keys.
   void add_file(std::string_view yaml, const fs::path& file, const fs::path& directory) {
     const YamlSource source{shown_name(file.string()), true, directory};
     if (base::is_lfs_pointer(yaml)) {
@@ -113,7 +113,7 @@ class Loader {
     const Recipe said = recipe_;
     for (const Key& key : keys_.all()) {
       if (key.fill) key.fill(recipe_);
-      if (!key.equal(said, recipe_)) origins_.places.erase(key.name);  // `fill` replaced null: the value has no source
+      if (!key.equal(said, recipe_)) origins_.places.erase(key.name);  // `fill` replaced null: the value has no origin
     }
     LoadedRecipe loaded{recipe_, file, {}, {}, {}, mode_overrides_};
     for (const Key& key : keys_.all())
@@ -131,9 +131,9 @@ class Loader {
     return place.ends_with(end) ? place.substr(0, place.size() - end.size()) : place;
   }
 
-  /// Drops keys of an included recipe that lost their effect because the including recipe or --set changed another key.
-  /// Example: a verifier's command, after `verifier: math`. A key without effect at the same level of includes stays,
-  /// and is an error.
+  /// Drops keys that an included recipe sets and that lost their effect: the including recipe or --set changed another
+  /// key. Example: a verifier's command, after `verifier: math`. A key without effect at the same level of includes
+  /// stays, and is an error.
   void drop_replaced() {
     for (bool found = true; found;) {
       found = false;
@@ -142,7 +142,7 @@ class Loader {
         if (own == levels_.end() || other == levels_.end() || other->second >= own->second) continue;
         if (origins_.invalid.contains(key.name) || key.condition.holds(recipe_)) continue;
         key.reset(recipe_);
-        own->second = other->second;  // also drops its dependent keys
+        own->second = other->second;  // makes this loop also drop keys that depend on this key
         found = origins_.places.erase(key.name) > 0 || found;
       }
     }
@@ -150,7 +150,7 @@ class Loader {
       if (!is_set(key) && !key.acts(recipe_)) key.reset(recipe_);
   }
 
-  /// Applies the mode's defaults to keys without a source. A mode lists a key before keys that depend on it.
+  /// Applies the mode's defaults to keys that nothing else sets. A mode lists a key before keys that depend on it.
   void add_mode() {
     if (recipe_.mode.empty()) return;
     const YamlSource source{"mode " + recipe_.mode.word(), false};
@@ -167,7 +167,7 @@ class Loader {
     }
   }
 
-  /// Sets keys missing from an earlier version's record to their absent_in_record.
+  /// Sets keys that an earlier version's record lacks to their absent_in_record.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
@@ -226,7 +226,7 @@ class Loader {
     else refuse_unknown(*member.value, name, source, member.line);
   }
 
-  /// Sets an existing key, or the keys of a section. An empty section is allowed in a file only.
+  /// Sets an existing key, or the keys of a section. Only a file may have an empty section.
   void set(const YamlNode& node, const std::string& name, const YamlSource& source) {
     if (const Key* key = keys_.find(name)) {
       set_key(node, *key, source);
@@ -262,7 +262,7 @@ class Loader {
     levels_[key.name] = source.has_lines ? chain_.size() + 1 : 0;
   }
 
-  /// Refuses each leaf below an unknown key, with its own advice.
+  /// Adds an error with advice for each leaf below an unknown key.
   void refuse_unknown(const YamlNode& node, const std::string& name, const YamlSource& source, int line = 1) {
     if (node.kind == YamlNode::Kind::map && !node.members.empty() && !errors_.full()) {
       for (const YamlMember& member : node.members) {
@@ -272,13 +272,12 @@ class Loader {
     }
     const std::string advice = errors_.full() ? "" : advice_for_unknown_key(keys_, name);
     errors_.add_unknown_key(place(source, line, name), advice);
-    // Skips rules about keys that the advice names.
+    // Skips the rules of keys that the advice names.
     for (const std::string& key : keys_.names()) {
       if (advice.find(key) != std::string::npos) origins_.invalid.insert(key);
     }
   }
 
-  /// Returns "file:line: key", or just "--set key".
   static std::string place(const YamlSource& source, int line, const std::string& key) {
     const std::string where = source.at(line);
     return !source.has_lines && source.name == "--set " + shown_name(key) ? where : where + ": " + shown_name(key);
@@ -287,12 +286,13 @@ class Loader {
   const Keys& keys_;
   Recipe recipe_;
   Origins origins_;
-  /// Maps a key to the include depth of its last setting: 0 for --set, 1 in the outermost file. Lower depths override.
+  /// Maps a key to the include depth at which it was last set: 0 for --set, 1 for the outermost file. A lower depth
+  /// overrides a higher one.
   std::map<std::string, std::size_t> levels_;
   std::vector<ModeOverride> mode_overrides_;
   Errors errors_;
   std::vector<fs::path> chain_;  ///< files being read, outermost first
-  bool is_whole_ = true;         ///< false: a file was not read, so rules are not checked
+  bool is_whole_ = true;         ///< false: a file was not read, so the rules cannot be checked
 };
 
 std::string run_folder(const std::string& name, std::uint64_t seed) {

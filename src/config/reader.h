@@ -26,27 +26,27 @@ struct LoadedRecipe {
   std::string resolved_yaml;
   /// resolved_yaml with origins in comments (default, mode, file:line, --set).
   std::string annotated_yaml;
-  /// Origin of each key that is set: "file:line", "--set key" or "mode NAME".
+  /// "file:line", "--set key" or "mode NAME" of each key that is set.
   std::map<std::string, std::string> origins = {};
   /// Overridden values in the mode's order; empty without a mode.
   std::vector<ModeOverride> mode_overrides = {};
 };
 
 /// Reads `file` with includes, applies `overrides` ("optim.lr=2e-6") in order, fills defaults and checks all rules.
-/// Throws one input error with *all* faults. Each has file:line (or "--set optim.lr"), expectation, finding and
-/// suggestion. `complete` also requires a run's model and training data.
+/// Throws one input error with *all* faults. A fault has its file:line (or "--set optim.lr"), the expected and the
+/// given value, and a suggestion. `complete` also requires a run's model and training data.
 LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, std::span<const std::string> overrides,
                          bool complete, RecipeUse use = RecipeUse::training);
 
-/// Reads a recipe from text, like load_recipe. `name` replaces the file's path. Includes are relative to `directory`.
+/// Reads a recipe from text, like load_recipe. Errors give `name` as the file. Includes are relative to `directory`.
 LoadedRecipe parse_recipe(const Keys& keys, std::string_view yaml, const std::string& name,
                           const std::filesystem::path& directory, std::span<const std::string> overrides, bool complete,
                           RecipeUse use = RecipeUse::training);
 
-/// Updates resolved_yaml and annotated_yaml after changes of `recipe`.
+/// Updates resolved_yaml and annotated_yaml after `recipe` has changed.
 void print_again(LoadedRecipe& loaded);
 
-/// Returns why a value of --set KEY=VALUE is invalid, as "expected float > 0, got -1". Returns "" for a valid one.
+/// Returns why --set KEY=VALUE is invalid, such as "expected float > 0, got -1". Returns "" if it is valid.
 std::string value_fault(const Keys& keys, const std::string& key, const std::string& value);
 
 }  // namespace qrl::config

@@ -1,5 +1,5 @@
-// Owns a recipe's values. A member's initializer is its key's default. config/keys declares names, ranges and meanings.
-// A Catalog (config/option.h) holds the options, such as the losses of algorithm.name.
+// Owns a recipe's values. A member's initializer is its key's default. config/keys declares the names, ranges and
+// meanings of keys.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ struct AutoValue {
     return value;
   }
   operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
-  /// Is a template, so that comparing with a number does not convert the number.
+  /// This is a template, so that comparing with a number does not convert the number.
   template <std::same_as<AutoValue> Same>
   friend bool operator==(const Same& one, const Same& other) {
     return one.is_auto == other.is_auto && (one.is_auto || one.value == other.value);
@@ -38,16 +38,15 @@ struct AutoValue {
 /// Seeds held-out generators independently of trainer.seed, so that runs are comparable.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
 
-/// Configures a task generator (data.train_generator, data.val_generator, sft.demonstrations).
 struct GeneratorRecipe {
   Selected<tasks::Generator> task;  ///< empty: no generator
-  std::int64_t size = 0;            ///< prompts; unused by demonstrations, which are endless
+  std::int64_t size = 0;            ///< number of prompts; demonstrations are endless and do not use it
   std::optional<std::uint64_t> seed;
   ParamValues own;  ///< the generators' params, by name in the section
 };
 
 struct ModelRecipe {
-  std::string path, init_config;  ///< one of the two is set
+  std::string path, init_config;  ///< set one of the two
   ComputeDType dtype = ComputeDType::bf16;
   std::optional<std::uint64_t> init_seed;
 };
@@ -71,7 +70,8 @@ struct DataRecipe {
   std::optional<bool> enable_thinking;                ///< unset: the template's own choice
 };
 
-/// Limits the tokens that rollout.top_p and top_k keep. Completions list them for each sampled token.
+/// Limits how many tokens rollout.top_p and top_k keep at a position. Completions list the kept tokens of each sampled
+/// token.
 inline constexpr std::int64_t kMaxKeptTokens = 256;
 
 struct RolloutRecipe {
@@ -87,9 +87,8 @@ struct RolloutRecipe {
   std::vector<std::string> stop;
 };
 
-/// Configures noise on the gains of the sampler's norms (quant.rollout.noise).
 struct GainNoiseRecipe {
-  double start = 0, end = 1e-4;  ///< start 0: no noise
+  double start = 0, end = 1e-4;  ///< start is 0: no noise
   std::int64_t stages = 10;
 };
 
@@ -107,15 +106,15 @@ struct QuantRecipe {
   QueryFormat queries = QueryFormat::automatic;
   LearnerForward learner_forward = LearnerForward::bf16;
   LearnerBackward learner_backward = LearnerBackward::model_dtype;
-  CalibrateKv kv_when = CalibrateKv::every_update;  ///< quant.kv_calibration.when
+  CalibrateKv kv_when = CalibrateKv::every_update;
   double kv_percentile = 99.9, kv_margin = 2;
   double uaq_scale = 1;
 };
 
-/// Configures the loss (algorithm). A null in an optional member means the loss's default (Option::defaults).
+/// Configures the loss (algorithm). In an optional member, null means the loss's default (Option::defaults).
 struct AlgorithmRecipe {
   Selected<learner::PolicyLoss> name;
-  std::optional<double> clip_ratio_low, clip_ratio_high, clip_ratio_c;  ///< clip_ratio_c 0: no dual clip
+  std::optional<double> clip_ratio_low, clip_ratio_high, clip_ratio_c;  ///< clip_ratio_c is 0: no dual clip
   std::optional<LossAggMode> loss_agg_mode;
   Selected<rollout::AdvantageEstimator> adv_estimator;
   std::optional<bool> norm_adv_by_std;
@@ -150,7 +149,7 @@ struct CorrectionRecipe {
   RsStat rs_stat = RsStat::k1;
   std::optional<double> rs_threshold, rs_threshold_low, token_veto_threshold;
   bool batch_normalize = false, behaviour_in_ratio = false;
-  std::optional<double> gap_limit;  ///< gap_limit.k3_kl
+  std::optional<double> gap_limit;
   GapAction gap_action = GapAction::stop;
 };
 
@@ -195,7 +194,7 @@ struct LoraRecipe {
 
 struct RewardRecipe {
   Selected<tasks::VerifierChoice> verifier;
-  std::map<std::string, Selected<tasks::VerifierChoice>> by_source;  ///< by data source
+  std::map<std::string, Selected<tasks::VerifierChoice>> by_source;
   double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
   struct {
@@ -205,14 +204,14 @@ struct RewardRecipe {
   } overlong_buffer;
   RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
   std::vector<std::string> command, env;
-  std::string folder;                     ///< absolute; default: folder of the recipe that sets `command`
+  std::string folder;                     ///< absolute path; default: folder of the recipe that sets `command`
   Selected<tasks::VerifierChoice> after;  ///< empty: none
   std::int64_t workers = 0;               ///< processes per rank; 0: auto
   double timeout_s = 10, start_timeout_s = 60;
   std::optional<std::int64_t> memory_mb;
   std::int64_t in_flight = 1;
   std::optional<RewardRows> rows;         ///< null: the command's own choice
-  std::map<std::string, double> weights;  ///< weights of the command's scores, instead of its defaults
+  std::map<std::string, double> weights;  ///< weights of the command's scores; they replace its defaults
   double correct_at = 1;
   OnVerifierError on_error = OnVerifierError::drop;
 };
@@ -244,11 +243,11 @@ struct TrainerRecipe {
   TrainDevice device = TrainDevice::automatic;
   std::int64_t threads = 0;     ///< 0: auto (processors / ranks on this machine)
   std::int64_t zero_stage = 0;  ///< 1: ranks shard master weights and moments, and share the run folder
-  std::int64_t total_training_steps = 100, total_epochs = 0;  ///< passes over the training prompts; 0: by steps
+  std::int64_t total_training_steps = 100, total_epochs = 0;  ///< total_epochs 0: total_training_steps applies
   std::int64_t save_freq = 20, max_ckpt_to_keep = 3;
   std::string keep_best;           ///< "": none
   std::optional<double> max_time;  ///< seconds
-  ResumeFrom resume_from;          ///< trainer.resume_mode
+  ResumeFrom resume_from;
   std::string default_local_dir;
   bool rollout_dump = true, tensorboard = true;
   std::uint64_t seed = 0;
@@ -260,7 +259,7 @@ class Keys;
 
 struct Recipe {
   const Keys* keys = nullptr;  ///< keys that the recipe was read with; must outlive it
-  Selected<Option> mode;       ///< empty: none
+  Selected<Option> mode;
   ModelRecipe model;
   DataRecipe data;
   RolloutRecipe rollout;
@@ -280,7 +279,7 @@ struct Recipe {
 /// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
-/// Returns whether the cold start trains adapters. Otherwise it trains all weights, before adapters exist.
+/// Returns whether the cold start trains adapters. If not, it trains all weights, before adapters exist.
 inline bool cold_start_trains_adapters(const Recipe& recipe) {
   const bool automatic = recipe.lora.sft == LoraSft::automatic && !recipe.model.path.empty();
   return trains_adapters(recipe) && (automatic || recipe.lora.sft == LoraSft::adapters);

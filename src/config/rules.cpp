@@ -11,13 +11,12 @@ namespace qrl::config {
 
 namespace {
 
-/// Returns the values that has_value compares, "none" for null.
+/// Returns the values that has_value compares, or "none" for null.
 std::string shown(const Key& key, const Recipe& recipe) {
   const std::string value = key.effective ? base::joined(key.effective(recipe), ", ") : key.print(recipe);
   return value == "null" || value == "[]" ? "none" : value;
 }
 
-/// Returns "KEY VALUES" for a message.
 std::string expectation(const Key& key, const std::string& values, const Recipe& recipe) {
   const Recipe& defaults = recipe.keys->defaults();
   if (values == "unset" || (values == "default" && shown(key, defaults) == "none")) return "no " + key.name;
@@ -39,13 +38,13 @@ class RuleBook {
   RuleBook(const Recipe& recipe, const Origins& origins, Errors& errors)
       : recipe_(recipe), origins_(origins), errors_(errors) {}
 
-  /// Adds an error if the rule does not hold, unless one of its keys is invalid. `keys`: keys that the rule reads, the
-  /// most relevant first. If `got` is empty, the error shows the keys' values.
+  /// Adds an error if the rule does not hold, unless one of its keys has an invalid value. `keys` lists the keys that
+  /// the rule reads, most relevant first. If `got` is empty, the error shows the keys' values.
   void require(bool holds, const std::vector<std::string>& keys, const std::string& expected, const std::string& advice,
                const std::string& got = {}) {
     if (holds) return;
     std::string where = origins_.whole + ": " + keys.front(), values;
-    std::string of_mode;  // keys that the mode sets
+    std::string of_mode;  // text about keys that the mode sets
     bool placed = false;
     for (const std::string& key : keys) {
       if (origins_.invalid.contains(key)) return;

@@ -10,11 +10,11 @@
 
 namespace qrl::config {
 
-inline constexpr std::string_view kModePlace = "mode ";  // prefix in Origins::places of a key that the mode sets
+inline constexpr std::string_view kModePlace = "mode ";  // prefix of a key's place if the mode sets it
 
 struct Origins {
-  std::string whole;                          ///< the recipe's name, for keys without a source
-  std::map<std::string, std::string> places;  ///< key → "file:line: key" of its last setting
+  std::string whole;                          ///< name of the recipe, for keys without a place
+  std::map<std::string, std::string> places;  ///< key → "file:line: key" where it was last set
   std::set<std::string> invalid;              ///< keys with invalid values, whose rules are skipped
 };
 
@@ -22,7 +22,7 @@ struct Origins {
 enum class RecipeUse {
   training,  ///< every rule
   sampling,  ///< a command without a loss: skips the loss's rules
-  record,    ///< a checkpoint, perhaps of an older version: also allows keys without effect, unless --set gives them
+  record,    ///< a checkpoint, perhaps of an older version: also allows keys without effect, except those of --set
 };
 
 /// Adds an error for every broken rule. `complete` also requires a model and training data.

@@ -1,5 +1,5 @@
-// Owns the enums of keys with a fixed list of words, and the rules for names in a recipe. words_of lists an enum's
-// words in the order of its values.
+// Owns the enums of keys that accept fixed words, and the rules for names in a recipe. words_of lists an enum's words
+// in the order of its values.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 constexpr std::string_view words_of(LearnerForward) { return "bf16 | fake_quant | low_bit"; }
 enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 constexpr std::string_view words_of(LearnerBackward) { return "model_dtype | int8 | fp8_e4m3"; }
-/// automatic is int8 or fp32 if the activations are, else bf16.
+/// automatic means the activations' format if it is int8 or fp32, else bf16.
 enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };
 constexpr std::string_view words_of(KvCache) { return "auto | fp32 | bf16 | int8 | fp8_e4m3"; }
 enum class CalibrateKv : std::uint8_t { every_update, once };
@@ -86,7 +86,7 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
 
 /// Accepts 1 to 64 letters, digits and . _ - @ +.
 bool is_score_name(std::string_view name);
-/// Accepts nonempty text without control characters ("openai/gsm8k").
+/// Accepts nonempty text without control characters.
 bool is_source_name(std::string_view name);
 
 }  // namespace qrl::config

@@ -65,7 +65,7 @@ std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenize
   return token;
 }
 
-/// Compiles a template, and renders samples to find how answers begin and end.
+/// Compiles a template. Renders samples to find how answers begin and end.
 ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) {
   ChatTemplate chat{name == "auto" ? "the model's own" : name};
   if (name == "plain") return chat;

@@ -11,31 +11,31 @@
 
 namespace qrl::data {
 
-/// Returns the built-in chat templates (data/templates), named as in data.chat_template: "qwen3", ….
+/// Returns the built-in chat templates (data/templates) with their names in data.chat_template.
 std::span<const base::EmbeddedFile> embedded_templates();
 
 struct TemplateOptions {
-  std::string chat_template = config::kChatTemplateNames[0];  ///< name in kChatTemplateNames, or a file
-  std::string system_prompt = {};                             ///< "": the template's own, if any
-  std::optional<bool> enable_thinking = {};                   ///< unset: the template's own choice
+  std::string chat_template = config::kChatTemplateNames[0];
+  std::string system_prompt = {};            ///< "": the template's own, if any
+  std::optional<bool> enable_thinking = {};  ///< unset: the template's own choice
 };
 
-/// Returns the template that `options` names: a file or an embedded template. With `auto`, returns the model's own:
-/// chat_template.jinja, else tokenizer_config.json's, else plain. Throws an input error for a template that cannot be
-/// rendered, or whose turns do not end with an added token of the tokenizer. Does the same if data.system_prompt or
-/// data.enable_thinking has no effect.
+/// Returns the template that `options` names: a file or an embedded template. With `auto`, returns the model's
+/// template: chat_template.jinja, else tokenizer_config.json's, else plain. Throws an input error for a template that
+/// cannot be rendered, or whose turns do not end with an added token of the tokenizer. Throws it also if
+/// data.system_prompt or data.enable_thinking has no effect.
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 
-/// Returns "" if the template shows a system message, otherwise its name and any error.
+/// Returns "" if the template shows a system message. Otherwise returns the template's name, with the error if
+/// rendering fails.
 std::string fault_of_system(const ChatTemplate& chat);
-/// Returns whether enable_thinking has an effect.
 bool has_thinking(const ChatTemplate& chat);
-/// Returns messages that probe a template: SYSTEM if `has_system`, then PROMPT. Unless `answer` is "", `answer` and
+/// Returns messages to probe a template with: SYSTEM if `has_system`, then PROMPT. Unless `answer` is "", `answer` and
 /// NEXT follow.
 Conversation sample_turns(const std::string& answer, bool has_system = false);
 
-/// Describes the chat template in the tokenizer's folder, one property per line, for `qrl-train check chat`. In sample
-/// prompts, encloses the messages' text in « and ».
+/// Describes the chat template in the tokenizer's folder, one property per line. In sample prompts, « and » enclose the
+/// messages' text.
 std::string describe_chat(const Tokenizer& tokenizer);
 
 }  // namespace qrl::data

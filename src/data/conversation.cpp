@@ -47,8 +47,8 @@ std::size_t count_letters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !base::is_space(c); }));
 }
 
-/// Throws an input error if the text omits the tools, a message's tool calls, or a whole message that is not the
-/// assistant's. Returns the number of the assistant's messages that are shortened or omitted.
+/// Returns the number of the assistant's messages that the text shortens or omits. Throws an input error if the text
+/// omits the tools, a message's tool calls, or a whole message that is not the assistant's.
 std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversation, const Text& text,
                          const std::string& where) {
   const std::vector<Message>& messages = conversation.messages;
@@ -67,15 +67,15 @@ std::int64_t check_shown(const ChatTemplate& chat, const Conversation& conversat
     const bool has_thought = thought != fields.end() && thought->is_string();
     const std::size_t num_thought = has_thought ? count_letters(thought->get_ref<const std::string&>()) : 0;
     const std::size_t num_shown = shown[source_of_message(i)], num_letters = count_letters(content);
-    constexpr std::size_t kTags = std::string_view("<think></think>").size();  // the template may write these
+    constexpr std::size_t kTags = std::string_view("<think></think>").size();  // templates may write these
     if (role == "assistant") num_cut += num_shown + kTags < num_letters + num_thought ? 1 : 0;
     else if (num_shown == 0 && num_letters > 0) refuse("message " + std::to_string(i + 1) + " (" + role + ")");
   }
   return num_cut;
 }
 
-/// Returns each byte's learned_message, by {% generation %} blocks. A block belongs to the first message whose text it
-/// contains. A block without such text belongs to the assistant's next message.
+/// Returns each byte's learned_message, derived from {% generation %} blocks. A block belongs to the first message with
+/// text in the block. A block without such text belongs to the assistant's next message.
 std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
   const std::vector<TextRun> runs = text.runs();
@@ -94,7 +94,7 @@ std::vector<std::int64_t> learned_of_blocks(const Conversation& conversation, co
   return learned;
 }
 
-/// Returns each byte's learned_message in a template without {% generation %}.
+/// Returns each byte's learned_message for a template without {% generation %}.
 std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conversation& conversation,
                                            const Text& text) {
   std::vector<std::int64_t> learned(text.size(), -1);
@@ -103,8 +103,8 @@ std::vector<std::int64_t> learned_of_turns(const ChatTemplate& chat, const Conve
   };
   std::vector<TextRun> runs = text.runs();
   runs.push_back({text.size(), text.size(), 0});  // sentinel
-  std::size_t behind = 0;                         // end of the last run that belongs to a message
-  std::int64_t open = -1;                         // the assistant's message of that run; −1: none
+  std::size_t behind = 0;                         // end of the last run that a message wrote
+  std::int64_t open = -1;                         // index of the message if the assistant wrote that run; else −1
   for (const TextRun& run : runs) {
     if (run.source == 0 && run.begin < run.end) continue;
     const std::int64_t of = message_of(run.source, conversation), message = is_assistants(of, conversation) ? of : -1;
@@ -190,7 +190,7 @@ std::vector<types::TokenId> encode_parts(const Tokenizer& tokenizer, const std::
 LabeledTokens encode_labeled(const Tokenizer& tokenizer, const std::vector<RenderedPart>& parts,
                              const std::string& where) {
   LabeledTokens labeled{encode_parts(tokenizer, parts), {}};
-  // Measures each part after NFC, which may change its length.
+  // Measures each part after NFC, which may change the part's length.
   std::vector<std::size_t> ends;
   ends.reserve(parts.size());
   for (const RenderedPart& part : parts)

@@ -20,7 +20,8 @@ bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// Returns "train" for "train-00000-of-00003", and the number of shards; 0 for a single file.
+/// Splits the name of a shard: returns "train" and 3 for "train-00000-of-00003". For other names, returns the name and
+/// 0.
 std::pair<std::string, std::size_t> split_of(const std::string& stem) {
   const std::size_t of = stem.rfind("-of-");
   const std::size_t dash = of == std::string::npos || of == 0 ? std::string::npos : stem.rfind('-', of - 1);
@@ -35,8 +36,7 @@ struct Candidate {
   std::vector<fs::path> files;
   std::size_t num_shards = 0;
 };
-using Candidates =
-    std::map<std::pair<std::string, std::string>, Candidate>;  // key: folder within the data set, extension
+using Candidates = std::map<std::pair<std::string, std::string>, Candidate>;  // key: subfolder and extension
 
 void look_in(const fs::path& root, const fs::path& within, const std::string& split, bool any_name, Candidates& found,
              std::set<std::string>& splits) {

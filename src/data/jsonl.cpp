@@ -25,7 +25,7 @@ struct Signature {
   std::string_view bytes;
   const char* name;
 };
-// Lists UTF-32 before UTF-16: a UTF-32 byte order mark can begin with UTF-16's.
+// Lists UTF-32 before UTF-16, because UTF-32's byte order mark may begin with UTF-16's.
 const std::array<Signature, 13> kForeignFiles = {{{"\x1f\x8b", "gzip: decompress it first"},
                                                   {"PAR1", "parquet: name it .parquet"},
                                                   {"ARROW1", "Arrow: convert it to JSONL first"},
@@ -72,7 +72,6 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
               "name the file .csv if it is CSV");
 }
 
-/// Returns false at the end of the file.
 bool read_line(std::istream& in, std::string& line, const std::string& where) {
   line.clear();
   std::streambuf& buffer = *in.rdbuf();
@@ -84,7 +83,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   return !line.empty();
 }
 
-/// Replaces escapes of lone surrogates by \ufffd, in place.
+/// Replaces the escapes of lone surrogates by \ufffd, in place.
 void replace_lone_surrogates(std::string& line) {
   constexpr std::size_t kEscape_bytes = 6;  // \uXXXX
   const auto unit_at = [&line](std::size_t k) -> unsigned {

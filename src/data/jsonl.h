@@ -1,8 +1,8 @@
 // Owns reading of JSONL, and of prompt files in any format.
 //
-// JSONL is one JSON object per line, in UTF-8. Choices that JSONL leaves open:
+// JSONL is one JSON object per line, in UTF-8. This reader decides what JSONL leaves open:
 // - A byte order mark at the start, CRLF, blank lines and a missing last newline are allowed.
-// - "\u0000" is plain text; a raw NUL byte and a lone surrogate are errors.
+// - "\u0000" is plain text. A raw NUL byte and a lone surrogate are errors.
 // - Text such as "<|im_end|>" is plain text.
 // - data/row.h defines the fields that are used. Other fields are ignored, but must be JSON with unique keys.
 // - A number as ground truth is kept in shortest form: 27, 27.0 and 2.7e1 are "27". Beyond ±2^53 only 64-bit integers
@@ -31,7 +31,7 @@ enum class LoneSurrogate : bool {
 
 class JsonLines {
  public:
-  /// `name`: for error messages. `in` must outlive this object.
+  /// `in` must outlive this object.
   JsonLines(std::istream& in, std::string name, LoneSurrogate surrogate = LoneSurrogate::error)
       : in_(in), name_(std::move(name)), surrogate_(surrogate) {}
 
@@ -51,21 +51,21 @@ class JsonLines {
 };
 
 struct FileRow {
-  const nlohmann::json& value;  ///< parsed row; members are sorted
-  std::string_view text;        ///< JSON text of the row; "" for CSV
-  std::string where;            ///< FILE:LINE
+  const nlohmann::json& value;  ///< the parsed row, with sorted members
+  std::string_view text;        ///< the row's JSON text; "" for CSV
+  std::string where;
   std::int64_t line = 0;
 
   /// Returns the members in the file's order.
   nlohmann::ordered_json ordered() const;
 };
 
-/// Calls `take` with each row of a file: CSV for the extension .csv, parquet (parquet.h) for .parquet, else JSONL.
-/// Throws an input error for a missing file, a file without rows, and the faults of csv.h and parquet.h.
+/// Calls `take` with each row of a file. Reads .csv files as CSV, .parquet files as parquet (parquet.h), and others as
+/// JSONL. Throws an input error for a missing file, a file without rows, and the faults in csv.h and parquet.h.
 ///
 /// Errors name file:line. Faults of JSONL are invalid UTF-8, lone surrogates, raw NUL, duplicate keys, NaN, nesting
-/// beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. CSV, Python dicts, UTF-16, gzip, parquet
-/// and other binary files are refused by name.
+/// beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. If the content looks like CSV, Python
+/// dicts, UTF-16, gzip, parquet or another binary format, the error names that format.
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take);
 
 /// Throws the input errors of read_rows and RowReader::read, and an input error if the filter leaves no row. `num_read`
@@ -73,11 +73,10 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
 std::vector<PromptRow> read_prompt_file(const std::filesystem::path& file, const RowReader& reader = {},
                                         std::int64_t* num_read = nullptr, const std::string& source = {});
 
-/// Reads JSONL from a stream, like read_prompt_file. `name`: for error messages.
+/// Reads JSONL from a stream, like read_prompt_file. `name` is for error messages.
 std::vector<PromptRow> parse_jsonl(std::istream& in, const std::string& name, const std::string& default_source,
                                    const RowReader& reader = {});
 
-/// Returns one line: rows, prompt sizes in bytes, rows per data source.
 std::string describe_rows(const std::vector<PromptRow>& rows);
 
 }  // namespace qrl::data

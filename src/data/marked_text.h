@@ -7,13 +7,12 @@
 
 namespace qrl::data {
 
-/// Author of a byte: 0 is the template; the caller defines other numbers.
+/// Identifies what wrote a byte: 0 is the template; the caller defines other numbers.
 using Source = std::uint32_t;
-/// Flags a source inside {% generation %}.
+/// Is set in the source of each byte inside {% generation %}.
 inline constexpr Source kGenerated = Source{1} << 31;
 constexpr Source writer_of(Source source) noexcept { return source & ~kGenerated; }
 
-/// Bytes [begin, end) of a text, all from one source.
 struct TextRun {
   std::size_t begin = 0, end = 0;
   Source source = 0;
@@ -28,7 +27,6 @@ class Text {
   const std::string& bytes() const noexcept { return bytes_; }
   std::size_t size() const noexcept { return bytes_.size(); }
   bool empty() const noexcept { return bytes_.empty(); }
-  /// Returns the memory that a copy takes.
   std::size_t cost_bytes() const noexcept { return bytes_.size() + before_.size() * sizeof(Before); }
   /// Returns the runs in order: none is empty, and neighbors have different sources.
   std::vector<TextRun> runs() const;
@@ -37,13 +35,12 @@ class Text {
   }
 
   void add(std::string_view bytes, Source source);
-  /// Appends a text, with `flag` set in each of its sources.
+  /// Appends a text. Sets `flag` in the source of each appended byte.
   void append(const Text& more, Source flag = 0);
-  /// Returns up to `size` bytes from `begin`, which is at most size().
+  /// Returns at most `size` bytes from `begin`, which is at most size().
   Text part(std::size_t begin, std::size_t size = std::string::npos) const;
 
  private:
-  /// A run before the last one.
   struct Before {
     std::size_t end;
     Source source;
@@ -52,7 +49,7 @@ class Text {
   void visit(std::size_t begin, std::size_t end, const Visit& visit) const;
 
   std::string bytes_;
-  std::vector<Before> before_;  ///< runs before the last; empty: all bytes have one source
+  std::vector<Before> before_;  ///< runs before the last
   Source source_ = 0;           ///< source of the last run
 };
 

@@ -50,7 +50,7 @@ Message read_message(const Json& value, const std::string& where) {
   QRL_REQUIRE(std::ranges::find(kRoles, message.role) != std::end(kRoles), where,
               "a `role` of system, user, assistant or tool", base::quoted(message.role));
   bool may_be_empty = message.role == "tool";
-  // Reads the reasoning under any of its names, like transformers.
+  // Reads the reasoning under any of its usual names.
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto thought = value.find(name);
     if (thought == value.end() || thought->is_null()) continue;
@@ -74,7 +74,7 @@ Message read_message(const Json& value, const std::string& where) {
 
 std::vector<Json> read_tools(const Json& value, const std::string& where) {
   if (value.is_null()) return {};
-  if (value.is_string()) {  // parquet and CSV have JSON text
+  if (value.is_string()) {  // parquet and CSV store JSON as text
     const auto& text = value.get_ref<const std::string&>();
     if (holds_no_text(text)) return {};
     (void)state::parse_json(text, where + ": `tools`");

@@ -43,7 +43,7 @@ Functions open_functions() {
   return functions;
 }
 
-/// Returns why fields that `error` names are missing from the row. `left_out` lists fields without a JSON form.
+/// Returns why the row lacks fields that `error` names. `left_out` lists fields without a JSON form.
 std::string about_left_out(const std::string& error, std::string_view left_out) {
   std::string text;
   while (!left_out.empty()) {

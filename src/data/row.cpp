@@ -108,7 +108,7 @@ std::string gold_text(const json& value, const std::string& name, const std::str
 
 namespace {
 
-/// Reads messages. A single question, with or without a system message, becomes a text prompt.
+/// Reads messages. A single user message, with or without a system message, becomes a text prompt.
 void read_messages(const nlohmann::ordered_json& whole, const std::string& name, const nlohmann::ordered_json& messages,
                    const std::string& where, PromptRow& row) {
   const auto tools = whole.find("tools");
@@ -223,7 +223,7 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   const json* source = find_field(row, data_source_key_);
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "no such field");
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
-  // Checks the source, which is part of metric names and terminal output.
+  // Checks the source, because metric names and terminal output contain it.
   QRL_REQUIRE(config::is_source_name(result.data_source), where, "a data source without control characters",
               base::quoted(result.data_source),
               source != nullptr ? "fix the field `" + data_source_key_ + "`" : "rename the file");

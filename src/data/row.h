@@ -11,15 +11,15 @@
 
 namespace qrl::data {
 
-struct Conversation;  // messages.h
+struct Conversation;
 
 struct PromptRow {
   std::string prompt;                                     ///< nonempty text; in a conversation, the last message
   std::string system;                                     ///< system message; "": none
-  std::string ground_truth;                               ///< as gold_text returns it
-  std::string data_source;                                ///< the row's own, else the default source
+  std::string ground_truth;                               ///< in gold_text's form
+  std::string data_source;                                ///< the row's source, else the default source
   std::int64_t line = 0;                                  ///< 1-based
-  std::shared_ptr<const Conversation> conversation = {};  ///< set for several turns or tools
+  std::shared_ptr<const Conversation> conversation = {};  ///< set for several turns, or for tools
   std::string ground_truth_json = {};                     ///< as JSON; set for a list, or with RowReader::keep_rows
   std::string row_json = {};                              ///< set with RowReader::keep_rows
 };
@@ -28,7 +28,7 @@ struct PromptRow {
 struct RowOptions {
   std::string prompt_key = {}, ground_truth_key = {}, data_source_key = {};  ///< "": the usual names
   std::vector<std::string> filter = {};
-  std::string filter_key = "data.filter";  ///< the filter's name in error messages
+  std::string filter_key = "data.filter";  ///< name in error messages
 };
 
 inline constexpr int kMaxRowDepth = 64;
@@ -38,16 +38,16 @@ inline constexpr int kMaxRowDepth = 64;
 /// digits.
 std::string gold_text(const nlohmann::json& value, const std::string& name, const std::string& where);
 
-/// Returns a string. Throws an input error for another type, or whitespace alone.
+/// Returns the string in `value`. Throws an input error for another type, or if it is only whitespace.
 const std::string& prompt_text(const nlohmann::ordered_json& value, const std::string& name, const std::string& where);
 
-/// Returns a field, or a nested one by a path "a.b"; null if it does not exist.
+/// Returns the field at `path`; a path "a.b" names a nested field. Returns null if the field does not exist.
 const nlohmann::json* find_field(const nlohmann::json& row, const std::string& path);
 
-/// Converts a row that satisfies the filter to a PromptRow, by the fields that RowOptions names.
+/// Converts rows to PromptRows, and skips rows that the filter excludes.
 ///
-/// Keys and their defaults: docs/howto/own-data.md ("Fields of a row"). If a key lists several names ("problem,
-/// question"), a row must have exactly one of them.
+/// RowOptions states the fields' names; docs/howto/own-data.md ("Fields of a row") lists the defaults. If a key lists
+/// several names ("problem, question"), a row must have exactly one of them.
 ///
 /// A prompt is a string, or a list of messages {"role", "content"} (messages.h), with the row's `tools`, if any.
 class RowReader {
@@ -64,8 +64,8 @@ class RowReader {
     return *this;
   }
 
-  /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text`: the
-  /// row's JSON; messages and tools keep its order of members. If `text` is "", members are sorted.
+  /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text` is the
+  /// row's JSON, which gives the order of members in messages and tools. If `text` is "", these members are sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
                                 std::string_view text = {}) const;
   const std::string& filter_key() const noexcept { return filter_key_; }

@@ -1,5 +1,4 @@
-// Owns the description of a recipe's key, and the list of a program's keys. The reader, --help-all, the resolved recipe
-// and the reference page use the list.
+// Owns the description of a recipe's key, and the list of a program's keys.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +17,33 @@ namespace qrl::config {
 
 enum class OnResume : std::uint8_t {
   fixed,
-  allow_change,  ///< may change with --allow-change; changes results
+  allow_change,  ///< may change only with --allow-change, because it affects results
   free,          ///< may change: no weight depends on it
 };
 
-/// Describes the values that another key must have for a key to have an effect.
+/// Describes the values that another key must have for this key to have an effect.
 struct Condition {
-  std::string key;     ///< the other key; "": none needed
-  std::string values;  ///< values for has_value, or a description of `holds`
+  std::string key;     ///< the other key; "": no condition
+  std::string values;  ///< text for messages: values in has_value's syntax, or what `holds` checks
   std::function<bool(const Recipe&)> holds;
   std::string advice = "it has no effect: delete it";
 };
 
-/// Describes the values that another key must have while the declaring key has an effect and one of the values `when`.
+/// Describes the values that another key must have. Applies while the declaring key has an effect and has one of the
+/// values `when`.
 struct Requirement {
-  std::string when;    ///< values of the declaring key; "": any
-  std::string key;     ///< the other key
+  std::string when;  ///< values of the declaring key, in has_value's syntax; "": any
+  std::string key;
   std::string values;  ///< allowed values of the other key
   std::string advice;
 };
 
 /// Describes a key: one row of the tables in keys/*keys.cpp.
 struct Key {
-  std::string name;     ///< dotted: "optim.lr"
-  std::string type;     ///< type and range: "float > 0"
-  std::string meaning;  ///< one line
-  std::string unset;    ///< meaning of null; "": null is invalid
+  std::string name;  ///< dotted: "optim.lr"
+  std::string type;  ///< type and range: "float > 0"
+  std::string meaning;
+  std::string unset;  ///< meaning of null; "": null is invalid
 
   /// Sets the member from a value that is not null. Throws ParseError.
   std::function<void(const YamlNode&, Recipe&)> read = {};
@@ -51,38 +51,39 @@ struct Key {
   std::function<bool(const Recipe&, const Recipe&)> equal = {};
   /// Returns canonical YAML, "null" if unset.
   std::function<std::string(const Recipe&)> print = {};
-  /// Replaces an unset member by the value that null means. Empty if a recipe cannot hold that value.
+  /// Replaces an unset member by the value that null means. This function is empty if a recipe cannot hold that value.
   std::function<void(Recipe&)> fill = {};
-  /// Makes input paths absolute (Type::anchor). Empty for keys without paths.
+  /// Makes input paths absolute (Type::anchor). This function is empty for keys without paths.
   std::function<void(Recipe&, const std::filesystem::path& directory)> anchor = {};
-  /// Returns the values that has_value compares instead of the printed value, such as the device that `auto` selects.
+  /// If set, returns the values that has_value compares instead of the printed value. Example: the device that `auto`
+  /// selects.
   std::function<std::vector<std::string>(const Recipe&)> effective = {};
   OnResume on_resume = OnResume::fixed;
   Condition condition = {};
   std::vector<Requirement> requirements = {};
-  /// Value, as YAML, for records of versions that lacked this key; empty: the default.
+  /// YAML value of this key for records that an earlier version without the key wrote; empty: the default.
   std::string absent_in_record = {};
 
-  /// Declares that the key has an effect only while `other` has one of `values` (has_value).
+  /// Declares that the key has an effect only while `other` has one of `values`, in has_value's syntax.
   Key& only_with(const std::string& other, const std::string& values);
-  /// Declares that `other` must have one of `values` while this key has one of `when` (has_value).
+  /// Declares that `other` must have one of `values` while this key has one of the values `when`.
   Key& needs(std::string when, std::string other, std::string values, std::string advice);
-  /// Declares that `other` must have its default while this key differs from its own.
+  /// Declares that `other` must have its default while this key differs from this key's default.
   Key& excludes(std::string other, std::string advice) {
     return needs("changed", std::move(other), "default", std::move(advice));
   }
-  /// Makes null mean `value`: YAML, or the name of a key whose value applies while this key has an effect.
+  /// Makes null mean `value` while this key has an effect. `value` is YAML, or the name of another key, whose value
+  /// null then means.
   Key& unset_is(const std::string& value);
   /// Makes null mean the selected option's default for this key. Help lists the different defaults of `choices`.
   Key& unset_by(const AnyChoices& choices);
 
-  /// Returns whether the key has an effect in a recipe.
   bool acts(const Recipe& recipe) const { return condition.key.empty() || condition.holds(recipe); }
 };
 
-/// Returns whether a key has one of `values`: "set", "unset", "default", "changed" (not the default), "other than A or
-/// B", words ("A, B or C"), or a bound: "above N", "at least N" or "at most N". N is a number or the name of a key.
-/// null and auto are within every bound.
+/// Returns whether a key has one of `values`. `values` is "set", "unset", "default", "changed" (not the default), words
+/// ("A, B or C"), "other than A or B", or a bound. Bounds are "above N", "at least N" and "at most N", where N is a
+/// number or the name of a key. null and auto are within every bound.
 bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
 
 Condition condition_of(const std::string& key, const std::string& values);
@@ -95,11 +96,10 @@ class Keys {
   Keys& operator=(const Keys&) = delete;
 
   const Catalog& catalog() const { return catalog_; }
-  /// Returns all keys in print order, by section.
+  /// Returns all keys in print order.
   const std::vector<Key>& all() const { return all_; }
   const std::vector<std::string>& names() const { return names_; }
   const Key* find(std::string_view name) const;
-  /// Returns whether some key is called "name.…".
   bool is_section(std::string_view name) const;
   const Recipe& defaults() const { return defaults_; }
 
@@ -112,7 +112,7 @@ class Keys {
 
 bool operator==(const Recipe& one, const Recipe& other);
 
-/// Returns the keys that select an option, each with its option in a recipe; nullptr: none.
+/// Returns each key that selects an option, with the option that it selects in the recipe; nullptr: none.
 std::vector<std::pair<std::string, const Option*>> selected_options(const Recipe& recipe);
 
 }  // namespace qrl::config

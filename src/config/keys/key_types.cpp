@@ -42,7 +42,7 @@ Type<std::string> variable_name() {
 
 void anchor_path(std::string& path, const std::filesystem::path& directory) {
   if (path.empty()) return;
-  std::error_code unknown;  // fails in a deleted working directory: the path stays relative
+  std::error_code unknown;  // set in a deleted working directory; then the path stays relative
   const std::filesystem::path whole = directory / base::shipped_path(path);
   const std::filesystem::path absolute = std::filesystem::absolute(whole, unknown);
   path = (unknown ? whole : absolute).lexically_normal().string();
@@ -135,7 +135,6 @@ Type<double> real(const Range& range) {
 }
 
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names) {
-  // Pairs of names for one value.
   static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
       {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
   const std::string lower = base::lower_case(word.substr(0, 100));

@@ -17,21 +17,20 @@
 
 namespace qrl::config {
 
-/// Describes, reads and prints values.
 template <class T>
 struct Type {
   std::string text;
   std::function<T(const YamlNode&)> read;  ///< throws ParseError
   std::function<std::string(const T&)> print;
-  /// Makes input paths absolute (anchor_path). Empty for types other than paths.
+  /// Makes input paths absolute (anchor_path). This function is empty for types without paths.
   std::function<void(T&, const std::filesystem::path& directory)> anchor = {};
 };
 
-/// Bounds integer keys without a range of their own. Products of two such values fit in 64 bits.
+/// Is the maximum of integer keys that declare no range. Products of two such values fit in 64 bits.
 inline constexpr std::int64_t kMaxInteger = 1'000'000'000;
 
 Type<std::int64_t> integer(std::int64_t low, std::int64_t high = kMaxInteger);
-/// Accepts `word`, stored as `value`, or a value of `type`.
+/// Accepts `word`, and stores `value` for it. Also accepts the values of `type`.
 template <class T, class Stored>
 Type<Stored> word_or(const std::string& word, Stored value, Type<T> type) {
   return {word + " | " + type.text,
@@ -40,18 +39,19 @@ Type<Stored> word_or(const std::string& word, Stored value, Type<T> type) {
           },
           [word, value, print = type.print](const Stored& one) { return one == value ? word : print(one); }};
 }
-/// Accepts a number in `range`, both in fp64 and rounded to fp32, the computing type.
+/// Accepts a number that is in `range` both in fp64 and after rounding to fp32, the type of computations.
 Type<double> real(const Range& range);
 Type<std::string> text();
 Type<std::string> variable_name();
 Type<std::string> text_with_one(const std::string& part);
-/// Accepts a file or folder to read, relative to its recipe. Stores an absolute path.
+/// Accepts a path to read, relative to the recipe's folder. Stores an absolute path.
 Type<std::string> input_path();
-/// Accepts a folder as `input_path` does, or a model's Hub name, pinned to the commit in the Hub's cache (base/hub.h).
+/// Accepts a folder like input_path, or a model's Hub name. If the Hub's cache has the model, stores the name with the
+/// commit (base/hub.h).
 Type<std::string> model_path();
-/// Accepts one of `words` unchanged, or a path.
+/// Accepts one of `words`, or a path. Stores a path like input_path.
 Type<std::string> word_or_path(const std::vector<std::string>& words);
-/// Accepts days, hours, minutes and seconds ("3h50m"), stored in seconds.
+/// Accepts days, hours, minutes and seconds ("3h50m"). Stores seconds.
 Type<double> duration();
 
 /// Makes a nonempty path absolute, relative to `directory`, or to the working directory if `directory` is empty.
@@ -60,7 +60,7 @@ void anchor_path(std::string& path, const std::filesystem::path& directory);
 /// Returns advice: our name for `word`, or the nearest of `names`; "" if none is near.
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names);
 
-/// Accepts one of `words`, stored as its index.
+/// Accepts one of `words`. Stores its index.
 Type<std::size_t> one_of(const std::vector<std::string>& words);
 
 /// Accepts the words of `choices` other than `except`.
@@ -75,7 +75,7 @@ Type<Selected<T>> option_of(const Choices<T>& choices, std::string_view except =
           [](const Selected<T>& option) { return option.empty() ? "null" : option.word(); }};
 }
 
-/// Accepts a list of `size` entries; 0 allows any number.
+/// A `size` of 0 allows any number of entries.
 template <class T>
 Type<std::vector<T>> list_of(Type<T> item, std::size_t size = 0) {
   const auto anchor = [item](std::vector<T>& values, const std::filesystem::path& directory) {
@@ -129,9 +129,9 @@ auto type_of() {
 }
 
 struct MapNames {
-  std::string kind;  ///< "score names"
+  std::string kind;  ///< for messages: "score names"
   bool (*allows)(std::string_view name) = nullptr;
-  std::string rule;  ///< "names have …"
+  std::string rule;  ///< says what `allows` requires: "names have …"
 };
 
 /// Accepts a map from names to `item`s, set and printed as one value.

@@ -9,13 +9,13 @@ namespace {
 using enum OnResume;
 
 constexpr std::int64_t kMaxThreads = 1024;
-// These limits far exceed real runs. A value with an extra digit gets a clear error instead of a failed allocation.
-constexpr std::int64_t kMaxSamples = 65'536;    // samples per prompt; also sequences decoded at once
+// These limits far exceed real runs. They turn a mistyped digit into an error instead of a failed allocation.
+constexpr std::int64_t kMaxSamples = 65'536;    // samples per prompt, and sequences decoded at once
 constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations per update
 constexpr std::int64_t kMaxTokens = 1'048'576;  // tokens per text, decoder tick or micro-batch
-constexpr std::int64_t kMaxPageTokens = 4096;   // per KV page
-constexpr std::int64_t kMaxPages = 16'777'216;  // pages in the KV cache
-constexpr std::int64_t kMaxRank = 1024;         // rank of adapters
+constexpr std::int64_t kMaxPageTokens = 4096;
+constexpr std::int64_t kMaxPages = 16'777'216;
+constexpr std::int64_t kMaxRank = 1024;
 constexpr std::int64_t kMaxNewtonSchulz = 100;
 
 Type<ResumeFrom> resume_from() {

@@ -11,7 +11,7 @@ using enum OnResume;
 
 constexpr std::int64_t kMaxDraws = 1'048'576;
 
-/// Adds those params of losses and corrections that belong to `section`.
+/// Adds those params of losses and corrections whose keys are in `section`.
 void add_params_of_objective(List& list, const std::string& section, bool nested, const Catalog& catalog) {
   add_params(list, fixed, section, nested, catalog.losses, "algorithm.name");
   add_params(list, fixed, section, nested, catalog.corrections, "rollout_correction.method");

@@ -58,7 +58,8 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   const std::string last(last_part(plain));
   const std::vector<Alias> known = aliases(keys.catalog());
 
-  // A match of the full name, or of a whole section (NAME.*), precedes matches of the last part.
+  // Tries aliases that match the full name, or its whole section (NAME.*), before aliases that match only the last
+  // part.
   const auto is_whole = [&](const Alias& alias) {
     const std::string_view called = alias.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
@@ -67,12 +68,12 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   if (const auto whole = std::find_if(known.begin(), known.end(), is_whole); whole != known.end()) {
     return advice_of(*whole);
   }
-  // actor_rollout_ref.rollout.n contains the full key rollout.n.
+  // Finds a full key within a longer name, such as rollout.n in actor_rollout_ref.rollout.n.
   for (std::size_t dot = plain.find('.'); dot != std::string::npos; dot = plain.find('.', dot + 1)) {
     const std::string tail = plain.substr(dot + 1);
     if (tail.find('.') != std::string::npos && keys.find(tail) != nullptr) return "here it is " + tail;
   }
-  // Suggests the nearest key, if it differs only in its section, before other trainers' names.
+  // If the nearest key differs only in its section, suggests it before other trainers' names.
   const std::string nearest = base::nearest_name(plain, keys.names());
   if (plain != last && !nearest.empty() && last_part(nearest) == last) return "did you mean " + nearest + "?";
   const auto match = std::find_if(known.begin(), known.end(),

@@ -1,5 +1,4 @@
-// Owns advice about unknown keys: the nearest key, or our key for a name of veRL, TRL or OpenRLHF. The names are in
-// other_trainers.yaml, which the build embeds.
+// Owns advice about unknown keys: the nearest key, or our key for a name of veRL, TRL or OpenRLHF.
 #pragma once
 
 #include <span>
@@ -14,7 +13,7 @@ namespace qrl::config {
 
 std::span<const base::EmbeddedFile> table_files();  // written by src/embed.cmake
 
-/// Returns all aliases in the reference page's order: the file's rows, then Option::aliases.
+/// Returns all aliases in the reference page's order: first other_trainers.yaml, then Option::aliases.
 std::vector<Alias> aliases(const Catalog& catalog);
 
 /// Returns advice about an unknown key: "did you mean optim.lr?", "here it is rollout.n", … Returns "" for a long name.

@@ -10,8 +10,8 @@ using enum OnResume;
 
 constexpr std::int64_t kMaxStages = 1'048'576;
 
-/// Returns whether auto selects hadamard where the block fits. On real models, rotation reduces only int8's gap between
-/// sampler and learner (docs/science/real-weights.md).
+/// Returns whether auto selects hadamard where the rotation's block fits. On real models, rotation reduces only int8's
+/// gap between sampler and learner (docs/science/real-weights.md).
 bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
 
 void add_sampler_formats(Section<QuantRecipe>& quant) {

@@ -16,7 +16,7 @@ List::const_iterator place_of(const std::string& name, const List& list) {
   return last == list.rend() ? list.end() : last.base();
 }
 
-/// Declares a param's key `name`. `values_of` reaches the ParamValues that store the param.
+/// Declares the key `name` for a param. `values_of` returns the ParamValues that store the param.
 Key param_key(const Param& param, std::string name, const Access<ParamValues>& values_of) {
   Key key{std::move(name), {}, param.meaning, {}};
   key.reset = [param, values_of](Recipe& recipe) { values_of(recipe).set(param, param.default_value); };
@@ -77,7 +77,7 @@ void add_params(List& list, OnResume on_resume, const std::string& section, bool
 
 void add_generator(OnResume on_resume, Section<GeneratorRecipe> section, const Choices<tasks::Generator>& generators,
                    const std::string& unset_seed, bool is_endless) {
-  constexpr std::int64_t kMaxTasks = 10'000'000;  // tasks are held in memory
+  constexpr std::int64_t kMaxTasks = 10'000'000;
   using G = GeneratorRecipe;
   const std::string prefix = section.name() + ".", task = prefix + "task";
   if (!is_endless)

@@ -1,4 +1,4 @@
-// Owns the helpers that declare keys, and the functions that add sections with files of their own.
+// Owns the helpers that declare keys, and the functions that add sections declared in separate files.
 #pragma once
 
 #include <concepts>
@@ -19,7 +19,8 @@ namespace qrl::config {
 
 using List = std::vector<Key>;
 
-/// Reaches a recipe's member of type M. Its type is the same for all such members, so that their keys share code.
+/// Accesses a member of type M in a recipe. The accessors of all such members have one type, so that their keys share
+/// code.
 template <class M>
 class Access {
  public:
@@ -36,7 +37,7 @@ class Access {
   std::function<M&(Recipe&)> reach_;
 };
 
-/// Declares a key whose member is a T, or an optional T. If `unset` is given, an empty text is null.
+/// Declares a key whose member is a T, or an optional T. If `unset` is given, an empty text prints as null.
 template <class Member, class T>
 Key key(std::string name, const Access<Member>& member, const Type<T>& type, std::string meaning,
         std::string unset = {}) {
@@ -52,7 +53,7 @@ Key key(std::string name, const Access<Member>& member, const Type<T>& type, std
     else return unset_if_empty && member(recipe).empty() ? "null" : print(member(recipe));
   };
   if constexpr (requires(Member value) { value.is_auto; }) {
-    key.fill = [member](Recipe& recipe) {  // on the CPU, auto is a constant, so the recipe states it
+    key.fill = [member](Recipe& recipe) {  // on the CPU, auto means a constant, which the recipe then states
       if (!learns_on_gpu(recipe)) member(recipe).is_auto = false;
     };
   }
@@ -66,7 +67,7 @@ Key key(std::string name, const Access<Member>& member, const Type<T>& type, std
   return key;
 }
 
-/// Adds the keys of a section with struct S to `list`.
+/// Adds the keys of a section to `list`. Struct S has the keys' values.
 template <class S>
 class Section {
  public:
@@ -74,7 +75,7 @@ class Section {
       : list_(list), name_(std::move(name)), access_(std::move(access)) {}
   Section(List& list, std::string name, S Recipe::*member) : Section(list, std::move(name), Access<S>(member)) {}
 
-  /// Declares "section.name". The reference is valid until the next key is added.
+  /// Declares the key "section.name". The reference is valid until the next key is added.
   template <class Member, class T>
   Key& add(OnResume on_resume, const std::string& name, Member S::*member, const Type<T>& type, std::string meaning,
            std::string unset = {}) {
@@ -84,13 +85,12 @@ class Section {
     added.condition = condition_;
     return added;
   }
-  /// Declares a key of the member's usual type (type_of).
   template <class Member>
   Key& add(OnResume on_resume, const std::string& name, Member S::*member, std::string meaning,
            std::string unset = {}) {
     return add(on_resume, name, member, type_of<Member>(), std::move(meaning), std::move(unset));
   }
-  /// Sets the condition of the keys added from here on.
+  /// Sets the condition of all keys added after this call.
   void only_with(Condition condition) { condition_ = std::move(condition); }
   void only_with(const std::string& other, const std::string& values) { condition_ = condition_of(other, values); }
   /// Returns the section "section.name" with struct `member`.
@@ -113,22 +113,22 @@ class Section {
 /// option.
 void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name);
 
-/// Adds the params of `choices`, each once: those of `section` itself, or if `nested`, those of its subsections.
+/// Adds the params of `choices` that are in `section` itself, or if `nested`, in its subsections. Adds each param once.
 void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
                 const std::string& selector);
 
-/// Adds a task generator's keys, without `size` if `is_endless`.
+/// Adds a task generator's keys. Omits `size` if `is_endless`.
 void add_generator(OnResume on_resume, Section<GeneratorRecipe> section, const Choices<tasks::Generator>& generators,
                    const std::string& unset_seed, bool is_endless = false);
 
 void add_quant(List& list);
-/// Adds algorithm and rollout_correction.
+/// Adds the keys of algorithm and rollout_correction.
 void add_objective(List& list, const Catalog& catalog);
 void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
 
 inline constexpr const char* kCommandVerifier = "command";
 
-/// Returns whether a GPU reads the sampler's matrices. Rotation is unsupported on GPUs.
+/// Returns whether the sampler's matrices are used on a GPU, where rotation is unsupported.
 bool reads_matrices_on_gpu(const Recipe& recipe);
 
 }  // namespace qrl::config

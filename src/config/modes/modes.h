@@ -1,6 +1,6 @@
-// Owns the list of modes. A mode has a paper's settings as defaults, in an embedded YAML file of config/modes. The file
-// has `what`, `paper`, `defaults` (key: value) and `with`. `with` maps another key to defaults that apply only while
-// that key has the mode's value. docs/reference/algorithms.md gives sources; "ours" marks values that the paper lacks.
+// Owns the list of modes. A mode gives keys the settings of a paper as defaults. An embedded YAML file of config/modes
+// describes it with `what`, `paper`, `defaults` (key: value) and `with`. `with` maps another key to defaults that apply
+// only while that key has the mode's value.
 #pragma once
 
 #include <span>
@@ -12,7 +12,6 @@ namespace qrl::config {
 
 std::span<const base::EmbeddedFile> mode_files();  // written by src/embed.cmake
 
-/// Returns the modes in the order of their names.
 Choices<Option> modes();
 
 }  // namespace qrl::config

@@ -14,7 +14,7 @@ namespace qrl::config {
 
 namespace {
 
-/// Limits a number's length, and so the recursion of the patterns below.
+/// Limits a number's length, because std::regex recurses for each character.
 constexpr std::size_t kLongestNumber = 400;
 
 bool matches(std::string_view text, const std::regex& pattern) {
@@ -32,13 +32,12 @@ const std::pair<std::regex, const char*> kTraps[] = {
     {std::regex("[-+]?\\.?(inf|nan|infinity)", std::regex::icase), "write a finite number"},
     {std::regex("(?=.*_)[-+]?[0-9][0-9_]*(\\.[0-9_]*)?([eE][-+]?[0-9]+)?"), "write it without underscores"}};
 
-/// Returns whether the text is one of the words, in any case. `words` has a space around each.
+/// Returns whether the text is one of the words, ignoring case. `words` has a space around each.
 bool is_one_of(std::string_view text, std::string_view words) {
   return text.find(' ') == std::string_view::npos &&
          words.find(" " + base::lower_case(text) + " ") != std::string_view::npos;
 }
 
-/// Returns why a bare word that resembles a number is refused, or "".
 std::string number_trap(std::string_view text) {
   const auto* trap =
       std::find_if(std::begin(kTraps), std::end(kTraps), [&](const auto& one) { return matches(text, one.first); });

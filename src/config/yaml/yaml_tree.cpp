@@ -22,10 +22,9 @@ constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxAliasNodes = 10'000;
 constexpr std::size_t kLongestShownName = 60;
 
-/// Stops the parse after a fatal error.
 struct Stop {};
 
-/// Builds the tree from events, because the parser's own nodes hide repeated keys and the tags of nulls.
+/// Builds the tree from events, because the parser's own nodes lose repeated keys and the tags of nulls.
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(std::string_view text, const YamlSource& source, Errors& errors)
@@ -87,7 +86,7 @@ class TreeBuilder : public YAML::EventHandler {
     std::shared_ptr<YamlNode> node;
     YAML::anchor_t anchor = YAML::NullAnchor;
     std::map<std::string, int> lines;  ///< names read in a map, with lines
-    std::optional<YamlMember> member;  ///< member that awaits its value; line 0: dropped
+    std::optional<YamlMember> member;  ///< member whose value comes next; line 0: the value is dropped
   };
 
   std::shared_ptr<YamlNode> make(YamlNode::Kind kind, const YAML::Mark& mark) const {
@@ -105,7 +104,7 @@ class TreeBuilder : public YAML::EventHandler {
     stop(line, "at most " + std::to_string(kMaxDepth) + " levels of nesting", "deeper nesting");
   }
 
-  /// Reads the source where the node begins, because the parser hides a bare "!" and the tags of nulls.
+  /// Reads the source where the node begins, because the parser reports neither a bare "!" nor the tags of nulls.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     auto pos = static_cast<std::size_t>(std::max(mark.pos, 0));
     constexpr std::string_view kBlank = " \t\r\n";
@@ -154,13 +153,13 @@ class TreeBuilder : public YAML::EventHandler {
     }
     YamlMember member = *std::exchange(frame.member, std::nullopt);
     if (member.line == 0) return;
-    // The parser marks a missing value at the next token, not beside its name.
+    // For a missing value, the parser gives the next token's position instead of the name's.
     if (node->kind == YamlNode::Kind::null) node->line = member.line;
     member.value = std::move(node);
     parent.members.push_back(std::move(member));
   }
 
-  /// Returns line 0 for a refused name; its value is dropped.
+  /// Returns a member with line 0 if the name is refused. The value of such a member is dropped.
   YamlMember read_name(Frame& frame, const YamlNode& node) {
     const std::string where = source_.at(node.line);
     if (node.kind != YamlNode::Kind::scalar) {

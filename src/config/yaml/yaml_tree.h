@@ -1,6 +1,6 @@
-// Owns the strict parse of YAML into a tree with line numbers. Accepts one document in UTF-8, without control
-// characters, of at most 1 MB and 64 levels, indented by spaces. Refuses tags, merge keys and repeated keys. Allows
-// anchors and aliases while their expansion is small.
+// Owns the strict parse of YAML into a tree with line numbers. Accepts one document in UTF-8 of at most 1 MB and 64
+// levels, indented by spaces, without control characters. Refuses tags, merge keys and repeated keys. Allows anchors
+// and aliases while their expansion is small.
 #pragma once
 
 #include <cstddef>
@@ -15,32 +15,32 @@
 namespace qrl::config {
 
 struct YamlNode;
-/// Shares a node with its aliases.
+/// The aliases of a node share it.
 using YamlPtr = std::shared_ptr<const YamlNode>;
 
 struct YamlMember {
   std::string name;
-  int line = 0;  ///< from 1
+  int line = 0;  ///< 1-based
   YamlPtr value;
 };
 
 struct YamlNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
-  std::string text;                 ///< text of a scalar
-  bool quoted = false;              ///< whether a scalar is in quotes or a block scalar, hence text
-  int line = 1;                     ///< from 1
-  std::vector<YamlPtr> items;       ///< entries of a sequence
-  std::vector<YamlMember> members;  ///< members of a map, with unique names, in file order
+  std::string text;
+  bool quoted = false;  ///< whether a scalar is in quotes or a block scalar, hence text
+  int line = 1;         ///< 1-based
+  std::vector<YamlPtr> items;
+  std::vector<YamlMember> members;  ///< members with unique names, in file order
   std::size_t num_nodes = 1;        ///< nodes of this subtree, aliases expanded
-  std::size_t height = 1;           ///< levels, aliases expanded
+  std::size_t height = 1;           ///< levels of this subtree, aliases expanded
 };
 
 /// Names a text's source for messages.
 struct YamlSource {
   std::string name;                      ///< a file, or "--set optim.lr"
-  bool has_lines = true;                 ///< false: a message needs no line
-  std::filesystem::path directory = {};  ///< base of relative paths; empty: the working directory
+  bool has_lines = true;                 ///< false: messages state no line
+  std::filesystem::path directory = {};  ///< folder for relative paths; empty: the working directory
   std::string at(int line) const { return has_lines ? name + ":" + std::to_string(line) : name; }
 };
 

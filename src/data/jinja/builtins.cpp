@@ -12,7 +12,7 @@ namespace qrl::data::jinja {
 
 namespace {
 
-__extension__ using Wide = __int128;  // any product of two 64-bit integers fits
+__extension__ using Wide = __int128;  // holds any product of two 64-bit integers
 
 struct Call {
   const std::string& name;
@@ -24,7 +24,7 @@ struct Call {
   const Text& text(std::size_t i) const { return text_of(argument(i), name); }
 };
 
-/// Charges the worst case: all of `part` is compared at each byte of `whole`.
+/// Charges a comparison with all of `part` at each byte of `whole`.
 void spend_search(const Text& whole, const Text& part, Budget& budget) {
   budget.spend(whole.cost_bytes() + whole.size() * (part.size() / 16));
 }

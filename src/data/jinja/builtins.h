@@ -25,8 +25,8 @@ inline constexpr Use kFilter = 1, kTest = 2, kOfText = 4, kOfObject = 8, kFuncti
 /// Applies a filter, test, method or function; functions ignore `value`.
 using Builtin = std::function<Value(const Value& value, const Arguments& arguments, Budget& budget)>;
 
-/// Returns the builtin of this name for this use, never null. Calling it throws Unsupported if the name or an argument
-/// is unknown.
+/// Returns the builtin with this name and use, never null. Calling it throws Unsupported if the name or an argument is
+/// unknown.
 Builtin builtin_of(Use use, const std::string& name);
 
 }  // namespace qrl::data::jinja

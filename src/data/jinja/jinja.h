@@ -11,10 +11,10 @@
 namespace qrl::data::jinja {
 
 struct Run;
-using Names = std::map<std::string, int, std::less<>>;  ///< variable ids by name
+using Names = std::map<std::string, int, std::less<>>;
 
-/// Compiles a chat template and renders it like transformers. Supports if, for, set, macro, generation, break and
-/// continue, and the names in builtins.cpp. A render's time, memory and recursion depth are bounded.
+/// Compiles a chat template and renders it like transformers. Supports the tags if, for, set, macro, generation, break
+/// and continue, and the names in builtins.cpp. Limits a render's time, memory and recursion depth.
 class Template {
  public:
   /// Throws Unsupported for invalid Jinja and for unknown tags. Unknown functions, filters, … are errors only when
@@ -25,7 +25,6 @@ class Template {
   /// is false, but strftime_now() formats the fixed date 26 Jul 2024.
   Text render(const std::vector<std::pair<std::string_view, Value>>& variables) const;
 
-  /// Returns whether the template contains {% generation %}.
   bool marks_generation() const noexcept { return marks_generation_; }
 
  private:

@@ -12,7 +12,7 @@ namespace qrl::data::jinja {
 
 namespace {
 
-constexpr std::size_t kMaxTagTokens = 256;  // limit on tokens; with the limits on nesting, it bounds recursion
+constexpr std::size_t kMaxTagTokens = 256;  // with the limits on nesting, it bounds recursion
 
 using base::is_digit;
 using base::is_space;
@@ -23,7 +23,7 @@ bool is_name(char c) { return is_name_start(c) || is_digit(c); }
 class Lexer {
  public:
   explicit Lexer(const std::string& text) {
-    // Jinja converts all line ends to \n and drops the last one.
+    // Converts all line ends to \n and drops the last one, like Jinja.
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
       text_ += text[i] == '\r' ? '\n' : text[i];
@@ -136,7 +136,7 @@ class Lexer {
       const std::size_t which = is_escape ? kNames.find(c) : std::string::npos;
       if (is_escape && (kOthers.find(c) != std::string_view::npos || static_cast<unsigned char>(c) >= 0x80))
         fail("an unsupported escape in a string");
-      if (is_escape && which == std::string_view::npos) value += '\\';  // Python keeps an unknown escape
+      if (is_escape && which == std::string_view::npos) value += '\\';  // like Python, keeps the backslash
       value += which == std::string_view::npos ? c : kCharacters[which];
     }
     ++at_;

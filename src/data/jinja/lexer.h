@@ -14,8 +14,8 @@ struct Token {
   std::string text = {};
 };
 
-/// Splits a Jinja template's text into tokens; the last one is `end`. Controls white space like transformers
-/// (trim_blocks, lstrip_blocks). Throws Unsupported.
+/// Splits a template into tokens, of which the last is `end`. Controls white space like transformers (trim_blocks,
+/// lstrip_blocks). Throws Unsupported.
 std::vector<Token> words_of(const std::string& text);
 
 }  // namespace qrl::data::jinja

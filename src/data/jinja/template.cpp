@@ -13,10 +13,10 @@ struct Run {
   enum class Leave : std::uint8_t { no, loop, turn };
   Budget& budget;
   std::vector<std::pair<int, Value>> names = {};  ///< variables of all open scopes
-  std::vector<std::size_t> scopes = {0};          ///< index of each scope's first name; the template's scope is first
-  int num_macros = 0;                             ///< macro calls in progress
-  Source mark = 0;                                ///< kGenerated inside {% generation %}, otherwise 0
-  Leave leave = Leave::no;                        ///< what `break` (loop) or `continue` (turn) leaves
+  std::vector<std::size_t> scopes = {0};          ///< index of each scope's first name, outermost scope first
+  int num_macros = 0;
+  Source mark = 0;
+  Leave leave = Leave::no;  ///< what to leave: the loop (`break`) or its current turn (`continue`)
   Text out = {};
 
   const Value* find(int name) const {
@@ -60,10 +60,10 @@ struct Macro {
 
 namespace {
 
-constexpr int kMaxDepth = 40;   // nested expressions and statements
-constexpr int kMaxMacros = 30;  // macro calls in progress
+constexpr int kMaxDepth = 40;  // nesting of expressions and statements
+constexpr int kMaxMacros = 30;
 constexpr std::size_t kWork_bytes = std::size_t{64}
-                                    << 20;  // budget: bytes of all texts that a render makes, plus 64 a step
+                                    << 20;  // limit on the bytes of all texts that a render makes, plus 64 per step
 
 /// Returns what the macro writes. The macro sees its parameters and the template's top-level names.
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
@@ -81,8 +81,8 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   return std::move(call.out);
 }
 
-/// Returns base[begin:end:step] of a list or text, as in Python; None: no bound. Throws Unsupported for a step other
-/// than 1, or −1 without bounds.
+/// Returns base[begin:end:step] of a list or text, as in Python; None means no bound. Throws Unsupported unless the
+/// step is 1, or is −1 without bounds.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
   if (base.list() == nullptr && base.text() == nullptr) fail("a slice of a non-list");
   const Value list = elements_of(base, "a slice", budget);
@@ -150,7 +150,7 @@ class Parser {
     return body;
   }
 
-  /// Parses statements up to a tag that ends or continues the enclosing block.
+  /// Parses statements until a tag that ends or continues the enclosing block.
   Statement statements() {
     std::vector<Statement> all;
     for (;;) {
@@ -334,7 +334,7 @@ class Parser {
       Value left = first(run);
       for (const auto& [taken, operand] : rest) {
         run.budget.spend(64 + (left.text() == nullptr ? 0 : left.text()->size() / 8));
-        // Returns the deciding operand of `and` and `or`, as in Python.
+        // `and` and `or` return the operand that decides, as in Python.
         if (rank > kAnd) left = taken->apply(std::move(left), operand(run), run.budget);
         else if (is_true(left) == (rank == kAnd)) left = operand(run);
       }
@@ -342,7 +342,7 @@ class Parser {
     };
   }
 
-  /// Parses an operand with its minus signs. A minus binds tighter than a filter after the operand.
+  /// Parses an operand with its minus signs, which bind tighter than a filter after the operand.
   Expression unary(bool with_filters = true) {
     if (!take("-")) return with_steps(primary(), with_filters);
     const Operator* minus = &*std::ranges::find(operators(), "-", &Operator::sign);
@@ -432,7 +432,7 @@ class Parser {
     return is_value ? std::move(all[0].value) : list(std::move(all));
   }
 
-  /// Parses the members, elements, methods, filters and tests after a value.
+  /// Parses the members, elements, methods, filters and tests that follow a value.
   Expression with_steps(Expression value, bool with_filters) {
     for (bool is_filtered = false;;) {
       if (!is_filtered && take(".")) value = member(std::move(value), expect_name());

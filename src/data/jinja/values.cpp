@@ -13,7 +13,7 @@ namespace {
 
 std::string_view name_of(const std::pair<Text, Value>& member) { return member.first.bytes(); }
 
-/// Returns the depth of a list or object after this member is added. Throws like Object::set.
+/// Returns the depth that a list or object of depth `depth` has after `member` is added. Throws like Object::set.
 int depth_with(const Value& member, int depth) {
   constexpr int kMaxValueDepth = 100;
   if (member.loop() != nullptr || member.names() != nullptr) fail("a loop or namespace as a member");
@@ -109,7 +109,7 @@ Value elements_of(const Value& value, std::string_view what, Budget& budget) {
 
 namespace {
 
-/// Formats like Python's repr() or json.dumps(). Punctuation between texts has the template's source.
+/// Formats like Python's repr() or json.dumps(). Text that it adds has the template's source.
 class Writer {
  public:
   Writer(bool is_json, std::size_t indent, Budget& budget) : is_json_(is_json), indent_(indent), budget_(budget) {}

@@ -14,12 +14,11 @@
 
 namespace qrl::data::jinja {
 
-/// Thrown if a template cannot be rendered here, or calls raise_exception. Holds the reason.
+/// Thrown if a template cannot be rendered here, or calls raise_exception.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws Unsupported.
 [[noreturn]] void fail(const std::string& what);
 
 struct List;
@@ -34,8 +33,8 @@ enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, lis
 /// Any value; copies are cheap. Shared values are immutable, except namespaces.
 class Value {
  public:
-  Value() = default;                                   ///< the undefined value
-  explicit Value(Kind kind) noexcept : kind_(kind) {}  ///< a value without content
+  Value() = default;
+  explicit Value(Kind kind) noexcept : kind_(kind) {}
   Value(std::nullptr_t) noexcept : kind_(Kind::none) {}
   Value(std::same_as<bool> auto flag) noexcept : kind_(Kind::flag), number_{.integer = flag} {}
   Value(std::int64_t integer) noexcept : kind_(Kind::integer), number_{.integer = integer} {}
@@ -126,25 +125,25 @@ Value make_object(const std::vector<std::pair<Text, Value>>& members) {
 /// Converts JSON. Every text and member name gets this source. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
-bool is_true(const Value& value);  ///< truth by Python's rules
-/// Returns the text. Throws Unsupported with `what` for another type, like the next two functions.
+bool is_true(const Value& value);
+/// Return the text or integer. Throw Unsupported with `what` for another type.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
-/// Returns a list of the items that a loop visits: a list's elements, an object's names or a text's characters. An
-/// undefined value gives an empty list.
+/// Returns a list of what a loop visits: a list's elements, an object's names or a text's characters. For an undefined
+/// value, the list is empty. Throws like text_of.
 Value elements_of(const Value& value, std::string_view what, Budget& budget);
 /// Appends the value to `out`, formatted like Python's str(). Sets `flag` in the source of each appended byte.
 void print(const Value& value, Text& out, Budget& budget, Source flag = 0);
-Text printed(const Value& value, Budget& budget);  ///< the same, as a new text
+Text printed(const Value& value, Budget& budget);  ///< like print, into a new text
 /// Formats the value like json.dumps(value, ensure_ascii=False, indent=…); indent 0: on one line.
 Text json_of(const Value& value, std::size_t indent, Budget& budget);
 bool are_equal(const Value& left, const Value& right, Budget& budget);
-/// Returns −1, 0 or 1 in Python's order of numbers or texts. Throws Unsupported for other types.
+/// Compares numbers or texts in Python's order. Returns −1, 0 or 1. Throws Unsupported for other types.
 int compare(const Value& left, const Value& right);
 /// Return base[key] and base.name; undefined if absent.
 Value item_of(const Value& base, const Value& key, Budget& budget);
 Value member_of(const Value& base, std::string_view name);
-/// Returns whether Python's dict has this method; then `base.name` is the method.
+/// Returns whether Python's dict has a method of this name. If so, `base.name` is the method.
 bool is_method(std::string_view name);
 
 }  // namespace qrl::data::jinja

@@ -37,7 +37,7 @@ const AddedToken* AddedTokens::match(std::string_view text, std::size_t at, std:
 
 std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const std::vector<TextRange>& trusted) const {
   std::vector<Part> parts;
-  std::size_t done = 0;  // number of bytes split so far
+  std::size_t done = 0;
   auto range = trusted.begin();
   for (std::size_t at = tokens_.empty() ? text.size() : 0; at < text.size();) {
     while (range != trusted.end() && range->end <= at) ++range;

@@ -11,7 +11,7 @@ using types::TokenId;
 
 namespace {
 
-/// Length below which a linear scan for the best pair is faster than a heap.
+/// Below this length, a linear scan for the best pair is faster than a heap.
 constexpr std::size_t kShort_bytes = 48;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
@@ -25,7 +25,7 @@ std::size_t hash_of(std::uint64_t pair) {
 
 std::size_t hash_of(std::string_view word) { return std::hash<std::string_view>{}(word); }
 
-/// Returns the size of a hash table for `count` entries: a power of two that is more than twice `count`.
+/// Returns a power of two above 2 · `count`.
 std::size_t num_slots(std::size_t count) { return std::bit_ceil(2 * count + 2); }
 
 }  // namespace
@@ -116,7 +116,7 @@ std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tok
 
 void Bpe::merge_short(std::string_view piece, std::vector<TokenId>& ids) const {
   std::array<TokenId, kShort_bytes + 2> token;
-  std::array<std::uint32_t, kShort_bytes + 2> rank;  // rank[i]: rank of tokens i and i + 1
+  std::array<std::uint32_t, kShort_bytes + 2> rank;  // rank[i]: rank of the pair (token i, token i + 1)
   std::size_t size = put_single_bytes(piece, token);
   for (std::size_t i = 0; i + 1 < size; ++i) rank[i] = rank_of(token[i], token[i + 1]);
   while (size > 1) {
@@ -162,7 +162,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
     const Candidate best = queue.top();
     queue.pop();
     Symbol& left = symbols[best.at];
-    // Skips an outdated pair: its left token was merged away (−1), or one of its tokens has grown.
+    // Skips an outdated pair: its left token was merged into another (−1), or one of its tokens has grown.
     if (left.token < 0 || left.after == kNone || rank_of(left.token, symbols[left.after].token) != best.rank) continue;
     Symbol& right = symbols[left.after];
     left.token = merged_[best.rank];

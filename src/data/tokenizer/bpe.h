@@ -12,21 +12,20 @@
 
 namespace qrl::data {
 
-/// Two adjacent tokens that become one. Lists of merges are ordered by rank, lowest first.
+/// Two adjacent tokens that become one. A merge's rank is its index in the list of merges.
 struct Merge {
   types::TokenId left = 0;
   types::TokenId right = 0;
   types::TokenId merged = 0;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019) of a piece of text. Merges the
-/// neighboring pair of lowest rank first, the leftmost on ties.
+/// Encodes a piece of text by byte-pair encoding (Sennrich et al. 2016, over bytes as Radford et al. 2019). Merges the
+/// adjacent pair of lowest rank first, the leftmost on ties.
 class Bpe {
  public:
-  /// Describes what replaces a byte without a token.
   struct Unknown {
-    types::TokenId id = -1;     ///< −1: the byte is dropped; its neighbors become adjacent
-    bool fuse_repeats = false;  ///< consecutive bytes without a token give `id` once
+    types::TokenId id = -1;     ///< −1: drops the byte, so that its neighbors become adjacent
+    bool fuse_repeats = false;  ///< consecutive bytes without a token give a single `id`
   };
 
   /// `vocab`: each id's bytes, empty for a token that encoding must not produce. A pair that is listed twice has the
@@ -34,9 +33,8 @@ class Bpe {
   /// merges (Llama 3).
   Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown);
 
-  /// Appends the ids of one piece, which may hold any bytes. Takes O(n log n) time.
+  /// Appends the ids of a piece of any bytes. Takes O(n log n) time.
   void encode(std::string_view piece, std::vector<types::TokenId>& ids) const;
-  /// Returns whether some token is exactly this byte.
   bool has_byte(unsigned char byte) const { return has_byte_[byte]; }
   bool has_all_bytes() const { return has_byte_.all(); }
   types::TokenId unknown() const { return unknown_.id; }
@@ -69,7 +67,8 @@ class Bpe {
   std::array<types::TokenId, 256> byte_ids_{};  ///< unknown_.id for a byte without a token
   std::vector<types::TokenId> merged_;
   std::vector<PairSlot> pairs_;  ///< open addressing; the size is a power of two
-  std::vector<WordSlot> words_;  ///< open addressing: tokens that their own bytes merge into; with ignore_merges, all
+  /// Open addressing. Holds tokens that their own bytes merge into, or with ignore_merges, all tokens.
+  std::vector<WordSlot> words_;
 };
 
 }  // namespace qrl::data

@@ -16,7 +16,7 @@ bool is_printable(unsigned byte) {
 
 struct Alphabet {
   std::array<std::string, 256> spelling;
-  std::array<unsigned char, kNumShifted> shifted;  // byte of U+0100 + index
+  std::array<unsigned char, kNumShifted> shifted;  // byte that U+0100 + index spells
 
   Alphabet() : spelling(), shifted() {
     std::size_t num_shifted = 0;
@@ -49,7 +49,7 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   for (std::size_t i = 0; i < spelling.size(); ++i) {
     const auto lead = static_cast<unsigned char>(spelling[i]);
     std::uint32_t code = lead;
-    if (lead >= 0x80) {  // the alphabet ends at U+0143, two bytes in UTF-8
+    if (lead >= 0x80) {  // the alphabet's other characters have two bytes in UTF-8
       if (lead < 0xc2 || lead > 0xc5 || i + 1 == spelling.size()) return std::nullopt;
       code = ((lead & 0x1fU) << 6) | (static_cast<unsigned char>(spelling[++i]) & 0x3fU);
     }

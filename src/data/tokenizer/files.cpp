@@ -19,14 +19,14 @@ constexpr std::uint64_t kMaxFile_bytes = std::uint64_t{100} << 20;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kGenerationFile = "generation_config.json";
-/// Names of files that are read if they exist, and saved with the tokenizer for transformers.
+/// Names of files that are read if they exist, and saved with the tokenizer.
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
 
 std::string eos_token_of(const std::string& config_text, const std::string& where) {
   const nlohmann::json config = state::parse_json(config_text, where);
   QRL_REQUIRE(config.is_object(), where, "a JSON object", config.type_name());
-  const auto eos = config.find("eos_token");  // a string, or the whole added token
+  const auto eos = config.find("eos_token");  // a string, or a whole added token
   if (eos == config.end() || eos->is_null()) return {};
   const nlohmann::json& content = eos->is_object() && eos->contains("content") ? (*eos)["content"] : *eos;
   QRL_REQUIRE(content.is_string(), where, "`eos_token` to be a string", content.type_name());
@@ -34,13 +34,13 @@ std::string eos_token_of(const std::string& config_text, const std::string& wher
   return content.get<std::string>();
 }
 
-/// Reads the first end token of generation_config.json. Returns -1 unless it is a special added token.
+/// Reads the first end token of generation_config.json. Returns −1 unless it is a special added token.
 types::TokenId eos_of_model(const std::filesystem::path& dir, const TokenizerParts& parts) {
   const std::filesystem::path file = dir / kGenerationFile;
   if (!std::filesystem::exists(file)) return -1;
   const nlohmann::json config = state::parse_json(state::read_text(file, kMaxFile_bytes), file.string());
   QRL_REQUIRE(config.is_object(), file.string(), "a JSON object", config.type_name());
-  const auto found = config.find("eos_token_id");  // a number, or a list of them
+  const auto found = config.find("eos_token_id");  // a number, or a list of numbers
   if (found == config.end() || found->is_null() || (found->is_array() && found->empty())) return -1;
   const nlohmann::json& first = found->is_array() ? found->front() : *found;
   const bool is_id = first.is_number_unsigned() && first.get<std::uint64_t>() < parts.is_special.size() &&

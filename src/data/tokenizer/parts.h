@@ -12,10 +12,10 @@
 
 namespace qrl::data {
 
-/// A split of a text into pieces, each of which the next step splits.
+/// A step that splits a text into pieces. The next step splits each piece further.
 struct SplitStep {
   SplitPattern pattern;
-  bool keep_gaps = true;  ///< if set, text between matches becomes pieces as well; otherwise it is dropped
+  bool keep_gaps = true;  ///< if set, text between matches also becomes pieces; otherwise it is dropped
 };
 
 struct TokenizerParts {
@@ -26,12 +26,12 @@ struct TokenizerParts {
   std::optional<Bpe> bpe;
   std::vector<types::TokenId> prefix, suffix;
   std::vector<std::string> id_to_bytes;  ///< each id's bytes; for an added token, its text
-  std::vector<bool> is_special;          ///< by id
+  std::vector<bool> is_special;
   std::map<std::string, types::TokenId, std::less<>> added_ids;
   types::TokenId eos = -1;
   std::string summary;                       ///< one-line description of vocabulary and pipeline
-  std::map<std::string, std::string> files;  ///< file contents by file name, unchanged
-  std::filesystem::path dir;                 ///< folder of the files; empty: none
+  std::map<std::string, std::string> files;  ///< unchanged contents of files by name
+  std::filesystem::path dir;
 };
 
 TokenizerParts read_tokenizer(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);

@@ -1,4 +1,4 @@
-// Reads tokenizer.json. Refuses, by name, settings that would change ids and are not implemented.
+// Reads tokenizer.json. For an unsupported setting that would change ids, throws an input error that names it.
 #include <algorithm>
 #include <bitset>
 #include <limits>
@@ -188,7 +188,7 @@ class TokenizerReader {
     for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) flag_of(part, flag);
   }
 
-  /// Accepts ByteLevel, and templates that add special tokens before and after a text.
+  /// Accepts ByteLevel, and templates that add special tokens before or after a text.
   void read_post_processor(const json& part) {
     for (const json& step : sequence(part, "post_processor", "processors")) {
       if (type_of(step, "post_processor") == "TemplateProcessing") read_template(step);
@@ -251,8 +251,9 @@ class TokenizerReader {
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
   }
-  /// Returns an added token's id. If the vocabulary has the token, returns its id there; logs a warning if id_in_file
-  /// differs, like the tokenizers library. Otherwise requires id_in_file to be next_id, and increments next_id.
+  /// Returns an added token's id. If the vocabulary has the token, returns the vocabulary's id, and logs a warning if
+  /// id_in_file differs, like the tokenizers library. Otherwise requires id_in_file to be next_id, and increments
+  /// next_id.
   TokenId added_id(const std::string& text, const json& id_in_file, TokenId& next_id) const {
     const auto entry = ids_.find(text);
     const TokenId want = entry == ids_.end() ? next_id++ : entry->second;
@@ -280,14 +281,14 @@ class TokenizerReader {
     std::bitset<256> has_byte;
     for (std::size_t id = 0; id < vocab_.size(); ++id) {
       auto spelled = bytes_of_spelling(vocab_[id]);
-      // Marks tokens that user text must never become: added tokens, except single bytes that are not special.
+      // User text may become no added token, except single bytes that are not special.
       const bool is_byte = spelled && spelled->size() == 1 && !result_.is_special[id];
       QRL_REQUIRE(!spelled || spelled->size() != 1 || !result_.is_special[id], where_,
                   "special added tokens that are not single bytes of the vocabulary", base::quoted(vocab_[id]));
       if (is_byte) has_byte[static_cast<unsigned char>(spelled->front())] = true;
       if (is_added_[id] && !is_byte) continue;
       is_added_[id] = false;
-      // Marks entries that are not spelled in the byte alphabet: no text becomes such a token.
+      // Marks entries that are not spelled in the byte alphabet, because no text becomes such a token.
       is_unreachable_[id] = !spelled || spelled->empty();
       result_.id_to_bytes[id] = is_unreachable_[id] ? std::string(vocab_[id]) : std::move(*spelled);
     }
@@ -304,7 +305,7 @@ class TokenizerReader {
       const auto [left, right] = pair_of(entry, merges.size());
       both.assign(left).append(right);
       merges.push_back({merge_id(left, entry), merge_id(right, entry), merge_id(both, entry)});
-      // Refuses merges of user text that would produce a control token.
+      // Refuses merges by which user text would become a control token.
       QRL_REQUIRE(!is_added_[static_cast<std::size_t>(merges.back().merged)], where_,
                   "merges that do not produce an added token", base::quoted(entry.dump()));
     }
@@ -327,7 +328,7 @@ class TokenizerReader {
     QRL_REQUIRE(found != ids_.end(), where_, "model.unk_token to be a token of model.vocab", base::quoted(token));
     return {found->second, flag_of(model, "fuse_unk")};
   }
-  /// Reads a merge: two strings, or (before tokenizers 0.20) one with a space between.
+  /// Reads a merge: two strings, or (before tokenizers 0.20) one string with a space between the tokens.
   std::pair<std::string_view, std::string_view> pair_of(const json& entry, std::size_t rank) const {
     if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string())
       return {entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>()};
@@ -347,11 +348,11 @@ class TokenizerReader {
 
   const json& root_;
   const std::string& where_;
-  std::vector<std::string_view> vocab_;  ///< tokens by id, as spelled in the file
+  std::vector<std::string_view> vocab_;  ///< spellings of tokens in the file, by id
   std::unordered_map<std::string_view, TokenId> ids_;
   std::vector<AddedToken> added_;
-  std::vector<bool> is_added_;        ///< whether an id is an added token; set_bytes clears single bytes
-  std::vector<bool> is_unreachable_;  ///< whether an id is not spelled in the byte-level alphabet
+  std::vector<bool> is_added_;  ///< whether an id is an added token; set_bytes clears this for single bytes
+  std::vector<bool> is_unreachable_;
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;
   TokenizerParts result_;

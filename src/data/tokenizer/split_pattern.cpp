@@ -17,9 +17,9 @@ namespace qrl::data {
 namespace {
 
 constexpr std::size_t kMaxPattern_bytes = 10'000;
-/// White_Space as in Oniguruma's \s; PCRE2's own \s adds U+180E.
+/// White space as in Oniguruma's \s, without U+180E, which PCRE2's \s adds.
 constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
-/// Categories on which both engines agree, except for newer characters. Excludes C and Cn, to which older tables assign
+/// Categories on which both engines agree, except for newer characters. Excludes C and Cn, in which older tables have
 /// newer characters.
 constexpr std::array<std::string_view, 35> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
@@ -43,7 +43,7 @@ std::string category_class(std::string_view category) {
   return inside;
 }
 
-/// Reads a pattern in one pass, refuses unknown syntax, and writes it in PCRE2's syntax.
+/// Translates a pattern to PCRE2's syntax in one pass. Refuses unknown syntax.
 class Translator {
  public:
   Translator(std::string_view pattern, const std::string& where) : pattern_(pattern), where_(where) {}
@@ -124,7 +124,7 @@ class Translator {
       if (escaped == 's') out_ += kSpaces;
       else if (escaped == 'd') out_ += category_class("Nd");
       else literal_escape(escaped);
-      // "\s-x" is a range in one engine and three characters in the other.
+      // "\s-x" is a range in one engine, and three characters in the other.
       if ((escaped == 's' || escaped == 'd') && next_is("-") && !next_is("-]")) refuse("a range from a class");
     }
     out_ += pattern_[at_++];
@@ -132,7 +132,7 @@ class Translator {
 
   void group() {
     if (!next_is("(?")) {
-      out_ += "(?:";  // no group is referenced, and non-capturing groups are cheaper
+      out_ += "(?:";  // nothing references groups, and non-capturing groups are cheaper
       ++at_;
       return;
     }
@@ -164,7 +164,8 @@ class Translator {
     if (!known) refuse("{ that is not {n}, {n,} or {n,m}");
     out_ += pattern_.substr(at_, close + 1 - at_);
     at_ = close + 1;
-    // {n,m}+ is possessive in PCRE2 and a nested repeat in Oniguruma. {n}? is lazy in PCRE2 and optional in Oniguruma.
+    // {n,m}+ is possessive in PCRE2, and a nested repeat in Oniguruma. {n}? is lazy in PCRE2, and optional in
+    // Oniguruma.
     if (next_is("+") || next_is("*") || next_is("?") || next_is("{")) refuse("a repeat of {…}");
   }
 

@@ -13,14 +13,14 @@ namespace qrl::data {
 /// - groups that begin with "(", "(?:", "(?i:" or "(?>"; look-ahead, look-behind and alternatives;
 /// - greedy, lazy and possessive repeats.
 ///
-/// Oniguruma's tables apply: \s excludes U+180E, and a PCRE2 with Unicode 14 gets the letters, digits and marks of
+/// Uses Oniguruma's character tables. \s excludes U+180E. PCRE2 with Unicode 14 gets the letters, digits and marks of
 /// Unicode 15 and 16.
 class SplitPattern {
  public:
-  /// Throws an input error at `where` for syntax that is not accepted, and for PCRE2's errors.
+  /// Throws an input error with `where` for syntax that is not accepted, and for PCRE2's errors.
   SplitPattern(const std::string& pattern, const std::string& where);
 
-  /// Holds working memory of one thread, reusable for any pattern and text.
+  /// Holds working memory for one thread at a time, for any pattern and text.
   class Scratch {
    public:
     Scratch();

@@ -189,7 +189,7 @@ std::string StreamDecoder::push(TokenId token) {
   for (const char byte : tokenizer_.bytes_of(token, spell_special_)) {
     pending_ += byte;
     if (!begins_character(pending_)) {
-      // Writes one U+FFFD for the incomplete character; this byte begins a new one.
+      // Writes one U+FFFD for the incomplete character, because this byte begins a new one.
       const bool had_beginning = pending_.size() > 1;
       pending_.assign(1, byte);
       whole += kReplacement;

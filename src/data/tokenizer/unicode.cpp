@@ -22,7 +22,7 @@ const icu::Normalizer2& nfc() {
   return *instance;
 }
 
-/// Returns NFC for characters of Unicode 9, whose tables the tokenizers library uses.
+/// Returns a normalizer to NFC that changes only characters of Unicode 9, like the tokenizers library.
 const icu::Normalizer2& nfc_of_unicode_9() {
   static const icu::UnicodeSet known = [] {
     UErrorCode error = U_ZERO_ERROR;

@@ -5,13 +5,12 @@
 
 namespace qrl::data {
 
-/// Returns whether valid UTF-8 is in normalization form C (UAX #15).
 bool is_nfc(std::string_view text);
 /// Converts valid UTF-8 to normalization form C by the tables of Unicode 9, like the tokenizers library. Newer
 /// characters stay unchanged.
 std::string to_nfc(std::string_view text);
 
-/// Return the number of whitespace bytes (property White_Space) at the start or end of valid UTF-8.
+/// Return the number of bytes of whitespace (property White_Space) at the start or end of valid UTF-8.
 std::size_t leading_space_bytes(std::string_view text);
 std::size_t trailing_space_bytes(std::string_view text);
 /// Converts valid UTF-8 to upper or lower case by Unicode's full mapping. Ignores each character's context.
