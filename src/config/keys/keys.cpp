@@ -159,8 +159,8 @@ void add_rollout(List& list) {
   rollout.add(fixed, "prefix_sharing", &O::prefix_sharing, "share the prompt's KV pages among its samples");
   rollout
       .add(fixed, "bitwise", &O::bitwise,
-           "make the learner's log-probs equal the sampler's bit for bit; needs quant.learner.forward low_bit, a KV "
-           "cache other than fp8_e4m3, one device for both, and on a GPU no top_k or top_p")
+           "make the learner's log-probs equal the sampler's bit for bit; needs quant.learner.forward low_bit, no "
+           "fp8_e4m3 KV cache, one device, and on a GPU no top_k or top_p")
       .needs("true", "quant.learner.forward", "low_bit", "only the sampler's own GEMM gives its bits")
       .needs("true", "quant.rollout.kv_cache", "other than fp8_e4m3", "use int8 or bf16");
   rollout.add(free, "free_cache_engine", &O::free_cache_engine, "free the KV cache's memory while the learner works");

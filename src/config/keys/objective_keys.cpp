@@ -123,8 +123,7 @@ void add_rejection(List& list) {
   correction.only_with("rollout_correction.rs", "other than none");
   correction
       .add(fixed, "rs_stat", &C::rs_stat,
-           "statistic of rho = pi_old/mu: k1 is log rho, bounded as a ratio; k2 is half its square; k3 is rho - 1 - "
-           "log rho")
+           "statistic of rho = pi_old/mu: k1: log rho, bounded as a ratio; k2: half its square; k3: rho - 1 - log rho")
       .needs("k1", "rollout_correction.rs_threshold", "above 1",
              "the ratio is 1 where sampler and learner agree, and must be kept");
   correction.add(fixed, "rs_threshold", &C::rs_threshold, real(kPositive), "maximum value to keep; required with rs",
