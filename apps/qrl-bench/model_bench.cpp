@@ -182,7 +182,7 @@ ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments,
   train::require_cpu_for_experts(loaded.recipe, config);
   train::choose_rotation(loaded.recipe, config);
   if (name != "decode") plan_gpu(loaded.recipe, args, config);
-  train::reset_peak_memory();  // excludes the ceilings' measurement from the peak
+  train::reset_peak_memory();  // the reported peak memory excludes measure_ceilings()
 }
 
 quant::Format ModelBench::quant_format() const { return train::snapshot_formats(loaded.recipe.quant).linear; }

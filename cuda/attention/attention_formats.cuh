@@ -181,8 +181,8 @@ struct KvElements<quant::KvFormat::int8> {
       to[2 * step + 1] = pick_bytes(first, second, 0x7632);
     }
   }
-  /// Adds the products of both terms to int32 sums. The sums cannot overflow: 64 positions add at most 64 · 127 ·
-  /// 65,535.
+  /// Adds values · (256·high + low) to int32 sums, where `high` and `low` are the two terms of a weight. The sums
+  /// cannot overflow: 64 positions add at most 64 · 127 · 65,535.
   QRL_DEVICE static void multiply_weights(std::int32_t (&context)[4], const std::uint32_t (&values)[4],
                                           const std::uint32_t (&weights)[2][2]) {
     std::int32_t high[4] = {};

@@ -1,6 +1,6 @@
-// Joins chunks' results into a row's context in fp32, as flash-decoding does. The chunks of a segment are joined in
-// order, then the segments in order. A tile's own block joins unsplit rows; a second kernel joins split rows. Both give
-// the same bits.
+// Joins chunks' results into a row's context in fp32, as flash-decoding does. The chunks of each segment are joined in
+// order. Then the segments are joined in order. A tile's own block joins unsplit rows; a second kernel joins split
+// rows. Both give the same bits.
 #pragma once
 
 #include "cuda/attention/attention_task.h"

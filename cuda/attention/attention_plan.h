@@ -10,8 +10,8 @@
 namespace qrl::cuda {
 
 /// Number of positions per chunk, and of chunks per segment. The first chunk and segment begin at position 0. A chunk's
-/// scores share one maximum. The chunks of a segment are joined in order, then the segments in order. Results therefore
-/// do not depend on the number of warps.
+/// scores share one maximum. The chunks of each segment are joined in order. Then the segments are joined in order.
+/// Results therefore do not depend on the number of warps.
 inline constexpr int kAttentionChunk = 256;
 inline constexpr int kSegmentChunks = 8;
 

@@ -36,18 +36,19 @@ struct AttentionTask {
 
 /// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are rounded
 /// like the CPU's (ops/paged_attention.h), except for e4m3 pages:
-/// - bf16: queries and softmax weights are rounded to bf16, weights before they are summed. Products are exact. Sums
-///   are fp32, in the tensor core's order and rounding.
-/// - fp8_e4m3: the same in fp16, which holds keys and values exactly. Queries are first scaled by a power of two.
-///   Weights are at most 1; those below 2⁻¹⁴ lose bits, those below 2⁻²⁵ become 0.
+/// - bf16: queries and softmax weights are rounded to bf16. Weights are rounded before they are summed. Products are
+///   exact. Sums are fp32, in the tensor core's order and rounding.
+/// - fp8_e4m3: the same with fp16 instead of bf16. fp16 represents keys and values exactly. Queries are first scaled by
+///   a power of two. Weights are at most 1; those below 2⁻¹⁴ lose bits, those below 2⁻²⁵ become 0.
 /// - int8: each number of a query becomes (254·high + low) · unit. `high` and `low` are int8, and unit = (largest
 ///   magnitude of the query) / (127·254). Each weight times its value's scale becomes (256·high + low) · unit. Here
 ///   `high` and `low` are uint8, and unit = (largest such product in a warp's 64 positions) / 65535. Sums are exact in
 ///   int32.
 ///
 /// Scales, scores, softmax and its denominator are fp32. Weights are exp(score − the chunk's largest score). In a
-/// chunk, the contexts of warps 0 to 3 are added as (0 + 1) + (2 + 3), and the warps' sums of weights in order. The
-/// chunks of a segment are joined in order in fp32, then the segments.
+/// chunk, the contexts of warps 0 to 3 are added as (0 + 1) + (2 + 3). The warps' sums of weights are added in warp
+/// order. Then the chunks of each segment are joined in order, and finally the segments are joined in order. All these
+/// sums are fp32.
 ///
 /// Results do not depend on the plan, the page order or the tick's other rows. One exception: a NaN in bf16 or e4m3
 /// values makes all rows of a tile NaN, because 0 · NaN is NaN.

@@ -35,8 +35,8 @@ QRL_DEVICE std::uint32_t count_above(const KvPercentileTask& task, const Vector*
   return total;
 }
 
-/// Finds percentiles by bisection, with one block per kv head for keys and one for values. The bits of |bf16| numbers
-/// sort like the numbers, so 15 counts suffice.
+/// Finds percentiles by bisection. One block handles a kv head's keys, another its values. The bits of |bf16| numbers
+/// sort like the numbers, so 15 calls of count_above suffice for the bisection.
 QRL_KERNEL void kv_percentile_kernel(KvPercentileTask task) {
   wait_for_kernel_before();
   auto* exchange = reinterpret_cast<std::uint32_t*>(shared_memory());

@@ -61,16 +61,16 @@ struct TickSpeeds {
 
 namespace QRL_CUDA_TARGET {
 
-/// Measures the engine's GEMMs with bf16 results on normal random values, in a CUDA graph. Returns the best of five
-/// rounds. Throws like make_engine.
+/// Measures the engine's GEMMs in a CUDA graph. Operands are normal random values, and results are bf16. Returns the
+/// best of five rounds. Throws like make_engine.
 GemmSpeeds measure_gemms(const GemmSpeedTask& task);
 
 /// Measures attention with the engine's plan, like measure_gemms. Throws like make_engine and allocate_kv.
 AttentionSpeed measure_attention(const AttentionSpeedTask& task);
 
 /// Measures the engine's ticks at fixed positions, including the copy of sampled tokens to the host. A tick has one row
-/// per sequence, and each sequence its own shuffled pages. Returns the best of three rounds. Throws like make_engine
-/// and allocate_kv.
+/// per sequence, and each sequence has its own shuffled pages. Returns the best of three rounds. Throws like
+/// make_engine and allocate_kv.
 TickSpeeds measure_ticks(const TickSpeedTask& task);
 
 }  // namespace QRL_CUDA_TARGET

@@ -101,7 +101,7 @@ struct SampleRows {
   std::span<const float> temperatures;  ///< one per row; 0: greedy
 };
 struct SampledToken {
-  std::int32_t token = 0;  ///< −1: no token, because a logit is NaN or +inf, or all are −inf
+  std::int32_t token = 0;  ///< −1 if a logit is NaN or +inf, or if all logits are −inf
   float logprob = 0;
 };
 
@@ -149,7 +149,8 @@ class DecodeEngine {
   virtual const EngineStats& stats() const = 0;
 };
 
-/// Throws an input error if CUDA, a driver, a supported GPU or cuBLASLt is missing, or a size or format is unsupported.
+/// Throws an input error if CUDA, a driver, a supported GPU or cuBLASLt is missing, or if a size or format is
+/// unsupported.
 std::unique_ptr<DecodeEngine> make_engine(const EngineOptions& options);
 
 }  // namespace qrl::cuda

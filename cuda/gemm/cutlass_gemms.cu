@@ -93,7 +93,7 @@ void cutlass_gemm(const GemmTask& task, const CutlassPlace& place, const Stream&
   else Wide::run(task, place, stream);
 }
 
-/// Runs the GEMM with a bf16 result. Clusters have two blocks if the rows fill several tiles, otherwise one.
+/// Runs the GEMM with a bf16 result. Clusters have two blocks if the rows fill several tiles, otherwise one block.
 template <class Element, class Sum>
 void cutlass_layer_gemm(const GemmTask& task, const CutlassPlace& place, const Stream& stream) {
   const std::int64_t tile_rows = cutlass_tile_rows(task.w.at, task.num_rows, place.num_multiprocessors);

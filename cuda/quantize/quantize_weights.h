@@ -15,7 +15,7 @@ struct QuantizeWeightsTask {
   const float* row_scales;     ///< [num_rows], int8 only; null: computed
   quant::Element element;
   quant::ScaleScope scope;
-  std::int64_t scale_group;  ///< number of inputs that share a scale; at.in: all
+  std::int64_t scale_group;  ///< number of inputs that share a scale; if at.in, all inputs of a row share one
   WordOrder order;
   MatrixLayout at;
   std::int64_t first_row;

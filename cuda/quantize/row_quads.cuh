@@ -99,7 +99,7 @@ QRL_DEVICE void store(float* row, int first, int width, const Quad& quad) {
 }
 
 /// Iterates over the quads of a row that one thread processes, in a block of kBlockThreads threads. The thread loads
-/// kCount quads at once, which are kStride numbers apart.
+/// kCount quads at once. These quads are kStride numbers apart.
 template <int kBlockThreads, int kCount_>
 struct Own {
   static constexpr int kCount = kCount_;

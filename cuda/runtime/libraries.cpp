@@ -30,7 +30,7 @@ base::LibraryReport driver_report(int driver_version, int runtime_version) {
   const auto text = [](int version) {
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   };
-  constexpr int kMajor = 1000;  // a driver runs programs of its CUDA major version or an older one
+  constexpr int kMajor = 1000;  // a driver runs programs of its CUDA major version or of an older one
   base::LibraryReport report;
   report.name = "NVIDIA's driver for CUDA";
   report.wanted = std::to_string(runtime_version / kMajor) + ".0 (driver 580) or newer";

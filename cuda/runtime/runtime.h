@@ -48,7 +48,7 @@ inline bool has_kernels_for(int major) { return major >= 8; }
 inline bool runs_hopper_code(const DeviceFacts& device) { return device.major == 9 && device.minor == 0; }
 
 /// Calls cudaSetDevice for device `number` modulo the number of visible devices. Throws an input error if no device is
-/// visible, the driver is missing or too old, or this program has no kernels for the device.
+/// visible, if the driver is missing or too old, or if this program has no kernels for the device.
 DeviceFacts use_device(int number);
 void enter_device(const DeviceFacts& device);
 

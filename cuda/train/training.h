@@ -47,7 +47,7 @@ struct AddNormTask {
   std::int64_t num_rows = 0, width = 0;
 };
 /// Computes d_x from d_out and d_sum, and also writes it to d_branch. Adds sums over rows to d_gain and d_bias. Each 32
-/// rows are summed in order in fp32, then the partial sums in a fixed order.
+/// rows are summed in order in fp32. The partial sums are then added in a fixed order.
 struct AddNormGradientTask {
   ReadRows sum;  ///< AddNormTask::sum, or AddNormTask::x if no branch was added
   const float *gain = nullptr, *inverse_rms = nullptr;
@@ -95,7 +95,7 @@ struct RowSums {
 ///
 /// A part has 16,384 logits. In a part, each thread sums in fp32, and the threads' sums are added in fp64 and rounded
 /// to fp32. The sums of parts are added in fp64. The order depends on the vocabulary size alone. A logit of −inf means
-/// probability 0. Both results are NaN if a row has NaN or +inf, or only −inf.
+/// probability 0. Both results are NaN if a row contains NaN or +inf, or if all its logits are −inf.
 struct ScoreTask {
   const float* logits = nullptr;
   std::int64_t num_rows = 0, vocab_size = 0;

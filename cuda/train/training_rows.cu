@@ -293,7 +293,7 @@ QRL_KERNEL void heads_gradient_kernel(HeadsGradientWork work) {
   }
   if (t.bias != nullptr) at.store_one_by_one(work.sums.bias + block_x() * t.num_columns() + column, d_bias_a, d_bias_b);
   if constexpr (kNorms) {
-    // Sums gain gradients over the block's q heads, and over its k heads, in order.
+    // Sums gain gradients in order: one sum over the block's q heads, one over its k heads.
     auto* of_heads = reinterpret_cast<float*>(shared_memory());
     at.store_one_by_one(of_heads + at.slot * t.head_dim, d_gain_a, d_gain_b);
     sync_block();

@@ -44,7 +44,7 @@ inline constexpr Range kFrom0ToBelow1{" in [0, 1)", [](double x) { return x >= 0
 
 using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< std::string: one of the param's words
 
-/// Describes a key that options declare, as one of the derived types below.
+/// Describes a key that options declare. Each type derived from it describes one kind of key.
 struct Param {
   /// Full key "algorithm.WORD.KEY", where WORD is the option's word. For a task generator: the key within the section
   /// ("max_number").

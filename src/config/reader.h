@@ -13,10 +13,10 @@
 
 namespace qrl::config {
 
-/// Records a mode's value that the recipe's own value overrides.
+/// Records a key for which the mode has a value, but the recipe sets another. The recipe's value applies.
 struct ModeOverride {
   std::string key, mode_value, own_value;
-  std::string place;  ///< "file:line" or "--set key" of the recipe's own value
+  std::string place;  ///< "file:line" or "--set key" of own_value
 };
 
 struct LoadedRecipe {

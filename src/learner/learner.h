@@ -129,7 +129,7 @@ class Learner {
   /// `scale`, and multiplies the norm's gain by `scale`. Biases do not change. Collective when sharded.
   void apply_uaq(float scale);
 
-  /// Returns the published snapshot if it has the current masters, else null.
+  /// Returns the published snapshot if it was made from the current masters, otherwise null.
   const model::Snapshot* published() const;
   config::LearnerForward forward_mode() const;
   /// Returns whether the forward pass reads the published `tensor` in place, from memory that the decoder shares. It

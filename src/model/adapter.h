@@ -91,7 +91,7 @@ MatrixAdapter make_matrix_adapter(const LoraConfig& lora, const std::string& pre
 /// Packs A and scale·B from fp32 values on the calling thread; returns the name of a non-finite tensor, or "".
 std::string pack_adapter(const LoraConfig& lora, const WeightViews& values, MatrixAdapter& adapter);
 
-/// Holds A·x of some rows: the fp32 sums, and each part's sums rounded to the adapter's format.
+/// Holds A·x for some rows of x: the fp32 sums, and each part's sums rounded to the adapter's format.
 struct AdapterProducts {
   AdapterProducts() = default;
   AdapterProducts(quant::Format format, std::int64_t max_rows, std::size_t num_parts, std::int64_t rank);
@@ -99,7 +99,7 @@ struct AdapterProducts {
   base::Buffer sums;                    ///< fp32 [max_rows, num_parts · rank]
 };
 
-/// Computes A·x of `rows` on the calling thread.
+/// Computes A·x for `rows` of x on the calling thread.
 void multiply_by_a(const MatrixAdapter& adapter, const ops::Activations& x, base::Range rows,
                    AdapterProducts& products);
 

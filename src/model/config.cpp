@@ -285,7 +285,8 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
 std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
   const std::int64_t width = config.hidden_size;
   const std::int64_t heads = config.num_attention_heads;
-  // transformers' LlamaConfig refuses a hidden_size that is no multiple of the heads, even with head_dim.
+  // transformers' LlamaConfig refuses a hidden_size that is not a multiple of the number of heads, even if head_dim is
+  // given.
   const bool from_width = !is_qwen3(config.family) && reader.find("head_dim") == nullptr;
   QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");

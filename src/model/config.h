@@ -156,7 +156,7 @@ std::vector<StoredPart> stored_parts(const WeightSpec& spec);
 
 /// Counts all elements; a tied lm_head counts once.
 std::int64_t num_parameters(const ModelConfig& config);
-/// Counts the elements that one token uses: in a sparse layer, only the experts chosen for it.
+/// Counts the elements that one token uses. In a sparse layer, it counts only the experts chosen for the token.
 std::int64_t num_active_parameters(const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -65,8 +65,8 @@ class DeviceWeights {
   DeviceWeights& operator=(const DeviceWeights&) = delete;
   virtual ~DeviceWeights() = default;
 
-  /// Returns whether the device has a version of this snapshot's weights and, with adapters, the snapshot's current
-  /// base. `rewrite` requires that this is true.
+  /// Returns whether the device holds a version of this snapshot's weights. With adapters, it must also hold the
+  /// snapshot's current base. `rewrite` requires that this is true.
   virtual bool holds(const Snapshot& snapshot) const = 0;
   /// Quantizes these weights on the device, and waits for the result. Results are bitwise equal to a publish on the
   /// host. Returns the name of a non-finite weight, or "".

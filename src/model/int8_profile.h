@@ -22,7 +22,7 @@ struct Int8Profile {
   std::string settings_hash;
 };
 
-/// Return names of a profile's tensors. A smoothing tensor has one factor per channel of a norm, a scale tensor one
+/// Return names of a profile's tensors. A smoothing tensor has one factor per channel of a norm. A scale tensor has one
 /// scale per output of a matrix.
 std::string smoothing_name(const std::string& norm);
 std::string scale_name(const std::string& matrix);

@@ -124,7 +124,7 @@ class Snapshot {
   const base::Buffer& embedding_VD() const { return here(embedding_VD_); }
   const base::Buffer& final_norm_D() const { return here(final_norm_D_); }  ///< fp32
   const LayerSnapshot& layer(std::int64_t idx) const { return here(layers_[static_cast<std::size_t>(idx)]); }
-  /// Returns a layer for its formats and shapes alone, without checking that the host has the version.
+  /// Returns a layer for its formats and shapes alone, without checking that the version is in host memory.
   const LayerSnapshot& layer_form(std::int64_t idx) const { return layers_[static_cast<std::size_t>(idx)]; }
   /// Returns lm_head in bf16, fp32 or int8, packed separately even if tied.
   const ops::PackedLinear& lm_head() const { return here(lm_head_); }
@@ -148,7 +148,7 @@ class Snapshot {
   /// After a publish, sets the snapshot's gains to gains_ plus this version's noise. If `gains_are_new`, first copies
   /// the snapshot's gains to gains_.
   void finish_gains(bool gains_are_new, std::int64_t version);
-  /// Throws an internal error if only a device has the version.
+  /// Throws an internal error if the version is on a device but not in host memory.
   template <class Tensor>
   const Tensor& here(const Tensor& tensor) const {
     QRL_INVARIANT(!is_elsewhere_, "snapshot", "weights in host memory",
@@ -161,7 +161,7 @@ class Snapshot {
   quant::Rotation rotation_;
   LoraConfig lora_;
   std::int64_t version_ = -1, base_number_ = 0;
-  bool is_elsewhere_ = false;  ///< whether only a device has the published version
+  bool is_elsewhere_ = false;  ///< whether the published version is on a device but not in host memory
   std::shared_ptr<const Int8Profile> profile_;
   GainNoise noise_;
   std::vector<float> gains_;  ///< all gains before noise; empty until noise is used

@@ -65,7 +65,7 @@ void add_errors(const ops::PackedLinear& packed, std::int64_t first_row, std::sp
 }
 
 /// Returns a weight's error against its master `original`. Overwrites `original`. Sums over the experts in `format`, or
-/// over all experts if none has it.
+/// over all experts if none is in `format`.
 WeightError error_of(const MatrixPart<const ops::PackedLinear>& part, quant::Format format, const float* factors,
                      std::span<float> original) {
   const std::span<const ops::PackedLinear> whole(part.matrix, 1);

@@ -71,8 +71,8 @@ void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const 
 void save_hf(const std::filesystem::path& dir, const ModelConfig& config, const WeightSource& weights,
              std::uint64_t max_shard_bytes = kMaxShard_bytes);
 
-/// Writes save_hf's tensor files: one, or shards of at most max_shard_bytes and their index. A larger tensor has its
-/// own shard.
+/// Writes save_hf's tensor files: one file, or shards of at most max_shard_bytes and their index. A larger tensor has
+/// its own shard.
 void write_shards(const std::filesystem::path& dir, const std::vector<state::NamedView>& tensors,
                   std::uint64_t max_shard_bytes, const state::StagedRead& staged);
 

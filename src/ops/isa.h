@@ -13,8 +13,8 @@ enum class Isa { amx, avx512, avx2, portable };
 
 std::string_view name(Isa isa);
 
-/// Returns the code path in use: the path named by the environment variable QRL_ISA, else the best supported.
-/// Throws an input error if QRL_ISA is unknown or not supported.
+/// Returns the code path in use: the one that the environment variable QRL_ISA names. If it is unset, returns the best
+/// supported path. Throws an input error if QRL_ISA is unknown or not supported.
 Isa isa();
 
 /// For tests and benchmarks. Call only while no kernel runs.

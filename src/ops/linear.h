@@ -95,9 +95,9 @@ void rotate_rows(const quant::Rotation& rotation, std::int64_t num_rows, std::in
 /// Computes y[row, :] = x[row, :] · Wᵀ + bias for `rows`. `accumulate` adds the result to y. x and W must have the same
 /// rotation. y is fp32, row-major [*, out]; W's panels are split over the team. Sums run in input order:
 /// - fp32: fma in fp32 (the portable path also rounds the product).
-/// - bf16, and e4m3 or int4 dequantized to bf16: exact products added in fp32, the odd input of each pair first, like
-///   vdpbf16ps. amx sums the even and the odd inputs of 16 pairs separately, then adds both sums. avx512 and amx flush
-///   subnormals to zero in these sums.
+/// - bf16, and e4m3 or int4 dequantized to bf16: exact products are added in fp32. The odd input of each pair is added
+///   first, like vdpbf16ps. amx sums the even and the odd inputs of 16 pairs separately, then adds both sums. avx512
+///   and amx flush subnormals to zero in these sums.
 /// - int8, and int4 with int8 activations: exact, in int32.
 ///
 /// In formats with one weight scale per group of inputs, each group's sum is scaled and added in fp32 (fma). A token's
@@ -160,9 +160,9 @@ void spread_outputs(const PackedLinear& weight, const float* row, float* inputs)
 /// team. Values and scales do not change.
 void transpose_blocks(base::Team& team, const PackedLinear& weight, PackedLinear& to);
 
-/// Quantizes dense fp32 rows x [num_rows, to.out]. Writes them transposed to `to`, fp8_block128: row i of x becomes
-/// input first_row + i. A column's 128 rows share a scale, amax/448 (NaN if a value is not finite). first_row is a
-/// multiple of 128. num_rows is 128, or fewer for the last rows. Threads may quantize different rows concurrently.
+/// Quantizes dense fp32 rows x [num_rows, to.out] to fp8_block128 and writes them transposed to `to`. Row i of x
+/// becomes input first_row + i. A column's 128 rows share a scale, amax/448 (NaN if a value is not finite). first_row
+/// is a multiple of 128. num_rows is 128, or fewer for the last rows. Threads may quantize different rows concurrently.
 void quantize_columns(const float* x, std::int64_t first_row, std::int64_t num_rows, PackedLinear& to);
 
 }  // namespace qrl::ops

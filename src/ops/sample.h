@@ -33,7 +33,7 @@ class RowSummary {
   void begin(float temperature);
   /// Adds the row's next logits, fp32. `count`: a multiple of kSampleBlock, except in the last call.
   void take(const float* logits, std::int64_t count);
-  /// Ends the row. Throws an internal error if no logit is finite, or one is NaN or +inf.
+  /// Ends the row. Throws an internal error if no logit is finite, or if any logit is NaN or +inf.
   void end();
 
   /// Describes where a uniform number in [0, 1) falls in the CDF of the row.

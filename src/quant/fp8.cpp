@@ -14,7 +14,7 @@ std::uint8_t quantize_fp8(float value) {
   std::frexp(size, &exponent);
   const int step = std::max(exponent - 1, -6) - 3;  // exponent of the last bit kept
   const auto steps =
-      static_cast<int>(std::nearbyint(std::ldexp(size, -step)));  // at most 16, which carries into the exponent
+      static_cast<int>(std::nearbyint(std::ldexp(size, -step)));  // at most 16; the value 16 carries into the exponent
   return static_cast<std::uint8_t>(sign | (steps < 8 ? steps : (step + 9) * 8 + steps));
 }
 

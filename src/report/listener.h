@@ -15,7 +15,8 @@ struct ListenerLimits {
 };
 
 /// Accepts connections, each for one request without a body. Rejects heads above kMaxHead_bytes. At the connection
-/// limit, a new connection closes the oldest one without a request in progress, or else the oldest.
+/// limit, a new connection closes the oldest connection without a request in progress. If each has one, it closes the
+/// oldest.
 class Listener {
  public:
   /// Binds to `host` and `port` (0: any free port), or throws an input error.

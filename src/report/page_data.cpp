@@ -76,7 +76,7 @@ double seconds_of(const Rows& rows) {
   return sum;
 }
 
-/// Labels runs by folder name. If two names are equal, all labels also have the parent folder's name.
+/// Labels runs by folder name. If two names are equal, all labels also contain the parent folder's name.
 std::vector<std::string> labels_of(const std::vector<RunFiles>& runs) {
   std::vector<std::string> labels;
   std::set<std::string> names;

@@ -17,8 +17,8 @@ struct RunFiles {
   std::vector<Session> sessions;
 };
 
-/// Reads a run folder, which must have a metric file, or config.yaml with checkpoints. Throws an input error for other
-/// paths.
+/// Reads a run folder. The folder must have a metric file, or config.yaml and checkpoints. Throws an input error for
+/// other paths.
 RunFiles read_run(const std::filesystem::path& dir);
 
 /// Returns whether a process holds the folder's lock, according to /proc/locks. Takes no lock itself.

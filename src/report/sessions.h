@@ -12,10 +12,10 @@ struct Session {
   std::string host, processor, isa, program;
   int ranks = 1, threads = 1;  ///< `threads`: per process
   std::int64_t first_step = 0;
-  // The members below stay unset if the start was killed.
+  // The members below stay unset if the session's process was killed.
   double ended_unix_s = 0;
   std::int64_t last_step = 0;
-  std::string ended;  ///< how the start ended: "done", or why it stopped
+  std::string ended;  ///< "done", or why the session stopped
 };
 
 /// Calls visit(name, member) for each member, with the names and in the order of sessions.jsonl.

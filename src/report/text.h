@@ -8,8 +8,8 @@
 
 namespace qrl::report {
 
-/// Returns each run's state and verdicts, followed by the metrics of the panels. Each metric has its last value and its
-/// mean over the last quarter, and for two runs the differences.
+/// Returns each run's state and verdicts, followed by the metrics of the panels. For each metric, shows the last value
+/// and the mean over the last quarter. For two runs, also shows the differences.
 std::string report_text(const std::vector<RunFiles>& runs);
 
 /// Returns the finite values as characters of eight heights, the newest last. More than `width` values are averaged in

@@ -113,7 +113,8 @@ class Section {
 /// option.
 void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name);
 
-/// Adds the params of `choices` that are in `section` itself, or if `nested`, in its subsections. Adds each param once.
+/// Adds the params of `choices` that are in `section` itself. If `nested` is set, adds those in its subsections
+/// instead. Adds each param once.
 void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
                 const std::string& selector);
 

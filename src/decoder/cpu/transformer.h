@@ -52,8 +52,9 @@ struct LayerOutputs {
 /// call them with equal arguments and the team's workspace. A row's bits depend on its sequence alone.
 class Transformer {
  public:
-  /// Holds the input rows of linear layers. Layers in the snapshot's format read `common`; exempt layers read `exempt`
-  /// in bf16. An adapter reads the same rows as its layer if these are unquantized, otherwise `plain`.
+  /// Holds the input rows of linear layers. Layers in the snapshot's format read `common`. Layers that are exempt from
+  /// quantization read `exempt`, in bf16. An adapter reads its layer's input rows if these are unquantized, otherwise
+  /// `plain`.
   struct QuantizedActivations {
     QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width);
     ops::Activations& for_layer(const ops::PackedLinear& layer);

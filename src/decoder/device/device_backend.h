@@ -22,7 +22,7 @@ std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model:
 /// Returns the GPU bytes that the KV pages must leave free.
 std::int64_t kept_back_bytes();
 
-/// Makes a backend that uses `engine`, which must have engine_options(config, options).
+/// Makes a backend that uses `engine`. `engine` must have been made with engine_options(config, options).
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,
                                              std::unique_ptr<cuda::DecodeEngine> engine);
 

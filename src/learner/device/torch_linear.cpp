@@ -24,7 +24,7 @@ Tensor of_part(const Tensor& products, std::size_t part, std::int64_t rank) {
 }
 
 /// Accumulates the gradients of A and B. d_y, x and products (A·x) have the matmuls' dtype. Returns the adapter's part
-/// of dX, in that dtype if `narrow`, else in fp32.
+/// of dX. The part is in that dtype if `narrow` is set, otherwise in fp32.
 Tensor add_gradients(const LinearAdapter& adapter, const Operands& with, const Tensor& d_y, const Tensor& x,
                      const Tensor& products, bool narrow) {
   const Tensor u = torch::empty({d_y.size(0), with.a.size(0)}, d_y.options());

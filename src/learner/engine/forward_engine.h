@@ -32,13 +32,13 @@ class ForwardEngine {
   virtual ~ForwardEngine() = default;
 
   virtual ParameterOptions parameters() const = 0;
-  /// Makes forward passes read `snapshot`'s weights. Call it after each publish. `device`, unless null, has the same
+  /// Makes forward passes read `snapshot`'s weights. Call it after each publish. Unless null, `device` holds the same
   /// weights. If is_on_device, only `device` is up to date, and host memory is not.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
   /// Uploads the snapshot's weights; without this call, the next `score` uploads them.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}
   /// Computes the targets' log-probs and entropies, differentiable unless autograd is off. `snapshot` is the snapshot
-  /// last passed to `read`, and has the current weights. It may be null unless reads_snapshot().
+  /// last passed to `read`, and holds the current weights. It may be null unless reads_snapshot().
   virtual TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) = 0;
 
   /// Returns whether `score` returns before the device has finished (TargetScores::wait).

@@ -21,12 +21,12 @@ class Publisher {
 
   /// Implements Learner::published.
   const model::Snapshot* present() const;
-  /// Returns the snapshot that a forward pass must read, or null if the engine reads none. Throws an internal error if
-  /// the engine reads a snapshot but none has the current masters.
+  /// Returns the snapshot that a forward pass must read, or null if the engine does not read snapshots. Throws an
+  /// internal error if no snapshot was made from the current masters.
   const model::Snapshot* for_forward_pass() const;
 
  private:
-  /// Return whether only the device has the new weights.
+  /// Return whether the new weights are on the device but not in host memory.
   bool write_masters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   bool write_adapters(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights* device);
   void write_on_device(model::Snapshot& snapshot, std::int64_t version, model::DeviceWeights& device);

@@ -12,8 +12,9 @@ namespace qrl::learner {
 
 constexpr std::int64_t kBlockRows = 48;
 
-/// Splits rows into blocks and distributes the blocks over all threads. Each thread calls make_body() once, and the
-/// returned body(team of one, rows) for each of its blocks. The matmul results of kBlockRows rows fit into L2.
+/// Splits rows into blocks and distributes the blocks over all threads. Each thread calls make_body() once. It then
+/// calls the returned body(team of one, rows) for each of its blocks. The matmul results of kBlockRows rows fit into
+/// L2.
 template <class MakeBody>
 void by_blocks(std::int64_t num_rows, const MakeBody& make_body, std::int64_t block_rows = kBlockRows) {
   std::atomic<std::int64_t> next{0};

@@ -34,10 +34,10 @@ struct EnteredExperts {
   Tensor rows_of(std::int64_t expert) const;
 };
 
-/// Routes rows of x and gathers them by expert. Router logits are fp32 sums; a snapshot's router uses the sampler's op.
-/// Rows use the replayed routes all.given, or without these, the router's choices. A layer's first pass writes the
-/// router's choices to all.own. A row's dX is summed in fp32: the router's term, then its experts' terms by ascending
-/// index.
+/// Routes rows of x and gathers them by expert. Router logits are fp32 sums. If the router's weights come from a
+/// snapshot, the sampler's op computes the logits. Rows use the replayed routes in all.given. If all.given is empty,
+/// they use the router's choices. A layer's first pass writes the router's choices to all.own. A row's dX is summed in
+/// fp32: the router's term, then its experts' terms by ascending index.
 EnteredExperts enter_experts(const ops::Router& router, const LayerWeights& layer, const Recomputable& x,
                              const ForwardNumerics& numerics, RowRoutes& all);
 

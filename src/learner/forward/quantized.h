@@ -59,7 +59,7 @@ void rotate_gradient(const Linear& linear);
 /// false, does not multiply and returns an uninitialized y.
 Tensor quantized_output(const Tensor& x, const Quantized& quantized, ops::Activations& input, bool needs_output = true);
 
-/// Adds a term to `rows` of dX, on one thread. d_x points to the first row.
+/// Adds a term to `rows` of dX, on one thread. d_x points to the first of `rows`.
 using AddToRows = std::function<void(base::Team& alone, base::Range rows, float* d_x)>;
 /// Computes quantized_linear's dX = dY·Ŵ, rotated back, fp32 [N, in]. d_y [N, out] is fp32, or has any dtype if dX is
 /// computed in `compute`. If make_add is set, each thread calls make_add() once, and calls the result for at most

@@ -30,8 +30,8 @@ const Correction mis_geo_correction{
 
 namespace {
 
-/// Weights each token of a sequence by Π ρ_t if that is at most `threshold`, else by 0 (masked importance sampling;
-/// TRL's threshold is 3). Clamps log Π ρ_t to ±20.
+/// Weights each token of a sequence by Π ρ_t if this product is at most `threshold`, otherwise by 0 (masked importance
+/// sampling; TRL's threshold is 3). Clamps log Π ρ_t to ±20.
 CorrectionWeights masked_product(const torch::Tensor& log_rho, const Sequences& sequences,
                                  const CorrectionSettings& settings) {
   const torch::Tensor product_S = sequences.sum(log_rho).clamp(-kMaxLogRatio, kMaxLogRatio).exp();

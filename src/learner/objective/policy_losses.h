@@ -47,7 +47,7 @@ using AddStatistics = void (*)(const ObjectiveTokens&, const ObjectiveSettings&,
 
 struct PolicyLoss : config::Option {
   Surrogate (*surrogate)(const SurrogateInput&, const SurrogateSettings&) = nullptr;
-  /// Null if the loss has no own keys.
+  /// Null if the loss declares no keys.
   void (*read_own)(const config::ParamValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   bool around_sampler = false;  ///< whether ratio and bound are relative to μ, not π_old

@@ -40,9 +40,9 @@ class Sequences {
 /// Holds a micro-batch's M tokens in the loss ("counted" tokens). Values are float64 [M].
 struct ObjectiveTokens {
   torch::Tensor log_probs, entropy;   ///< under the current policy π_θ, differentiable
-  torch::Tensor old_log_probs;        ///< π_old: the learner's weights at sampling
-  torch::Tensor sampler_log_probs;    ///< μ: the sampler
-  torch::Tensor reference_log_probs;  ///< π_ref; read only with kl_loss_coef ≠ 0
+  torch::Tensor old_log_probs;        ///< under π_old, the learner's weights at sampling
+  torch::Tensor sampler_log_probs;    ///< under μ, the sampler's policy
+  torch::Tensor reference_log_probs;  ///< under π_ref; read only with kl_loss_coef ≠ 0
   torch::Tensor advantages;
   Sequences sequences;
   torch::Tensor old_entropy = {};  ///< under π_old; read if selects_by_mini_batch
@@ -51,8 +51,8 @@ struct ObjectiveTokens {
 
 /// Returns the rows of tokens in the loss.
 std::vector<std::int64_t> counted_rows(const types::MicroBatch& batch);
-/// Returns a number per row that orders rows by sequence, in the caller's order, then by token. Packing does not change
-/// it.
+/// Returns a number per row. The numbers order rows by sequence in the caller's order, then by token. Packing does not
+/// change them.
 std::vector<std::int64_t> positions_of(const types::MicroBatch& batch, const std::vector<std::int64_t>& rows);
 
 /// Returns the entries `rows` of a per-token array as fp64. Throws an internal error with `name` if the array's size

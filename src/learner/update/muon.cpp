@@ -12,7 +12,8 @@ namespace {
 
 torch::Tensor rounded(const torch::Tensor& values) { return values.to(torch::kBFloat16).to(torch::kFloat32); }
 
-/// Multiplies fp32 matrices whose values are exact in bf16: in bf16 on a GPU, in fp32 on the CPU. Returns fp32.
+/// Multiplies fp32 matrices whose values are exact in bf16. Operands are bf16 on a GPU and fp32 on the CPU. Returns
+/// fp32.
 torch::Tensor bf16_matmul(const torch::Tensor& x, const torch::Tensor& y) {
   if (x.is_cpu()) return x.matmul(y);
   return at::mm(x.to(torch::kBFloat16), y.to(torch::kBFloat16), torch::kFloat32);

@@ -28,9 +28,9 @@ struct MuonStep {
 };
 
 /// Updates each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 −
-/// lr·weight_decay) − lr·s·O. With match_adamw_rms, s is 0.2·√max(rows, cols), for AdamW's RMS (Liu et al. 2025,
-/// "Muon is scalable"); otherwise 1. Zeroes gradients. Ranks have equal matrices and gradients; each orthogonalizes its
-/// share and sends the results. Results are bitwise those of one process. Collective.
+/// lr·weight_decay) − lr·s·O. With match_adamw_rms, s is 0.2·√max(rows, cols), for AdamW's RMS (Liu et al. 2025, "Muon
+/// is scalable"); otherwise 1. Zeroes gradients. All ranks must pass equal matrices and gradients. Each rank
+/// orthogonalizes its share and sends the results to the others. Results are bitwise those of one process. Collective.
 void muon_step(std::span<const MuonMatrix> matrices, const MuonStep& step, RankTensors& ranks);
 
 }  // namespace qrl::learner

@@ -13,18 +13,19 @@
 namespace qrl::learner {
 
 /// Sums fp32 gradients over ranks. Every rank gets all sums; when sharded, only a tensor's owner gets its sum. Before a
-/// sum, the gradient is rotated back (quantized.h). A layer's sum may begin as soon as the last backward pass has left
-/// the layer. The order is fixed: layers from last to first, then all other tensors. Ranks may begin a sum at different
-/// times.
+/// sum, the gradient is rotated back (quantized.h). The sum of a layer's gradients may begin as soon as the last
+/// backward pass has left the layer. The order is fixed: layers from last to first, then all other tensors. Ranks may
+/// begin a sum at different times.
 class GradientSums {
  public:
   GradientSums(const Parameters& parameters, RankTensors& ranks) : parameters_(parameters), ranks_(ranks) {}
 
-  /// Returns a ForwardOptions::layer_done that begins a layer's sum; empty if all sums begin in `end`.
+  /// Returns a ForwardOptions::layer_done that begins the sum of a layer's gradients. Returns an empty function if
+  /// end() begins all sums.
   std::function<void(std::size_t layer)> from_backward();
   bool begun() const { return num_begun_ > 0; }
-  /// Rotates gradients that were rotated back, because a backward pass adds rotated terms. Call it before each backward
-  /// pass.
+  /// Rotates the gradients again if they were rotated back, because a backward pass adds rotated terms. Call it before
+  /// each backward pass.
   void gather();
   void rotate_back();
   /// Resets the rotation state. Call it after gradients were zeroed.
@@ -50,7 +51,7 @@ struct GradientNorm {
   double squared = 0;
   std::string non_finite;
 };
-/// Uses ops::sum_of_squares, or with torch_ops, fp64 sums on the device. Collective when sharded.
+/// Sums with ops::sum_of_squares. With torch_ops, sums on the device in fp64 instead. Collective when sharded.
 GradientNorm gradient_norm(const Parameters& parameters, dist::Collectives& world);
 
 struct OptimizerStep {
@@ -86,9 +87,9 @@ class Optimizer {
   std::int64_t num_updates_ = 0;
 };
 
-/// Returns the learning rate after `num_updates` applied updates. Warm-up: update k of W (counted from 1) has k/W of
-/// the peak; W is lr_warmup_steps, or lr_warmup_ratio of total_updates, rounded. Then the rate is constant, or falls
-/// from the peak to 0 at total_updates, linearly or as ½(1 + cos πx).
+/// Returns the learning rate after `num_updates` applied updates. In a warm-up of W updates, update k (counted from 1)
+/// has k/W of the peak. W is lr_warmup_ratio · total_updates, rounded, or lr_warmup_steps without a ratio. Then the
+/// rate is constant, or falls from the peak to 0 at total_updates, linearly or as ½(1 + cos πx).
 double learning_rate(const OptimizerOptions& optim, std::int64_t num_updates, std::int64_t total_updates);
 
 }  // namespace qrl::learner

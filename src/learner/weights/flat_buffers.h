@@ -31,8 +31,8 @@ base::View view_of(const Tensor& values, const base::Shape& shape);
 /// Accesses a rank's masters and moments, and all gradients, by name. Layout and buffers must outlive this object.
 class NamedState {
  public:
-  /// With is_staged, the host must read tensors through staged_read, even from host memory. Its buffer has at most
-  /// staging_bytes.
+  /// With is_staged, the host must read tensors through staged_read, even if the tensors are in host memory. The buffer
+  /// of staged_read has at most staging_bytes.
   NamedState(const ParameterLayout& layout, FlatBuffers& flat, bool is_staged, std::size_t staging_bytes)
       : layout_(layout), flat_(flat), is_staged_(is_staged), staging_bytes_(staging_bytes) {}
 

@@ -14,7 +14,7 @@ constexpr int kVectorsAtOnce = 4;  // vectors of positions (for keys) or of elem
 constexpr int kVectorsAtOnce = 2;
 #endif
 constexpr std::int64_t kSpan = kAttentionSpan;
-constexpr std::int64_t kBlock = 16;  // positions per block, which is contiguous in a page or gathered
+constexpr std::int64_t kBlock = 16;  // positions per block; a block is contiguous in a page, or is gathered
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kWordBytes = 4;
 

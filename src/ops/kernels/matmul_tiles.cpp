@@ -11,7 +11,7 @@ namespace {
 #if defined(QRL_ISA_AVX512)
 constexpr int kTileRows = 6, kTileVectors = 4;  // 24 of 32 registers hold sums
 #elif defined(QRL_ISA_AVX2)
-constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums, because a bf16 operand takes two
+constexpr int kTileRows = 4, kTileVectors = 2;  // 8 of 16 registers hold sums: a bf16 operand takes two registers
 #else
 constexpr int kTileRows = 4, kTileVectors = 2;
 #endif

@@ -1,5 +1,5 @@
-// Owns the conversion of matmul operands to 32-bit words, rounded and zero-padded, and the writing of sums. A word is
-// two bf16 adjacent along the depth, or one fp32.
+// Owns the conversion of matmul operands to 32-bit words, and the writing of sums. Operands are rounded and
+// zero-padded. A word is two bf16 adjacent along the depth, or one fp32.
 #pragma once
 
 #include "ops/kernels/dot.h"

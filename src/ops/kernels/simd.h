@@ -208,7 +208,7 @@ inline VecI round_to_int(VecF v) {
   return (VecI)((VecU)bits_of(v + kRoundingShift) - (VecU)bits_of(splat(kRoundingShift)));
 }
 
-/// Returns exp(x) within 2 ulp; subnormal results within 1 ulp of the smallest normal. The result is 0 below −104, +inf
+/// Returns exp(x) with an error of at most 2 ulp, or 2⁻¹⁴⁹ for subnormal results. The result is 0 below −104, +inf
 /// above 89, and NaN for NaN. Method: x = n·ln 2 + r, |r| ≤ ln 2 / 2, and a Taylor polynomial of degree 7 with a
 /// remainder below 6e-9.
 inline VecF exp(VecF x) {

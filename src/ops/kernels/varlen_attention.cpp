@@ -70,8 +70,8 @@ void interleave(const typename Dot::Element* from, std::int64_t rows, std::int64
   }
 }
 
-/// Transposes rows of `width` numbers into words [width/group][wide]. The first row becomes column `at`. A word holds
-/// adjacent numbers of a row. Zeroes the columns after the last row's, up to padded(at + rows).
+/// Transposes rows of `width` numbers into words [width/group][wide]. A word holds adjacent numbers of a row. The first
+/// row becomes column `at`. Zeroes columns at + rows to padded(at + rows) − 1.
 template <class Dot>
 void transpose_rows(const typename Dot::Element* from, std::int64_t width, std::int64_t rows, std::int64_t at,
                     std::int64_t wide, typename Dot::Element* to) {

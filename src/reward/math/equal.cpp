@@ -163,7 +163,7 @@ bool Equality::same_units(Answer g, Answer a) {
   if (known[0] != known[1] && is_marked(other)) unmark(other);
   const auto by = scales(g.notes.unit, a.notes.unit);
   if (!by) return false;
-  if ((*by)[0] != (*by)[1]) {  // "5 million" equals 5,000,000 with any unit
+  if ((*by)[0] != (*by)[1]) {  // "5 million" equals 5,000,000; 2 km equals 2,000 m
     const auto u = value(g).real(), v = value(a).real();
     return u && v && std::abs(*u * (*by)[0] - *v * (*by)[1]) <= 1e-9L * std::abs(*u * (*by)[0]);
   }

@@ -51,7 +51,7 @@ inline constexpr Field kFields[2] = {{4611686018427387817u, 4490822397581186023u
 
 struct Value {
   std::optional<Rational> exact = {};
-  std::optional<std::uint64_t> image = {};  ///< element of a field of kFields; none after operations such as roots
+  std::optional<std::uint64_t> image = {};  ///< the value in one of kFields; unset after operations such as roots
   Complex z = {};
   std::int8_t infinite = 0;  ///< ±1: the value is ±∞, and other members have no meaning
   bool undefined = false;    ///< 1/0, 0^0, ∞ − ∞, …: unequal to everything

@@ -33,7 +33,8 @@ Real fraction_of(std::uint64_t key) noexcept { return 1 + static_cast<Real>(key)
 
 // ---- numbers
 
-// kSame: bound of relative errors. kNothing: bound below which the value of a known function becomes 0.
+// kSame: relative difference up to which values count as equal. kNothing: size below which the numerator or denominator
+// of a function's value becomes 0.
 constexpr Real kSame = 1e-25L, kNothing = 1e-30L;
 
 Real size_of(Complex z) noexcept { return std::max(z.real(), -z.real()) + std::max(z.imag(), -z.imag()); }

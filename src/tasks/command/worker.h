@@ -1,4 +1,4 @@
-// Owns one worker of a command: its process, lines and rows.
+// Owns one worker of a command: its process, the lines it sends and receives, and the rows it must judge.
 #pragma once
 
 #include <cstdint>

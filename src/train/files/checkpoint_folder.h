@@ -36,7 +36,7 @@ void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std:
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
 /// Renames the checkpoints newer than `sound`, or all if `sound` is unset, to NAME.damaged, NAME.damaged_2, … Does not
-/// touch renamed copies.
+/// touch copies that a user made under another name.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
 /// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.

@@ -25,7 +25,7 @@ struct Fact {
   double credit, dropped;
 };
 
-/// Returns the number of a response's 4-grams, and how many of them repeat an earlier one.
+/// Returns the number of a response's 4-grams, and how many of them repeat an earlier 4-gram.
 std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) {
   constexpr std::size_t kGram = 4;
   std::vector<std::array<types::TokenId, kGram>> grams;

@@ -39,8 +39,8 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
 /// reward/{timeout,crash,protocol,error}_fraction of the judged samples. Collective.
 Metrics judging_metrics(const tasks::JudgeReport& report, dist::Collectives& world);
 
-/// Combines the metrics of a step's updates. Metrics named *max or *min keep the extreme value, and actor/lr the last
-/// value. Others are averaged over the updates that have them.
+/// Combines the metrics of a step's updates. Metrics named *max or *min keep the extreme value. actor/lr keeps the last
+/// value. Other metrics are averaged over the updates that have them.
 Metrics combine_updates(std::span<const Metrics> updates);
 
 /// Returns this process's peak resident memory in GiB since reset_peak_memory.

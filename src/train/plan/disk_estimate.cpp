@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kF32_bytes = 4;
 
-/// Returns the bytes of masters and moments. Layer matrices under Muon have one moment, all other tensors two.
+/// Returns the bytes of masters and moments. Layer matrices under Muon have one moment. All other tensors have two.
 double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) {
   double bytes = 0;
   for (const model::WeightSpec& spec : specs) {

@@ -12,7 +12,8 @@ namespace qrl::train {
 
 /// Returns the formats of quant.rollout.*. Rotation auto sets rotates_if_it_fits.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
-/// Returns quant.rollout.kv_cache. `auto` means int8 with int8 activations, fp32 with fp32 weights, else bf16.
+/// Returns quant.rollout.kv_cache. `auto` means int8 if activations are int8, fp32 if weights are fp32, and otherwise
+/// bf16.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
 std::string rotation_text(const quant::Rotation& rotation);
 

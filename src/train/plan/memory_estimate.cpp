@@ -185,14 +185,15 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
       decoder::dequantized_bytes(config, snapshot_formats(recipe.quant).linear, num_rows, recipe.rollout.bitwise));
 }
 
-/// Returns the bytes of logits plus gradient, divided by those of fp32 logits. An fp32 gradient overwrites the logits.
+/// Returns the bytes of logits and their gradient together, divided by the bytes of fp32 logits. An fp32 gradient
+/// overwrites the logits.
 double logit_arrays_on_gpu(const config::Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }
 
-/// Returns an upper bound on the bytes of a step's token ids kept by top-k and top-p, in one rank's samples and
-/// micro-batches.
+/// Returns an upper bound on a rank's bytes of the token ids that top-k and top-p keep in a step. Both the samples and
+/// the micro-batches hold these ids.
 double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (!sample_params(recipe.rollout).cuts()) return 0;
   const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
@@ -206,7 +207,8 @@ std::int64_t route_bytes_of_token(const model::ModelConfig& config) {
   return config.num_sparse_layers() * config.num_experts_per_tok;
 }
 
-/// Returns an upper bound on the bytes of a step's expert routes, in one rank's samples and micro-batches.
+/// Returns an upper bound on the bytes of a step's expert routes on a rank. Both the samples and the micro-batches hold
+/// the routes.
 double route_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const std::int64_t groups = (recipe.data.train_batch_size + num_ranks - 1) / num_ranks;
   const std::int64_t tokens =
@@ -389,7 +391,8 @@ std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks)
 
 double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
   // Recomputation keeps fp32 inputs of each layer. A bitwise learner on a GPU keeps one array, the residual stream.
-  // Others keep two arrays: on a GPU the stream and the branch to add, on the CPU the stream before each norm.
+  // Other learners keep two arrays. On a GPU, these are the stream and the branch to add. On the CPU, they are the
+  // stream before each norm.
   const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   double all = 0, largest = 0;

@@ -13,8 +13,8 @@ namespace qrl::train {
 /// cold-start checkpoints.
 std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe);
 
-/// Replaces rotation auto by the value in `checkpoint`'s recipe, if that recipe is readable. If that recipe lacks the
-/// key, the value is no rotation.
+/// Replaces the rotation `auto` by the one in `checkpoint`'s recipe. Leaves `auto` if that recipe is unreadable. If
+/// that recipe lacks the key, sets `none`.
 void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path& checkpoint);
 
 /// Resolves rotation auto for a run. Takes the value of the checkpoint that the run may resume; without one, calls

@@ -12,7 +12,7 @@ namespace qrl::train {
 
 /// Holds content hashes of a run's inputs.
 struct Inputs {
-  std::string model;          ///< hash of config, and of the weights if they are KL reference or adapters' base
+  std::string model;          ///< hash of config; also of the weights if they are KL reference or adapters' base
   std::string train_prompts;  ///< hash of tokens, ground truths and data sources, in order
   std::string held_out_prompts;
   std::string sft_rows = {};  ///< hash of tokens and learned flags of sft.train_files; "" without files

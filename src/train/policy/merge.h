@@ -18,7 +18,7 @@ struct UpdateErrors {
 };
 
 /// Returns an fp32 source of the weights with which a sampler computes. Linear layers of `base` are quantized and
-/// dequantized, other weights unchanged. The call quantizes the whole model.
+/// dequantized; other weights are unchanged. Quantization happens in this call, not when a weight is read.
 model::WeightSource quantized_weights(const model::ModelConfig& config, const model::WeightSource& base,
                                       const model::SnapshotFormats& formats);
 

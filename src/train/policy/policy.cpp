@@ -30,7 +30,8 @@ void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& confi
               std::to_string(config.vocab_size));
 }
 
-/// Returns the folder that a PEFT folder names as its base, else a folder of that name next to the PEFT folder.
+/// Returns the folder that a PEFT folder names as its base. If it does not exist, returns a folder of that name next to
+/// the PEFT folder, or else the model with that Hub name.
 fs::path base_folder(const fs::path& dir) {
   const std::string named = model::peft_base(dir);
   const fs::path beside = fs::absolute(dir).lexically_normal().parent_path() / fs::path(named).filename();

@@ -25,7 +25,7 @@ struct Policy {
   std::optional<PolicyAdapter> adapter = {};
 };
 
-/// Return config or tokenizer of model.path or model.init, without loading weights.
+/// Return the config or the tokenizer of model.path or model.init. Weights are not loaded.
 model::ModelConfig model_config(const config::Recipe& recipe);
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
 

@@ -39,7 +39,7 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
                                                        const model::WeightSource& weights, const PromptSet& prompts,
                                                        const config::Recipe& recipe);
 
-/// Calibration of fp8 key and value scales reads kKvPrompts prompts, then more until it has kKvTokens tokens.
+/// Calibration of fp8 key and value scales reads kKvPrompts prompts. It then reads more until it has kKvTokens tokens.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
 /// Calibration reads at most this number of tokens of the last step's samples, prompts included.
 inline constexpr std::size_t kKvResponseTokens = 512;
@@ -55,7 +55,8 @@ void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, s
 void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
                     const config::QuantRecipe& quant, QuantizerState& quantizer);
 
-/// Save to and load from a checkpoint's folder. Unset members have no file. The first rank reads and broadcasts.
+/// Write the members to a checkpoint's folder, and read them from it. An unset member has no file. The first rank reads
+/// and broadcasts.
 void save_quantizer(const std::filesystem::path& dir, const QuantizerState& quantizer);
 QuantizerState load_quantizer(const std::filesystem::path& dir, const model::ModelConfig& config,
                               dist::Collectives& world);

@@ -33,7 +33,7 @@ class GapSums {
 /// Returns a few prompts for the probe, selected by the seed. Every rank and publish gets the same prompts.
 std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
 
-/// Samples a few tokens per request and scores them with the learner, at the weights last published. Returns
+/// Samples a few tokens per request and scores them with the learner. Both use the weights last published. Returns
 /// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}.
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
                   const config::Recipe& recipe, const types::SamplingParams& sampling);
