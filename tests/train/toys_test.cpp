@@ -120,8 +120,8 @@ TEST_CASE("help lists the words of the catalog it is given") {
   const std::string help = config::keys_help(keys_with_toys());
   CHECK(help.find("algorithm.reinforce.scale") != std::string::npos);
   CHECK(help.find(" | reinforce, default grpo") != std::string::npos);
-  CHECK(help.find("with algorithm.name reinforce only") != std::string::npos);
-  CHECK(help.find("with data.train_generator.task reverse only") != std::string::npos);
-  CHECK(help.find("with reward.verifier sudoku or reverse only") != std::string::npos);
+  CHECK(help.find("only with algorithm.name reinforce") != std::string::npos);
+  CHECK(help.find("only with data.train_generator.task reverse") != std::string::npos);
+  CHECK(help.find("only with reward.verifier sudoku or reverse") != std::string::npos);
   CHECK(help.find(" | half, default tis") != std::string::npos);
 }

@@ -268,8 +268,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
   auto* d_values_ET = arena.take<float>(h.wide_head * wide_keys);
   auto* scores = arena.take<float>(kMaxBlock * wide_keys);
   auto* d_weights = arena.take<float>(kMaxBlock * wide_keys);
-  // Row-major operands of one block of query rows. The buffers `interleaved` to `turned_head` hold them repacked for
-  // matmuls that sum over the rows.
+  // Row-major operands of one block; `interleaved` to `turned_head` repack them for matmuls that sum over its rows.
   auto* weights = arena.take<Element>(kMaxBlock * wide_keys);
   auto* d_scores = arena.take<Element>(kMaxBlock * wide_keys);
   auto* queries = arena.take<Element>(kMaxBlock * h.wide_head);
