@@ -64,6 +64,7 @@ class HeldOutEvaluation {
   HeldOutEvaluation(const RunContext& run, Sampler& sampler) : run_(run), sampler_(sampler) {}
 
   bool due_before_training() const;
+  /// Is true every eval.freq steps and after the last step, if held-out prompts exist.
   bool due_after(std::int64_t step) const;
   /// Returns scores of the published weights, and with eval.dump writes validation/step_N.jsonl. Returns nothing if any
   /// rank got a stop request. Collective.
