@@ -1,7 +1,6 @@
 #include "plan.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -23,8 +22,6 @@
 namespace qrl::app {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 long long whole(std::int64_t value) { return value; }
 
@@ -108,17 +105,10 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
   const bool replaces = disk.rl.replaces || (disk.rl.most_kept == 0 && disk.cold_start.replaces);
   base::print("disk        up to %s; ~%s in all%s\n", text.c_str(), train::memory_amount(disk.most_bytes()).c_str(),
               replaces ? ", including one being written" : "");
-  fs::path folder = fs::absolute(recipe.trainer.default_local_dir);
-  std::error_code error;
-  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
-  const fs::space_info space = fs::space(folder, error);
-  if (error) return;
-  base::print("            free in %s: %s\n", folder.c_str(),
-              train::memory_amount(static_cast<double>(space.available)).c_str());
-  if (static_cast<double>(space.available) < disk.most_bytes())
-    base::log_warning(
-        "the checkpoints need more disk space than is free: lower trainer.max_ckpt_to_keep, or set another "
-        "trainer.default_local_dir");
+  const std::optional<train::FreeDisk> free = train::free_disk(recipe);
+  if (free)
+    base::print("            free in %s: %s\n", free->folder.c_str(), train::memory_amount(free->bytes).c_str());
+  if (const std::string doubt = train::disk_doubt(recipe, config); !doubt.empty()) base::log_warning(doubt);
 }
 
 std::string sources_of(const std::vector<types::Prompt>& prompts) {
@@ -198,6 +188,7 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
   const config::Recipe& recipe = plan ? plan->recipe() : outline.recipe();
   std::string resume;
   if (plan) {
+    if (!options.allow_absent) train::check_run_folder(recipe.trainer.default_local_dir);
     const auto inputs = [&] {
       return train::fingerprint(recipe, plan->policy, plan->prompts, plan->held_out, plan->sft_rows, *solo);
     };

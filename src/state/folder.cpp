@@ -160,12 +160,14 @@ class Leftover {
   fs::path path_;
 };
 
-int locked(const fs::path& dir) {
+/// Opens the lock file with `flags` and locks it by `operation`. Returns -1 if the file is missing and not created.
+int locked(const fs::path& dir, int flags = O_RDWR | O_CREAT, int operation = LOCK_EX) {
   const fs::path file = dir / kLock;
   require_no_special_file(file);
-  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  const int fd = ::open(file.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (fd < 0 && errno == ENOENT && (flags & O_CREAT) == 0) return -1;
   QRL_REQUIRE(fd >= 0, shown(file), "to open the lock file", std::strerror(errno));
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  if (flock(fd, operation | LOCK_NB) == 0) return fd;
   const int error = errno;
   ::close(fd);
   QRL_REQUIRE(error != EWOULDBLOCK, shown(dir), "a folder that no other run uses", "a folder in use by another process",
@@ -238,6 +240,10 @@ void replace_file(const fs::path& file, const std::string& bytes) {
   rename_or_fail(temporary, target);
   leftover.keep();
   sync_dir(parent_of(target));
+}
+
+void require_unlocked(const fs::path& dir) {
+  if (const int fd = locked(dir, O_RDONLY, LOCK_SH); fd >= 0) ::close(fd);
 }
 
 FolderLock::FolderLock(const fs::path& dir) : dir_(dir), fd_(locked(dir)) {}

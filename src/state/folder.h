@@ -29,6 +29,9 @@ void remove_leftovers(const std::filesystem::path& parent);
 /// Throws like output_file.
 void replace_file(const std::filesystem::path& file, const std::string& bytes);
 
+/// Throws the input error of FolderLock if a process holds the lock of `dir`. Writes nothing.
+void require_unlocked(const std::filesystem::path& dir);
+
 /// Holds an exclusive flock on PATH/.lock; throws an input error if another process holds it.
 class FolderLock {
  public:

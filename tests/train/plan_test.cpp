@@ -1,8 +1,10 @@
 // Compares what a dry run reports about disk and resuming with what a run then does.
+#include <fstream>
 #include <map>
 #include <sstream>
 
 #include "config/reader.h"
+#include "state/folder.h"
 #include "support/catch.h"
 #include "train/plan/catalog.h"
 #include "train/plan/disk_estimate.h"
@@ -94,4 +96,47 @@ TEST_CASE("a dry run says from where a start would go on, refuses what it would 
   CHECK(test::names_in(run / "checkpoints") == before);
   const test::Outcome from = dry_run(dir / "from", "--set sft.from=" + (run / "checkpoints/sft_12").string());
   CHECK(test::says(from, "start       a new run, after the cold start " + (run / "checkpoints/sft_12").string()));
+}
+
+TEST_CASE("a dry run names the checkpoints that a run would set aside as damaged") {
+  const test::TempDir dir;
+  const fs::path checkpoints = dir / "run/checkpoints";
+  fs::create_directories(checkpoints / "step_9");
+  fs::create_directories(checkpoints / "step_2");
+  CHECK(test::says(dry_run(dir / "run"), "start       a new run: all checkpoints in " + checkpoints.string() +
+                                             " (step_9, step_2) are damaged and will be set aside"));
+  fs::remove(checkpoints / "step_9");
+  CHECK(test::says(dry_run(dir / "run"), "start       a new run: the only checkpoint in " + checkpoints.string() +
+                                             " (step_2) is damaged and will be set aside"));
+}
+
+TEST_CASE("a dry run refuses the run folders that a run refuses, in its words") {
+  const test::TempDir dir;
+  std::ofstream(dir / "file") << "text";
+  fs::create_directories(dir / "held");
+  const state::FolderLock lock(dir / "held");
+  for (const std::string name : {"file", "file/run", "held"}) {
+    const test::Outcome plan = dry_run(dir / name), start = test::run_command(test::tiny_command(dir / name));
+    INFO(name << "\n" << plan.output);
+    CHECK(plan.exit_code == 2);
+    CHECK(plan.output.starts_with("error: "));
+    CHECK(start.exit_code == 2);
+    CHECK(start.output.find(plan.output) != std::string::npos);
+    CHECK(dry_run(dir / name, "--allow-absent").exit_code == 0);
+  }
+  CHECK(test::names_in(dir.path()) == std::vector<std::string>{"file", "held"});
+}
+
+TEST_CASE("a dry run and a run warn of checkpoints that need more disk space than is free") {
+  const test::TempDir dir;
+  const std::string many = "--set sft.steps=1 --set trainer.total_training_steps=1000000000 --set " +
+                           std::string("trainer.max_ckpt_to_keep=1000000000"),
+                    warning = " are free in " + (dir / "run").string() +
+                              ": lower trainer.max_ckpt_to_keep, or set another trainer.default_local_dir\n";
+  fs::create_directories(dir / "run");
+  CHECK(test::says(dry_run(dir / "run", many), warning));
+  const std::string sft =
+      test::kProgram + "sft " + test::kTiny + " --set trainer.default_local_dir=" + (dir / "run").string() + " ";
+  CHECK(test::says(test::run_command(sft + many), "warning: the checkpoints need up to ~"));
+  CHECK(test::run_command(sft + "--set sft.steps=1").output.find("disk space") == std::string::npos);
 }

@@ -227,9 +227,10 @@ TEST_CASE("ranks to whom one path is two checkpoints are refused") {
 
 TEST_CASE("the plan of memory shows what sharing out saves") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
-  const auto moments = [](const std::string& arguments, int num_ranks) {
+  const test::TempDir dir;
+  const auto moments = [&](const std::string& arguments, int num_ranks) {
     const test::Outcome outcome =
-        test::run_command(test::tiny_command("/nowhere", "--dry-run " + arguments, test::mpirun(num_ranks)));
+        test::run_command(test::tiny_command(dir / "run", "--dry-run " + arguments, test::mpirun(num_ranks)));
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);
     const std::string line = "optimizer moments";

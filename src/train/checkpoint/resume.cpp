@@ -63,6 +63,16 @@ config::Recipe recipe_of(const config::Keys& keys, const fs::path& checkpoint, c
       .recipe;
 }
 
+/// Returns why a run cannot resume from `dir`, which has no intact checkpoint.
+std::string why_no_checkpoint(const fs::path& dir) {
+  std::vector<std::string> damaged;
+  for (const fs::path& path : list_checkpoints(dir)) damaged.push_back(path.filename().string());
+  if (damaged.empty()) return dir.string() + " has no checkpoint";
+  const std::string of = " in " + dir.string() + " (" + base::joined(damaged, ", ") + ")";
+  return damaged.size() == 1 ? "the only checkpoint" + of + " is damaged and will be set aside"
+                             : "all checkpoints" + of + " are damaged and will be set aside";
+}
+
 std::string text_of(const std::vector<config::KeyChange>& changes) {
   std::string text;
   for (const config::KeyChange& change : changes)
@@ -310,7 +320,7 @@ fs::path cold_start_checkpoint(const config::Recipe& recipe) {
 std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change) {
   const fs::path run = recipe.trainer.default_local_dir;
   const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
-  if (!chosen && recipe.sft.from.empty()) return "a new run: " + checkpoints_of(run).string() + " has no checkpoint";
+  if (!chosen && recipe.sft.from.empty()) return "a new run: " + why_no_checkpoint(checkpoints_of(run));
   if (!chosen) {
     require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
     check_same_cold_start(recipe.sft.from, read_checkpoint_state(recipe.sft.from), recipe, inputs());

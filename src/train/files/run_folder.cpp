@@ -1,5 +1,8 @@
 #include "train/files/run_folder.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,10 +16,14 @@ namespace qrl::train {
 
 namespace {
 
+void require_made(const std::filesystem::path& dir, const std::error_code& error) {
+  QRL_REQUIRE(!error, dir.string(), "a folder that can be created", error.message(), "set trainer.default_local_dir");
+}
+
 std::filesystem::path made(const std::filesystem::path& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  QRL_REQUIRE(!error, dir.string(), "a folder that can be created", error.message(), "set trainer.default_local_dir");
+  require_made(dir, error);
   return dir;
 }
 
@@ -82,6 +89,22 @@ std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::p
     if (row.contains(name) && row[name].is_number()) values.emplace_back(row["step"], row[name]);
   }
   return values;
+}
+
+std::filesystem::path existing_part(const std::filesystem::path& dir) {
+  std::filesystem::path part = std::filesystem::absolute(dir);
+  std::error_code error;
+  while (!std::filesystem::exists(part, error) && part.has_relative_path()) part = part.parent_path();
+  return part;
+}
+
+void check_run_folder(const std::filesystem::path& dir) {
+  std::error_code error;
+  const std::filesystem::path there = existing_part(dir);
+  if (!std::filesystem::is_directory(there)) error = std::make_error_code(std::errc::not_a_directory);
+  else if (access(there.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  require_made(dir, error);
+  state::require_unlocked(dir);
 }
 
 RunFolder::RunFolder(const std::filesystem::path& dir) : path_(made(dir)), lock_(path_) {

@@ -38,6 +38,12 @@ class MetricsFile {
 /// held-out data.
 std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::path& file, const std::string& name);
 
+/// Returns `dir`, or the nearest folder or file above it that exists; absolute.
+std::filesystem::path existing_part(const std::filesystem::path& dir);
+
+/// Throws an input error if `dir` cannot be a run folder: not a folder, not writable, or in use. Writes nothing.
+void check_run_folder(const std::filesystem::path& dir);
+
 class RunFolder {
  public:
   /// Creates `dir` and locks it; throws an input error if another run holds the lock.

@@ -5,9 +5,14 @@
 #include <vector>
 
 #include "model/adapter.h"
+#include "train/files/checkpoint_folder.h"
+#include "train/files/run_folder.h"
+#include "train/plan/memory_estimate.h"
 #include "train/plan/options.h"
 
 namespace qrl::train {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -25,6 +30,16 @@ double learner_bytes(const std::vector<model::WeightSpec>& specs, bool by_muon) 
 
 std::int64_t num_saved(std::int64_t steps, std::int64_t freq) {
   return freq > 0 ? (steps + freq - 1) / freq : std::min<std::int64_t>(steps, 1);
+}
+
+double present_bytes(const fs::path& checkpoints) {
+  double bytes = 0;
+  std::error_code none;
+  for (const fs::path& path : list_checkpoints(checkpoints)) {
+    for (const auto& entry : fs::directory_iterator(path, none))
+      if (entry.is_regular_file(none)) bytes += static_cast<double>(entry.file_size(none));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -62,6 +77,24 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
                                                               : kAny;
   limit(disk.cold_start, of_cold_start, trainer.max_ckpt_to_keep + 1);
   return disk;
+}
+
+std::optional<FreeDisk> free_disk(const config::Recipe& recipe) {
+  fs::path folder = existing_part(recipe.trainer.default_local_dir);
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error) return std::nullopt;
+  return FreeDisk{std::move(folder), static_cast<double>(space.available)};
+}
+
+std::string disk_doubt(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const std::optional<FreeDisk> free = free_disk(recipe);
+  const double needed = estimate_disk(recipe, config).most_bytes();
+  if (!free || needed <= free->bytes + present_bytes(fs::path(recipe.trainer.default_local_dir) / "checkpoints"))
+    return "";
+  return "the checkpoints need up to ~" + memory_amount(needed) + " of disk space, and " + memory_amount(free->bytes) +
+         " are free in " + free->folder.string() +
+         ": lower trainer.max_ckpt_to_keep, or set another trainer.default_local_dir";
 }
 
 }  // namespace qrl::train

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
 
 #include "config/recipe.h"
 #include "model/config.h"
@@ -21,5 +24,16 @@ struct DiskEstimate {
 };
 
 DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config);
+
+struct FreeDisk {
+  std::filesystem::path folder;  ///< trainer.default_local_dir, or the nearest folder above it that exists
+  double bytes = 0;
+};
+/// Returns nothing if the system does not say.
+std::optional<FreeDisk> free_disk(const config::Recipe& recipe);
+
+/// Returns a warning if the run's checkpoints need more disk space than is free, else "". The run's present checkpoints
+/// count as free, because they are among those that the run keeps or removes.
+std::string disk_doubt(const config::Recipe& recipe, const model::ModelConfig& config);
 
 }  // namespace qrl::train

@@ -17,6 +17,7 @@
 #include "train/evaluate/export_score.h"
 #include "train/files/shared_commit.h"
 #include "train/metrics/health.h"
+#include "train/plan/disk_estimate.h"
 #include "train/plan/formats.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
@@ -147,8 +148,14 @@ void begin_log(const RunOutline& outline, const RunOptions& options, const dist:
   if (!outline.chosen_keys.empty()) say("GPU plan    " + outline.gpu_plan);
   std::fflush(stdout);
   warn_of_idle_settings(loaded, outline.model);
-  if (!outline.memory_doubt.empty())
-    base::log_warning(outline.memory_doubt + "; the run may be killed (--dry-run lists the parts)");
+}
+
+/// Warns of too little memory and, if the run writes checkpoints, of too little disk space.
+void warn_of_room(const RunPlan& plan, bool has_work) {
+  if (!plan.memory_doubt.empty())
+    base::log_warning(plan.memory_doubt + "; the run may be killed (--dry-run lists the parts)");
+  if (const std::string doubt = has_work ? disk_doubt(plan.recipe(), plan.model) : ""; !doubt.empty())
+    base::log_warning(doubt);
 }
 
 void record_changes(const ResumePoint& point, MetricsFile& metrics) {
@@ -279,6 +286,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   const bool cold_start_done = state.step > 0 || state.sft_step >= recipe.sft.steps;
   const bool has_work =
       part == RunPart::cold_start_only ? !cold_start_done : state.step < recipe.trainer.total_training_steps;
+  if (folder) warn_of_room(plan, has_work);
   if (folder && (has_work || !fs::exists(folder->path() / "config.yaml")))
     state::replace_file(folder->path() / "config.yaml", plan.loaded.annotated_yaml);
 
