@@ -49,9 +49,10 @@ void describe_batch(const config::Recipe& recipe) {
   const std::int64_t per_micro = recipe.actor.max_tokens_per_micro_batch / longest;
   base::print("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
               whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));
-  const std::int64_t tokens = train::kv_pages(recipe) * recipe.rollout.page_size;
+  const std::int64_t pages = train::kv_pages(recipe);
   base::print("KV cache    %lld tokens: room for %lld of the longest sequences; up to %lld are decoded at once\n",
-              whole(tokens), whole(tokens / longest), whole(recipe.rollout.max_num_seqs));
+              whole(pages * recipe.rollout.page_size), whole(pages / train::pages_of_longest(recipe)),
+              whole(recipe.rollout.max_num_seqs));
   const std::int64_t steps = recipe.trainer.total_training_steps;
   if (steps == 0 && recipe.trainer.total_epochs > 0)
     base::print("run         %s\n", counted(recipe.trainer.total_epochs, "epoch").c_str());
@@ -201,7 +202,7 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
     base::print("            chosen for keys set to auto: %s\n", outline.chosen_keys.c_str());
   describe_model(outline.model);
   describe_batch(recipe);
-  describe_memory(outline, options.num_ranks);
+  describe_memory(plan ? *plan : outline, options.num_ranks);
   describe_disk(recipe, outline.model);
   if (plan) describe_data(*plan);
   base::print("run folder  %s\n", recipe.trainer.default_local_dir.c_str());

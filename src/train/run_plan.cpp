@@ -85,13 +85,19 @@ void plan_gpu(RunOutline& outline, const PlanRequest& request, dist::Collectives
   if (gpu.is_here) require_gpu_memory(loaded.recipe, outline.model, request.num_ranks, gpu.bytes, is_resumed);
 }
 
-void plan_memory(RunOutline& outline, const PlanRequest& request) try {
-  outline.memory = estimate_memory(outline.recipe(), outline.model, request.num_ranks);
+void plan_memory(RunOutline& outline, const PlanRequest& request, std::optional<std::int64_t> held_out = {}) try {
+  outline.memory = estimate_memory(outline.recipe(), outline.model, request.num_ranks, held_out);
   outline.memory_doubt =
       check_memory(outline.memory, outline.recipe().rollout.free_cache_engine, request.num_here, base::memory_limit());
 } catch (const base::Error& error) {
   if (request.is_run) throw;
   outline.memory_fault = error.what();
+}
+
+std::int64_t largest_set(const std::vector<PromptSet>& held_out) {
+  std::int64_t largest = 0;
+  for (const PromptSet& set : held_out) largest = std::max(largest, static_cast<std::int64_t>(set.prompts.size()));
+  return largest;
 }
 
 void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out) {
@@ -143,6 +149,7 @@ RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectiv
   plan.prompts = load_train_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
   plan.held_out = load_held_out_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
   (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *plan.verifier);  // throws if the score is unknown
+  plan_memory(plan, request, largest_set(plan.held_out));
   warn_of_shared_prompts(plan.prompts, plan.held_out);
   require_known_score(recipe, plan.held_out);
   plan.sft_rows = load_sft_rows(recipe, plan.policy.tokenizer);

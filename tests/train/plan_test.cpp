@@ -127,6 +127,12 @@ TEST_CASE("a dry run refuses the run folders that a run refuses, in its words") 
   CHECK(test::names_in(dir.path()) == std::vector<std::string>{"file", "held"});
 }
 
+TEST_CASE("the KV cache has room for whole pages of a sequence") {
+  const test::TempDir dir;  // 49 tokens need four pages of 16
+  CHECK(test::says(dry_run(dir / "run", "--set data.max_prompt_length=25 --set rollout.kv_pages=103"),
+                   "KV cache    1648 tokens: room for 25 of the longest sequences"));
+}
+
 TEST_CASE("a dry run and a run warn of checkpoints that need more disk space than is free") {
   const test::TempDir dir;
   const std::string many = "--set sft.steps=1 --set trainer.total_training_steps=1000000000 --set " +

@@ -128,11 +128,11 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "the estimate of the KV cache is of the sequences a draw has at once, of all slots where held-out prompts fill "
-    "them") {
-  const auto kv_bytes = [](std::vector<std::string> overrides) {
+    "the estimate of the KV cache is of the sequences a step or an evaluation has at once, of all slots before the "
+    "held-out data is read") {
+  const auto kv_bytes = [](std::vector<std::string> overrides, std::optional<std::int64_t> held_out = {}) {
     const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
-    const auto parts = train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
+    const auto parts = train::estimate_memory(recipe, train::make_policy(recipe).config, 1, held_out);
     return bytes_of(parts, "KV cache");
   };
   const std::string unjudged = "data.val_generator.task=null", batch = "data.train_batch_size=4",
@@ -145,6 +145,12 @@ TEST_CASE(
   // One of a sequence's three pages belongs to its prompt, which four samples share.
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, unjudged}) == all / 16 * 9 / 12);
   CHECK(kv_bytes({"rollout.max_num_seqs=8", batch, mini, n, unjudged}) == all / 32 * 9 / 12);
+  // An evaluation has as many sequences as its largest set; tiny.yaml's eval.n is 2.
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart}, 32) == all / 4);
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n}, 32) == all / 4 * 5 / 6);
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart}, 2) == all / 16);  // a step has more
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart}, 1000) == all);
+  CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart, "eval.freq=0"}) == all / 16);
 }
 
 TEST_CASE("activations are estimated for no more tokens than an update or a cold start trains on at once") {

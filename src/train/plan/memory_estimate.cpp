@@ -279,22 +279,28 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   return parts;
 }
 
-/// Returns the number of KV pages that a step of full-length sequences writes, because unwritten pages take no CPU
-/// memory. Samples share their prompt's pages. With held-out data, returns all pages.
-std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks) {
-  if (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty()) return kv_pages(recipe);
-  const std::int64_t prompts =
+/// Returns the number of KV pages that groups of full-length samples write. Samples share their prompt's pages.
+std::int64_t kv_pages_of(const config::Recipe& recipe, std::int64_t groups, std::int64_t group_size) {
+  const std::int64_t samples = std::min(recipe.rollout.max_num_seqs.value, groups * group_size);
+  const std::int64_t shared = recipe.rollout.prefix_sharing
+                                  ? (samples - (samples + group_size - 1) / group_size) *
+                                        (recipe.data.max_prompt_length / recipe.rollout.page_size)
+                                  : 0;
+  return samples * pages_of_longest(recipe) - shared;
+}
+
+/// Returns the number of KV pages that a step or an evaluation writes, because unwritten pages take no CPU memory.
+std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks, std::optional<std::int64_t> held_out) {
+  const bool evaluates =
+      recipe.eval.freq > 0 && (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty());
+  if (evaluates && !held_out) return kv_pages(recipe);
+  const auto pages = [&](std::int64_t prompts, std::int64_t n) {
+    return kv_pages_of(recipe, (prompts + num_ranks - 1) / num_ranks, n);
+  };
+  const std::int64_t drawn =
       recipe.algorithm.filter_groups.enable ? *recipe.data.gen_batch_size : recipe.data.train_batch_size;
-  config::Recipe draw = recipe;
-  draw.rollout.kv_pages.reset();
-  draw.rollout.max_num_seqs =
-      std::min(recipe.rollout.max_num_seqs.value, (prompts + num_ranks - 1) / num_ranks * recipe.rollout.n);
-  const std::int64_t samples = draw.rollout.max_num_seqs.value, n = recipe.rollout.n;
-  const std::int64_t shared =
-      recipe.rollout.prefix_sharing
-          ? (samples - (samples + n - 1) / n) * (recipe.data.max_prompt_length / recipe.rollout.page_size)
-          : 0;
-  return std::min(kv_pages(recipe), kv_pages(draw) - shared);
+  const std::int64_t of_evaluation = evaluates ? pages(*held_out, recipe.eval.n) : 0;
+  return std::min(kv_pages(recipe), std::max(pages(drawn, recipe.rollout.n), of_evaluation));
 }
 
 void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
@@ -405,7 +411,8 @@ double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& 
   return computes_again ? static_cast<double>(config.num_hidden_layers) * entering + largest : all;
 }
 
-std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks,
+                                        std::optional<std::int64_t> held_out) {
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
   const bool bf16 = recipe.model.dtype == config::ComputeDType::bf16;
@@ -465,7 +472,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
   }
   const bool on_gpu = config::samples_on_gpu(recipe);
-  const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks);
+  const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks, held_out);
   const auto route_page_bytes = static_cast<double>(recipe.rollout.page_size * route_bytes_of_token(config));
   const double kv_bytes = static_cast<double>(num_pages) * (2 * layers * page_bytes + route_page_bytes);
   if (on_gpu) add_sampler_on_gpu(recipe, config, parts);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,10 @@ double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& 
 /// Estimates the memory of one of num_ranks ranks. If trainer.zero_stage 1 shards a part, the largest shard counts.
 ///
 /// With trainer.device cuda the learner's parts are on the GPU, and host memory holds a checkpoint's staging buffer.
-std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks);
+///
+/// `held_out`: prompts of the largest held-out set. If unset and evaluations are due, they count as filling the CPU's
+/// KV cache.
+std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks,
+                                        std::optional<std::int64_t> held_out = {});
 
 }  // namespace qrl::train

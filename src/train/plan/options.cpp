@@ -109,11 +109,16 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
   return params;
 }
 
-std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
+std::int64_t pages_of_longest(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
   const std::int64_t page = recipe.rollout.page_size;
   const std::int64_t longest =
       longest_prompt_tokens.value_or(recipe.data.max_prompt_length) + recipe.data.max_response_length;
-  return recipe.rollout.kv_pages.value_or((longest + page - 1) / page * recipe.rollout.max_num_seqs);
+  return (longest + page - 1) / page;
+}
+
+std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
+  return recipe.rollout.kv_pages.value_or(pages_of_longest(recipe, longest_prompt_tokens) *
+                                          recipe.rollout.max_num_seqs);
 }
 
 double gpu_memory_share(const config::Recipe& recipe) {

@@ -30,6 +30,8 @@ types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const ty
 types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);
 
+/// Returns the KV pages of a full-length sequence. longest_prompt_tokens defaults to data.max_prompt_length.
+std::int64_t pages_of_longest(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 /// Returns rollout.kv_pages. If it is unset, returns the pages of rollout.max_num_seqs full-length sequences.
 /// longest_prompt_tokens defaults to data.max_prompt_length.
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
