@@ -28,6 +28,7 @@ namespace {
 /// Logs the failure, aborts a job of several ranks, and returns the exit code. If `stopped`, the logged line does not
 /// say "error".
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
+  (void)std::fflush(stdout);  // the output precedes its error, and abort_job would drop it
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
     const std::string rank = "(rank " + std::to_string(world->rank()) + "): ";

@@ -70,7 +70,7 @@ void describe_batch(const config::Recipe& recipe) {
   }
 }
 
-void describe_memory(const train::RunOutline& outline, int num_ranks) {
+void describe_memory(const train::RunOutline& outline, int num_ranks, int num_here) {
   const config::Recipe& recipe = outline.recipe();
   const bool shared = recipe.trainer.zero_stage > 0 && num_ranks > 1;
   base::print("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
@@ -86,9 +86,14 @@ void describe_memory(const train::RunOutline& outline, int num_ranks) {
   if (take_turns)
     base::print(
         "  (the KV cache and the learner's memory are not allocated at the same time: rollout.free_cache_engine)\n");
+  const double total = train::peak_bytes(parts, false, take_turns);
   const double gpu_total = train::peak_bytes(parts, true, take_turns);
-  base::print("  %-28s ~%12s\n", "together", train::memory_amount(train::peak_bytes(parts, false, take_turns)).c_str());
-  if (gpu_total > 0) base::print("  %-28s ~%12s\n", "together on the GPU", train::memory_amount(gpu_total).c_str());
+  const auto print_sum = [](const std::string& name, double bytes) {
+    base::print("  %-28s ~%12s\n", name.c_str(), train::memory_amount(bytes).c_str());
+  };
+  print_sum("together", total);
+  if (num_here > 1) print_sum("in the " + std::to_string(num_here) + " processes here", total * num_here);
+  if (gpu_total > 0) print_sum("together on the GPU", gpu_total);
   const base::MemoryLimit limit = base::memory_limit();
   base::print("  %s: %s\n", limit.what.c_str(), train::memory_amount(static_cast<double>(limit.bytes)).c_str());
   for (const std::string& line : {outline.memory_fault, outline.memory_doubt}) {
@@ -110,6 +115,17 @@ void describe_disk(const config::Recipe& recipe, const model::ModelConfig& confi
   if (free)
     base::print("            free in %s: %s\n", free->folder.c_str(), train::memory_amount(free->bytes).c_str());
   if (const std::string doubt = train::disk_doubt(recipe, config); !doubt.empty()) base::log_warning(doubt);
+}
+
+/// Returns a text such as `no a.jsonl (data.train_files), no GPU`.
+std::string absent_text(const train::RunOutline& outline) {
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> absent;
+  for (const std::string& file : outline.absent) absent.push_back("no " + file);
+  if (!outline.missing_gpu.empty()) absent.insert(absent.begin(), "no GPU");
+  const std::size_t more = absent.size() - std::min(absent.size(), kMostNamed);
+  absent.resize(absent.size() - more);
+  return base::joined(absent, ", ") + (more > 0 ? " and " + std::to_string(more) + " more (above)" : "");
 }
 
 std::string sources_of(const std::vector<types::Prompt>& prompts) {
@@ -202,18 +218,17 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
     base::print("            chosen for keys set to auto: %s\n", outline.chosen_keys.c_str());
   describe_model(outline.model);
   describe_batch(recipe);
-  describe_memory(plan ? *plan : outline, options.num_ranks);
+  describe_memory(plan ? *plan : outline, options.num_ranks, options.num_here);
   describe_disk(recipe, outline.model);
   if (plan) describe_data(*plan);
   base::print("run folder  %s\n", recipe.trainer.default_local_dir.c_str());
   if (!resume.empty()) base::print("start       %s\n", resume.c_str());
   for (const std::string& file : outline.absent) base::print("absent      %s: needed by a run\n", file.c_str());
   if (!outline.missing_gpu.empty()) base::print("absent      a GPU: %s\n", outline.missing_gpu.c_str());
-  const std::size_t num_absent = outline.absent.size() + (outline.missing_gpu.empty() ? 0 : 1);
   QRL_REQUIRE(fault.empty() || options.allow_absent, "--dry-run", "a plan that fits this machine's memory",
               "a plan that needs more memory (above)", "plan a run on another machine with --dry-run --allow-absent");
-  QRL_REQUIRE(num_absent == 0 || options.allow_absent, "--dry-run", "every file and GPU that a run needs",
-              std::to_string(num_absent) + " absent (above)",
+  const std::string lacking = absent_text(outline);
+  QRL_REQUIRE(lacking.empty() || options.allow_absent, "--dry-run", "every file and GPU that a run needs", lacking,
               "add what is absent, or plan a run on another machine with --dry-run --allow-absent");
 }
 

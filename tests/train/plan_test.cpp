@@ -127,6 +127,18 @@ TEST_CASE("a dry run refuses the run folders that a run refuses, in its words") 
   CHECK(test::names_in(dir.path()) == std::vector<std::string>{"file", "held"});
 }
 
+TEST_CASE("a plan of several ranks is printed before the error that ends it, with the memory of all") {
+  const test::TempDir dir;
+  const test::Outcome plan =
+      dry_run(dir / "run", "--ranks 2 --set data.train_generator.task=null --set data.train_files=[/typo.jsonl]");
+  CHECK(plan.exit_code == 2);
+  CHECK(test::says(plan, "memory per device (2 processes"));
+  CHECK(test::says(plan, "  in the 2 processes here "));
+  CHECK(test::says(plan,
+                   "needed by a run\nerror (rank 0): --dry-run: expected every file and GPU that a run needs, got "
+                   "no /typo.jsonl (data.train_files); "));
+}
+
 TEST_CASE("the KV cache has room for whole pages of a sequence") {
   const test::TempDir dir;  // 49 tokens need four pages of 16
   CHECK(test::says(dry_run(dir / "run", "--set data.max_prompt_length=25 --set rollout.kv_pages=103"),
