@@ -158,6 +158,7 @@ Json verdicts_json(const std::vector<Verdict>& verdicts) {
                     {"bound", rule.bound},
                     {"number", finite_or_null(verdict.number)},
                     {"bad", verdict.bad},
+                    {"needs_steps", verdict.needs_steps},
                     {"advice", rule.advice}});
   }
   return list;
@@ -198,7 +199,9 @@ Json run_json(const RunFiles& run, const std::string& label, std::size_t max_row
                {"num_rows", run.rows.rows.size()},
                {"unreadable", run.rows.num_unreadable + run.sft_rows.num_unreadable},
                {"seconds", seconds_of(run.rows)}};
-  json["verdicts"] = verdicts_json(judge(run.rows));
+  const std::vector<Verdict> verdicts = judge(run.rows);
+  json["verdicts"] = verdicts_json(verdicts);
+  json["judged"] = summary(verdicts);
   json["recipe"] = std::move(recipe);
   json["sessions"] = sessions_json(run.sessions);
   json["changes"] = run.rows.changes;

@@ -180,8 +180,9 @@ const Rule& rule(std::string_view name) {
 std::vector<Verdict> judge(const Course& course) {
   std::vector<Verdict> verdicts;
   for (const Rule& one : rules()) {
-    const double number = course.num_steps() < one.min_steps ? kNan : one.measure(course);
-    verdicts.push_back({&one, number, one.above ? number > one.bound : number < one.bound});
+    const bool needs_steps = course.num_steps() < one.min_steps;
+    const double number = needs_steps ? kNan : one.measure(course);
+    verdicts.push_back({&one, number, one.above ? number > one.bound : number < one.bound, needs_steps});
   }
   return verdicts;
 }
@@ -198,6 +199,16 @@ std::string describe(const Verdict& verdict) {
                       verdict.number, one.above ? '>' : '<', one.bound, static_cast<int>(one.metric.size()),
                       one.metric.data(), static_cast<int>(one.number.size()), one.number.data(),
                       static_cast<int>(one.advice.size()), one.advice.data());
+}
+
+std::string summary(std::span<const Verdict> verdicts) {
+  const auto judged = std::ranges::count_if(verdicts, [](const Verdict& one) { return std::isfinite(one.number); });
+  const auto bad = std::ranges::count_if(verdicts, &Verdict::bad);
+  const auto waiting = std::ranges::count_if(verdicts, &Verdict::needs_steps);
+  if (judged == 0) return "too few steps for a verdict";
+  return std::to_string(judged) + " of " + std::to_string(verdicts.size()) + " rules judged, " +
+         (bad == 0 ? "none" : std::to_string(bad)) + " broken" +
+         (waiting == 0 ? "" : "; " + std::to_string(waiting) + " need more steps");
 }
 
 std::vector<Verdict> Watcher::observe(const Row& row) {

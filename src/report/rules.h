@@ -51,6 +51,7 @@ struct Verdict {
   const Rule* rule;
   double number;  ///< measured number; NaN: too few steps, or no such metric
   bool bad;
+  bool needs_steps;  ///< the run has fewer steps than the rule's min_steps
 };
 
 /// Returns each rule's verdict, in the order of rules().
@@ -59,6 +60,8 @@ std::vector<Verdict> judge(const Rows& rows);
 /// Returns "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take prompts …", for
 /// example.
 std::string describe(const Verdict& verdict);
+/// Returns "1 of 12 rules judged, none broken; 11 need more steps", for example.
+std::string summary(std::span<const Verdict> verdicts);
 
 class Watcher {
  public:

@@ -19,13 +19,20 @@ std::string counted(std::size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-std::vector<double> series(const RunFiles& run, const std::string& name) {
-  std::vector<double> values;
+struct Series {
+  std::vector<double> values;  ///< finite values only
+  std::string step;            ///< " (step 3)" if the last value is not of the run's last row, else ""
+};
+
+Series series(const RunFiles& run, const std::string& name) {
+  Series series;
   for (const Row& row : run.rows.rows) {
     const double value = value_of(row.metrics, name);
-    if (std::isfinite(value)) values.push_back(value);
+    if (!std::isfinite(value)) continue;
+    series.values.push_back(value);
+    series.step = &row == &run.rows.rows.back() ? "" : " (step " + std::to_string(row.step) + ")";
   }
-  return values;
+  return series;
 }
 
 std::optional<double> last(const std::vector<double>& values) {
@@ -89,8 +96,10 @@ std::string table(const std::vector<RunFiles>& runs) {
     for (const auto value_from : {last, last_quarter}) {
       std::vector<std::optional<double>> values;
       for (const RunFiles& run : runs) {
-        values.push_back(value_from(series(run, name)));
-        line.push_back(values.back() ? base::format("%.6g", *values.back()) : "–");
+        const Series all = series(run, name);
+        values.push_back(value_from(all.values));
+        const std::string step = value_from == last ? all.step : "";
+        line.push_back(values.back() ? base::format("%.6g", *values.back() + 0.0) + step : "–");  // −0 + 0 is 0
       }
       if (runs.size() == 2)
         line.push_back(values[0] && values[1] ? base::format("%+.3g", *values[1] - *values[0]) : "–");
@@ -111,15 +120,11 @@ std::string report_text(const std::vector<RunFiles>& runs) {
     if (!run.sessions.empty() && !is_running(run.dir))
       text += ", " + (run.sessions.back().ended.empty() ? "killed or cut off" : run.sessions.back().ended);
     text += "\n";
-    std::size_t num_bad = 0, num_known = 0;
-    for (const Verdict& verdict : judge(run.rows)) {
-      num_known += std::isfinite(verdict.number) ? 1 : 0;
-      if (!verdict.bad) continue;
-      ++num_bad;
-      text += "  " + describe(verdict) + "\n";
+    const std::vector<Verdict> verdicts = judge(run.rows);
+    for (const Verdict& verdict : verdicts) {
+      if (verdict.bad) text += "  " + describe(verdict) + "\n";
     }
-    if (num_known == 0) text += "  too few steps for a verdict\n";
-    else if (num_bad == 0) text += "  broken rules: 0 of " + std::to_string(num_known) + "\n";
+    text += "  " + summary(verdicts) + "\n";
   }
   const std::string metrics = table(runs);
   // Texts may come from untrusted files.

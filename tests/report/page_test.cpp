@@ -211,6 +211,18 @@ TEST_CASE("a report in text has verdicts and the figures of compare_runs") {
   CHECK(two.find("actor/entropy  0.123457     0.5  +0.377") != std::string::npos);
 }
 
+TEST_CASE("a report in text names the step of a value that is not the last step's, and has no -0") {
+  const test::TempDir dir;
+  std::ofstream(dir / "metrics.jsonl") << R"({"step":1,"actor/entropy":3.5,"mismatch/probe_k1_kl":-0.0})"
+                                          "\n"
+                                       << R"({"step":2,"actor/entropy":null,"mismatch/probe_k1_kl":-0.0})"
+                                          "\n";
+  const std::string text = report::report_text({report::read_run(dir / ".")});
+  INFO(text);
+  CHECK(text.find("actor/entropy         3.5 (step 1)      3.5\n") != std::string::npos);
+  CHECK(text.find("mismatch/probe_k1_kl             0        0\n") != std::string::npos);
+}
+
 TEST_CASE("a report in text shows what a terminal would act on") {
   const test::TempDir dir;
   const fs::path run = dir / "a\x1b[31m";

@@ -131,6 +131,14 @@ TEST_CASE("a verdict has number, bound, metric and what to try in its line") {
   CHECK(verdicts.size() == report::rules().size());
 }
 
+TEST_CASE("a summary counts the rules that are judged, those that are broken, and those that need more steps") {
+  CHECK(report::summary(report::judge(healthy(0))) == "too few steps for a verdict");
+  CHECK(report::summary(report::judge(healthy(4))) == "1 of 12 rules judged, none broken; 11 need more steps");
+  CHECK(report::summary(report::judge(healthy(60))) == "12 of 12 rules judged, none broken");
+  const auto broken_at_once = ill("reward/verifier_error_fraction", 1, always(0.02), 6);
+  CHECK(report::summary(report::judge(broken_at_once)) == "7 of 12 rules judged, 1 broken; 5 need more steps");
+}
+
 TEST_CASE("a run that is watched says a bad verdict once") {
   report::Watcher watcher;
   int num_lines = 0;

@@ -21,7 +21,7 @@ function drawVerdicts(runs) {
     element("ul", {}, ...good.map((verdict) => element("li", {}, "not “" + verdict.name + "”: " + number(verdict.number) + (verdict.above ? " ≤ " : " ≥ ") +
       number(verdict.bound) + " (" + verdict.metric + ", " + verdict.how + ")"))));
     return element("div", {class: "verdict"}, runs.length > 1 ? element("h3", {}, shown(named(run, runs))) : null,
-      bad.length > 0 ? element("ul", {}, ...bad.map(verdictLine)) : element("p", {class: "good"}, run.verdicts.some((v) => v.number !== null) ? "No rule is broken." : "Too few steps for a verdict."),
+      bad.length > 0 ? element("ul", {}, ...bad.map(verdictLine)) : element("p", {class: run.verdicts.some((verdict) => verdict.needs_steps) ? "" : "good"}, run.judged + "."),
       fine);
   }));
 }
