@@ -129,6 +129,9 @@ struct RowArguments {
 void add_row_arguments(CLI::App& command, RowArguments& arguments) {
   command.add_option("FILE", arguments.file, "file to check")->required();
   data::RowOptions& keys = arguments.keys;
+  keys.prompt_setting = "--prompt-key";
+  keys.ground_truth_setting = "--ground-truth-key";
+  keys.filter_key = "--filter";
   command.add_option("--prompt-key", keys.prompt_key, "field with the prompt (data.prompt_key in a recipe)")
       ->check(not_empty());
   command

@@ -11,23 +11,12 @@ namespace {
 
 constexpr const char* kGroundTruth = "ground_truth";
 
-std::string names_of_fields(const nlohmann::json& row) {
-  constexpr std::size_t kMaxNamed = 12;
-  std::string names;
-  std::size_t num_named = 0;
-  for (const auto& [name, value] : row.items()) {
-    if (++num_named > kMaxNamed) return "a row whose fields include " + names;
-    names += (names.empty() ? "" : ", ") + base::quoted(name);
-  }
-  return names.empty() ? "a row with no fields" : "a row with the fields " + names;
-}
-
 /// Returns a field's text; a name "a.b" means a nested field. Returns "" for null and for a number that lost digits.
 /// Booleans, arrays and objects give JSON.
 std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
                   const char* what_to_do = "") {
   const nlohmann::json* value = data::find_field(row, name);
-  QRL_REQUIRE(value != nullptr, where, "a field " + base::quoted(name), names_of_fields(row), what_to_do);
+  QRL_REQUIRE(value != nullptr, where, "a field " + base::quoted(name), data::names_of_fields(row), what_to_do);
   if (value->is_null()) return "";
   if (value->is_string()) return value->get<std::string>();
   if (!value->is_number()) return value->dump();

@@ -30,6 +30,17 @@ const Json* field_of(const Json& row, const std::string& path) {
 
 const json* find_field(const json& row, const std::string& path) { return field_of(row, path); }
 
+std::string names_of_fields(const json& row) {
+  constexpr std::size_t kMaxNamed = 12;
+  std::string names;
+  std::size_t num_named = 0;
+  for (const auto& [name, value] : row.items()) {
+    if (++num_named > kMaxNamed) return "a row whose fields include " + names;
+    names += (names.empty() ? "" : ", ") + base::quoted(name);
+  }
+  return names.empty() ? "a row with no fields" : "a row with the fields " + names;
+}
+
 namespace {
 
 bool is_empty_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
@@ -46,7 +57,8 @@ std::string named(const std::vector<std::string>& keys) {
   return text;
 }
 
-std::vector<std::string> names_in(std::string_view text, const char* setting, const std::vector<std::string>& usual) {
+std::vector<std::string> names_in(std::string_view text, const std::string& setting,
+                                  const std::vector<std::string>& usual) {
   if (text.empty()) return usual;
   std::vector<std::string> names;
   for (;;) {
@@ -59,24 +71,24 @@ std::vector<std::string> names_in(std::string_view text, const char* setting, co
 }
 
 std::pair<const json*, std::string> find_one(const json& row, const std::vector<std::string>& keys,
-                                             const std::string& where, const char* setting) {
+                                             const std::string& where, const std::string& setting) {
   std::pair<const json*, std::string> found;
   for (const std::string& key : keys) {
     const json* value = find_field(row, key);
     if (value == nullptr) continue;
     QRL_REQUIRE(found.first == nullptr, where, "a field " + named(keys),
-                "both `" + found.second + "` and `" + key + "`", std::string("delete one of them, or set ") + setting);
+                "both `" + found.second + "` and `" + key + "`", "delete one of them, or set " + setting);
     found = {value, key};
   }
-  QRL_REQUIRE(
-      found.first != nullptr, where, "a field " + named(keys), keys.size() == 2 ? "neither field" : "no such field",
-      std::string("set ") + setting + " to the field's name, or to several names separated by commas if files differ");
+  QRL_REQUIRE(found.first != nullptr, where, "a field " + named(keys), names_of_fields(row),
+              "set " + setting + " to the field's name, or to several names separated by commas if files differ");
   return found;
 }
 
 template <class Json>
-const std::string& require_text(const Json& value, const std::string& name, const std::string& where) {
-  QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be a string", value.type_name());
+const std::string& require_text(const Json& value, const std::string& name, const std::string& where,
+                                const char* form = "a string") {
+  QRL_REQUIRE(value.is_string(), where, "`" + name + "` to be " + form, value.type_name());
   const auto& text = value.template get_ref<const std::string&>();
   QRL_REQUIRE(!is_empty_text(text), where, "`" + name + "` to contain text", "no text");
   return text;
@@ -134,9 +146,11 @@ std::optional<double> number_of(std::string_view text) {
 }  // namespace
 
 RowReader::RowReader(const RowOptions& options)
-    : prompt_keys_(names_in(options.prompt_key, "data.prompt_key", {"prompt", "question"})),
-      ground_truth_keys_(names_in(options.ground_truth_key, "data.ground_truth_key",
+    : prompt_keys_(names_in(options.prompt_key, options.prompt_setting, {"prompt", "question"})),
+      ground_truth_keys_(names_in(options.ground_truth_key, options.ground_truth_setting,
                                   {"ground_truth", "answer", "reward_model.ground_truth"})),
+      prompt_setting_(options.prompt_setting),
+      ground_truth_setting_(options.ground_truth_setting),
       data_source_key_(options.data_source_key.empty() ? "data_source" : options.data_source_key),
       needs_source_(!options.data_source_key.empty()),
       filter_key_(options.filter_key) {
@@ -175,13 +189,13 @@ RowReader::Condition RowReader::parse_condition(const std::string& text) const {
     condition.number = number_of(condition.value);
   }
   const bool is_order = condition.comparison != Comparison::equal && condition.comparison != Comparison::not_equal;
-  QRL_REQUIRE(!is_order || condition.number, filter_key_, "a number to compare with", base::quoted(text));
+  QRL_REQUIRE(!is_order || condition.number, filter_key_, "FIELD <, <=, > or >= NUMBER", base::quoted(text));
   return condition;
 }
 
 bool RowReader::holds(const Condition& condition, const json& row, const std::string& where) const {
   const json* value = find_field(row, condition.field);
-  QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (" + filter_key_ + ")", "no such field");
+  QRL_REQUIRE(value != nullptr, where, "a field `" + condition.field + "` (" + filter_key_ + ")", names_of_fields(row));
   const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
   const std::optional<double> number = number_of(trimmed(text));
   if (condition.comparison == Comparison::equal || condition.comparison == Comparison::not_equal) {
@@ -209,19 +223,19 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
     if (!holds(condition, row, where)) return std::nullopt;
   }
   PromptRow result;
-  const auto [prompt, prompt_name] = find_one(row, prompt_keys_, where, "data.prompt_key");
+  const auto [prompt, prompt_name] = find_one(row, prompt_keys_, where, prompt_setting_);
   if (prompt->is_array()) {
     const auto whole = text.empty() ? nlohmann::ordered_json(row) : nlohmann::ordered_json::parse(text);
     read_messages(whole, prompt_name, *field_of(whole, prompt_name), where, result);
   }
-  if (!prompt->is_array()) result.prompt = require_text(*prompt, prompt_name, where);
+  if (!prompt->is_array()) result.prompt = require_text(*prompt, prompt_name, where, "a string or a list of messages");
   if (prompts_only_) return result;
-  const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, "data.ground_truth_key");
+  const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, ground_truth_setting_);
   result.ground_truth = gold_text(*gold, gold_name, where);
   if (keeps_rows_ || gold->is_array()) result.ground_truth_json = gold->dump();
   if (keeps_rows_) result.row_json = row.dump();
   const json* source = find_field(row, data_source_key_);
-  QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", "no such field");
+  QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", names_of_fields(row));
   result.data_source = source != nullptr ? require_text(*source, data_source_key_, where) : default_source;
   // Checks the source, because metric names and terminal output contain it.
   QRL_REQUIRE(config::is_source_name(result.data_source), where, "a data source without control characters",

@@ -28,7 +28,9 @@ struct PromptRow {
 struct RowOptions {
   std::string prompt_key = {}, ground_truth_key = {}, data_source_key = {};  ///< "": the usual names
   std::vector<std::string> filter = {};
-  std::string filter_key = "data.filter";  ///< name in error messages
+  std::string prompt_setting = "data.prompt_key";  ///< names in error messages: of a recipe's key, or an option
+  std::string ground_truth_setting = "data.ground_truth_key";
+  std::string filter_key = "data.filter";
 };
 
 inline constexpr int kMaxRowDepth = 64;
@@ -43,6 +45,9 @@ const std::string& prompt_text(const nlohmann::ordered_json& value, const std::s
 
 /// Returns the field at `path`; a path "a.b" names a nested field. Returns null if the field does not exist.
 const nlohmann::json* find_field(const nlohmann::json& row, const std::string& path);
+
+/// Returns "a row with the fields "prompt", "answer"", for example. Names at most 12 fields.
+std::string names_of_fields(const nlohmann::json& row);
 
 /// Converts rows to PromptRows, and skips rows that the filter excludes.
 ///
@@ -84,6 +89,7 @@ class RowReader {
   bool holds(const Condition& condition, const nlohmann::json& row, const std::string& where) const;
 
   std::vector<std::string> prompt_keys_, ground_truth_keys_;
+  std::string prompt_setting_, ground_truth_setting_;
   std::string data_source_key_;
   bool needs_source_ = false;
   bool prompts_only_ = false;

@@ -62,11 +62,10 @@ TEST_CASE("a parquet file that is none, or of types that JSON has not, has one c
   const auto refusal_by = [](const char* file, const RowOptions& keys) {
     return refusal_of([&] { read_prompt_file(golden_parquet(file), RowReader(keys)); });
   };
-  CHECK(says(
-      refusal_by("dates.parquet", {.ground_truth_key = "day"}),
-      "expected a field `day`, got no such field; set data.ground_truth_key to the field's name, or to several names "
-      "separated by commas if files differ; the column \"day\" has the type date32[day], which is not supported: "
-      "convert it"));
+  CHECK(says(refusal_by("dates.parquet", {.ground_truth_key = "day"}),
+             "expected a field `day`, got a row with the fields \"prompt\"; set data.ground_truth_key to the field's "
+             "name, or to several names separated by commas if files differ; the column \"day\" has the type "
+             "date32[day], which is not supported: convert it"));
   CHECK(says(refusal_by("left_out.parquet", {.ground_truth_key = "info.created"}),
              "the column \"info.created\" has the type timestamp[us], which is not supported: convert it"));
   CHECK_FALSE(says(refusal_by("left_out.parquet", {.ground_truth_key = "gold"}), "which is not supported"));

@@ -162,8 +162,13 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
             "--filter 'from == x'"),
       "1 row, prompts of 3 to 3 bytes, data sources: \"x\" (1)"));
   CHECK(test::says(check("jsonl a.jsonl --prompt-key q --ground-truth-key gold"),
-                   "a.jsonl:1: expected `q` to be a string"));
-  CHECK(test::says(check("csv a.csv"), "a field `prompt`"));
+                   "a.jsonl:1: expected `q` to be a string or a list of messages, got object"));
+  CHECK(test::says(check("csv a.csv"),
+                   "a.csv:2: expected a field `prompt` or `question`, got a row with the fields \"gold\", \"level\", "
+                   "\"q\"; set --prompt-key to the field's name"));
+  CHECK(test::says(check("csv a.csv --prompt-key q"), "; set --ground-truth-key to the field's name"));
+  CHECK(test::says(check("csv a.csv --filter 'level >> 3'"),
+                   "--filter: expected FIELD <, <=, > or >= NUMBER, got \"level >> 3\""));
   CHECK(check("csv a.csv").exit_code == 2);
   std::ofstream(dir / "b.csv") << "prompt,ground_truth\nabc,7\nabcde,8\n";
   CHECK(test::says(check("csv b.csv"), "2 records of"));
