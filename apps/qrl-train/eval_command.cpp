@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -7,6 +8,7 @@
 #include "base/log.h"
 #include "commands.h"
 #include "loaded_sampler.h"
+#include "report/rows.h"
 #include "state/folder.h"
 #include "tasks/verifier.h"
 #include "train/evaluate/evaluate.h"
@@ -59,7 +61,8 @@ void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
       policy.tokenizer, *verifier, world, arguments.out.empty() ? nullptr : &responses);
   loaded_sampler.say_what_it_samples(recipe);
   if (!world.is_first()) return;
-  for (const auto& [name, value] : metrics) std::printf("%s: %.6g\n", name.c_str(), value);
+  const std::map<std::string, double, report::NameOrder> ordered(metrics.begin(), metrics.end());
+  for (const auto& [name, value] : ordered) std::printf("%s: %.6g\n", name.c_str(), value);
   std::printf("\n%s", train::metrics_table(sets, metrics).c_str());
   if (arguments.out.empty()) return;
   const std::filesystem::path dir = arguments.out;

@@ -1,5 +1,6 @@
 #include "report/rows.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,21 @@ Rows read_rows(const std::filesystem::path& file, std::uint64_t from) {
 
 bool is_held_out_score(std::string_view name) {
   return name.starts_with("val/") && name.find("/mean@") != std::string_view::npos;
+}
+
+bool NameOrder::operator()(std::string_view a, std::string_view b) const {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::string_view whole_a = a, whole_b = b;
+  while (!a.empty() && !b.empty()) {
+    const std::size_t digits_a = std::min(a.find_first_not_of(kDigits), a.size());
+    const std::size_t digits_b = std::min(b.find_first_not_of(kDigits), b.size());
+    if (digits_a != digits_b && digits_a > 0 && digits_b > 0) return digits_a < digits_b;
+    const std::size_t size = std::max<std::size_t>(std::min(digits_a, digits_b), 1);
+    if (const int order = a.substr(0, size).compare(b.substr(0, size)); order != 0) return order < 0;
+    a.remove_prefix(size);
+    b.remove_prefix(size);
+  }
+  return whole_a.size() < whole_b.size();
 }
 
 double value_of(const Metrics& metrics, const std::string& name) {

@@ -35,6 +35,11 @@ Rows parse_rows(std::string_view text);
 /// Returns whether the name is a held-out set's score, val/SOURCE/mean@N.
 bool is_held_out_score(std::string_view name);
 
+/// Orders names as text, but numbers without leading zeros by value: pass@2 before pass@16.
+struct NameOrder {
+  bool operator()(std::string_view a, std::string_view b) const;
+};
+
 /// Returns NaN for an absent metric.
 double value_of(const Metrics& metrics, const std::string& name);
 

@@ -48,7 +48,7 @@ std::optional<double> last_quarter(const std::vector<double>& values) {
 }
 
 std::vector<std::string> metric_names(const std::vector<RunFiles>& runs) {
-  std::map<std::string, bool> names;
+  std::map<std::string, bool, NameOrder> names;
   for (const RunFiles& run : runs) {
     for (const Row& row : run.rows.rows) {
       for (const auto& [name, value] : row.metrics) {

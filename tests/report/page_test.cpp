@@ -1,6 +1,7 @@
 // Tests the page's data and text: its contents, forbidden contents, and its size.
 #include "report/page.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -221,6 +222,12 @@ TEST_CASE("a report in text names the step of a value that is not the last step'
   INFO(text);
   CHECK(text.find("actor/entropy         3.5 (step 1)      3.5\n") != std::string::npos);
   CHECK(text.find("mismatch/probe_k1_kl             0        0\n") != std::string::npos);
+}
+
+TEST_CASE("names with numbers are in the order of the numbers") {
+  const std::vector<std::string> sorted = {"a/maj@16", "a/pass@2", "a/pass@2/b", "a/pass@16", "a/pass@128", "a/passes"};
+  CHECK(std::ranges::is_sorted(sorted, report::NameOrder{}));
+  for (const std::string& name : sorted) CHECK_FALSE(report::NameOrder{}(name, name));
 }
 
 TEST_CASE("a report in text shows what a terminal would act on") {

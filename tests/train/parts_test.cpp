@@ -33,15 +33,17 @@ TEST_CASE("pass@k is the chance that k of n samples drawn without replacement ho
 
 TEST_CASE("the table of an evaluation: each column as wide as what stands in it") {
   const std::vector<train::PromptSet> sets = {{"a", {}, {}}, {"a longer name", {}, {}}};
-  const train::Metrics metrics = {{"val/a/maj@2", 0.5},
-                                  {"val/a/mean@2", 1.0 / 3},
-                                  {"val/a longer name/maj@2", 0.0123456},
-                                  {"val/a longer name/mean@2", 1},
+  const train::Metrics metrics = {{"val/a/maj@16", 0.5},
+                                  {"val/a/pass@16", 1.0 / 3},
+                                  {"val/a/pass@2", 0.25},
+                                  {"val/a longer name/maj@16", 0.0123456},
+                                  {"val/a longer name/pass@16", 1},
+                                  {"val/a longer name/pass@2", 1},
                                   {"other", 7}};
   CHECK(train::metrics_table(sets, metrics) ==
-        "data source    prompts  maj@2    mean@2\n"
-        "a              0        0.5      0.3333\n"
-        "a longer name  0        0.01235  1\n");
+        "data source    prompts  maj@16   pass@2  pass@16\n"
+        "a              0        0.5      0.25    0.3333\n"
+        "a longer name  0        0.01235  1       1\n");
 }
 
 TEST_CASE("training prompts: every epoch a permutation, the cursor is all the state") {
@@ -156,6 +158,8 @@ TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else 
   const train::Metrics all = train::combine_updates(updates);
   CHECK(all == train::Metrics{{"a/max", 3}, {"a/min", 4}, {"actor/lr", 0.2}, {"b", 3}});
   CHECK(train::step_facts({{"critic/rewards/mean", 0.5}}) == "reward 0.500  length 0.0  gap -  0 tok/s");
+  CHECK(train::step_facts({{"data/flat_group_fraction", 1}}) ==
+        "reward 0.000  length 0.0  gap none (all groups flat)  0 tok/s");
 }
 
 TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are not finite become null") {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "dist/gather.h"
+#include "report/rows.h"
 #include "train/metrics/progress.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
@@ -80,6 +81,7 @@ std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metric
   for (const auto& [name, value] : metrics) {
     if (name.starts_with(first)) columns.push_back(name.substr(first.size()));
   }
+  std::ranges::sort(columns, report::NameOrder{});
   std::vector<std::vector<std::string>> rows = {{"data source", "prompts"}};
   rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const PromptSet& set : sets) {

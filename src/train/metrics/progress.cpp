@@ -36,14 +36,15 @@ bool has_utf8() {
   return false;
 }
 
-std::string gap_text(const Metrics& metrics) {
-  const auto gap = metrics.find("mismatch/k3_kl");  // missing if every group is flat
-  return gap == metrics.end() || !std::isfinite(gap->second) ? "-" : base::format("%.1e", gap->second);
-}
-
 double value_or_zero(const Metrics& metrics, const std::string& name) {
   const auto found = metrics.find(name);
   return found == metrics.end() ? 0.0 : found->second;
+}
+
+std::string gap_text(const Metrics& metrics) {
+  if (value_or_zero(metrics, "data/flat_group_fraction") == 1) return "none (all groups flat)";
+  const auto gap = metrics.find("mismatch/k3_kl");
+  return gap == metrics.end() || !std::isfinite(gap->second) ? "-" : base::format("%.1e", gap->second);
 }
 
 constexpr double kMostBetween_s = 60;
@@ -66,12 +67,13 @@ std::string step_facts(const Metrics& metrics) {
 }
 
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns) {
-  constexpr int kOtherColumns = 84, kMostColumns = 20;  // columns of the other text; the sparkline's maximum
-  const int width = std::clamp(columns - kOtherColumns, 0, kMostColumns);
+  constexpr int kOtherColumns = 77, kMostColumns = 20;  // columns of the other text; the sparkline's maximum
+  const std::string gap = gap_text(metrics);
+  const int width = std::clamp(columns - kOtherColumns - static_cast<int>(gap.size()), 0, kMostColumns);
   const std::string course = report::sparkline(rewards, static_cast<std::size_t>(width));
   return base::format("reward %.3f", value_or_zero(metrics, "critic/rewards/mean")) +
          (course.empty() ? "" : " " + course) +
-         (std::isfinite(held_out) ? base::format("  held-out %.3f", held_out) : "") + "  gap " + gap_text(metrics) +
+         (std::isfinite(held_out) ? base::format("  held-out %.3f", held_out) : "") + "  gap " + gap +
          base::format("  %.0f tok/s", value_or_zero(metrics, "perf/tokens_per_s"));
 }
 
