@@ -183,6 +183,21 @@ void require_same(const Rows& rows, const Judged& first, const Judged& second, c
   if (num_errors > 0) std::printf("  errors:%s\n", errors.c_str());
 }
 
+/// Returns "a correct response scores 1, any other 0", for example. Built-in verifiers score so.
+std::string rule_text(const config::RewardRecipe& reward) {
+  std::string text = base::format("a correct response scores %g, any other %g", reward.correct, reward.wrong);
+  if (reward.format != 0) text += base::format(", plus %g if its answer has the right format", reward.format);
+  if (reward.partial != 0) text += base::format(", plus %g times its partial credit (0 to 1)", reward.partial);
+  return text;
+}
+
+std::string weights_text(const std::vector<std::string>& names, std::span<const double> weights) {
+  std::string text = "a response's score is the sum of";
+  for (std::size_t k = 0; k < names.size(); ++k)
+    text += (k == 0 ? " " : ", ") + names[k] + base::format(" (weight %g)", weights[k]);
+  return text;
+}
+
 void check_reward(const CheckRewardArguments& arguments) {
   const config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
@@ -195,10 +210,8 @@ void check_reward(const CheckRewardArguments& arguments) {
   const Judged first = judge_all(rows, *verifier, false);
   const std::vector<std::string>& names = verifier->score_names();
   const std::vector<double> weights = verifier->score_weights(train::rule_weights(recipe.reward));
-  std::printf("%s: reward.verifier %s, scores", arguments.recipe.file.c_str(), recipe.reward.verifier.word().c_str());
-  for (std::size_t k = 0; k < names.size(); ++k)
-    std::printf("%s %s (weight %g)", k == 0 ? "" : ",", names[k].c_str(), weights[k]);
-  std::printf("\n");
+  std::printf("%s: reward.verifier %s; %s\n", arguments.recipe.file.c_str(), recipe.reward.verifier.word().c_str(),
+              (verifier->is_rule() ? rule_text(recipe.reward) : weights_text(names, weights)).c_str());
   print_kinds(rows, first, weights);
   print_speed(first.report);
   std::fflush(stdout);

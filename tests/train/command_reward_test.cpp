@@ -250,6 +250,11 @@ serve(judge, scores={"right": 1, "length": 0.5})
   CHECK_THAT(steady.output, Contains("right (weight 1), length (weight 0.5)") &&
                                 Contains("ground truth       64       64") && Contains("rows/s") &&
                                 Contains("ms (p99)"));
+  const test::Outcome built_in = test::run_command(test::kProgram + "check reward " + test::kTiny +
+                                                   " --set reward.wrong=-1 --set reward.format=0.1");
+  CHECK(test::says(built_in,
+                   ": reward.verifier countdown; a correct response scores 1, any other -1, plus 0.1 if its answer has "
+                   "the right format\n"));
   const test::Outcome changing =
       test::run_command(test::kProgram + "check reward " + recipe("changing") + " --file " + rows);
   INFO(changing.output);
