@@ -25,14 +25,13 @@ namespace qrl::app {
 
 namespace {
 
-/// Logs the failure, aborts a job of several ranks, and returns the exit code. If `stopped`, the logged line does not
-/// say "error".
+/// Logs the failure, aborts a job of several ranks, and returns the exit code. If `stopped`, the logged line neither
+/// says "error" nor names the rank: the whole job stops.
 int fail(const char* message, int exit_code, const dist::Collectives* world, bool stopped = false) {
   (void)std::fflush(stdout);  // the output precedes its error, and abort_job would drop it
   if (world != nullptr && world->size() > 1) {
     if (!world->is_first()) usleep(300'000);
-    const std::string rank = "(rank " + std::to_string(world->rank()) + "): ";
-    base::log_error((stopped ? "" : "error ") + rank + message);
+    base::log_error((stopped ? "" : "error (rank " + std::to_string(world->rank()) + "): ") + message);
     dist::abort_job(exit_code);
   }
   base::log_error((stopped ? "" : "error: ") + std::string(message));

@@ -41,6 +41,8 @@ TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
   CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_4"));
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
   check_goes_on(dir / "whole", dir / "run", longer);
+  CHECK(stop_at(dir / "ranks", "rollouts/step_1.jsonl", longer + " --ranks 2", dir / "log_of_ranks") == 75);
+  CHECK(test::read_file(dir / "log_of_ranks").find("(rank ") == std::string::npos);  // the whole job stopped
 }
 
 TEST_CASE("SIGTERM in the cold start: a checkpoint, exit 75, and the same bits after resuming") {
