@@ -73,6 +73,11 @@ TEST_CASE("a run and its dry run name the settings that cannot act with one upda
   CHECK(says(one + " --set rollout_correction.acr=true --set algorithm.clip_ratio_high=0.3")
             .find(idle + "algorithm.clip_ratio_high 0.3, rollout_correction.acr true;") != std::string::npos);
   CHECK(says(one).find("have no effect") == std::string::npos);
+  // A run's config.yaml has every key. A value that the key has anyway is not named.
+  const std::string given = " --set algorithm.name=grpo --set algorithm.clip_ratio_low=0.2";
+  CHECK(says(one + given).find("have no effect") == std::string::npos);
+  CHECK(says(one + given + " --set algorithm.clip_ratio_high=0.3").find(idle + "algorithm.clip_ratio_high 0.3;") !=
+        std::string::npos);
   CHECK(says(" --set algorithm.name=gspo").find("have no effect") == std::string::npos);
   // The settings that dapo adds to grpo; with several updates they have an effect.
   const std::string higher = "algorithm.clip_ratio_high 0.28 (default), algorithm.clip_ratio_c 10.0 (default);";

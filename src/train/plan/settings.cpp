@@ -174,7 +174,7 @@ class IdleKeys {
   void add(std::string_view key) {
     if (is_set(key)) list(key);
   }
-  /// Adds a key if the recipe sets it, or if the recipe sets algorithm.name and that loss changes the key's default.
+  /// Adds a key if the recipe changes it, or if the recipe sets algorithm.name and that loss changes the key's default.
   void add_of_loss(std::string_view key) {
     const config::Option& loss = *loaded_.recipe.algorithm.name.option();
     const config::Option& standard = *loaded_.recipe.keys->catalog().losses.default_option().option();
@@ -189,7 +189,15 @@ class IdleKeys {
   }
 
  private:
-  bool is_set(std::string_view key) const { return loaded_.origins.count(std::string(key)) > 0; }
+  /// Returns whether something gives the key a value that it would not have unset. A run's config.yaml has all keys.
+  bool is_set(std::string_view name) const {
+    if (loaded_.origins.count(std::string(name)) == 0) return false;
+    const config::Key& key = *loaded_.recipe.keys->find(name);
+    config::Recipe unset = loaded_.recipe;
+    key.reset(unset);
+    if (key.fill) key.fill(unset);
+    return !key.equal(unset, loaded_.recipe);
+  }
   void list(std::string_view key) {
     text_ += (text_.empty() ? "" : ", ") + std::string(key) + " " + shown_setting(loaded_, key);
   }
