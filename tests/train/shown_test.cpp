@@ -195,7 +195,7 @@ TEST_CASE("scores on the way and the export's own are shown and logged, the log 
   REQUIRE(run.exit_code == 0);
   CHECK(says(run.output, "eval after step 0  countdown mean@2: "));
   CHECK(says(run.output, "eval after step 2  countdown mean@2: "));
-  const std::size_t score = run.output.find("exported model (fp32, greedy)  countdown: ");
+  const std::size_t score = run.output.find("exported model (computed in fp32, greedy)  countdown: ");
   REQUIRE(score != std::string::npos);
   const std::string command = " export " + (dir / "run/checkpoints/step_4").string();
   CHECK(says(run.output, "  sampled and scored as int8 weights with int8 keys and values: "));
@@ -215,7 +215,7 @@ TEST_CASE("scores on the way and the export's own are shown and logged, the log 
   CHECK(run.output.find("->", score) > run.output.find('\n', score));
   const std::string log = test::read_file(dir / "run/log.txt");
   for (const char* part : {"command: ", "tiny.yaml, resolved ", "eval after step 4  countdown", "held-out countdown",
-                           "mode        none", "exported model (fp32, greedy)"})
+                           "mode        none", "exported model (computed in fp32, greedy)"})
     CHECK(says(log, part));
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {

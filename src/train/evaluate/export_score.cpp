@@ -76,6 +76,11 @@ nlohmann::ordered_json measure(const RunContext& run, std::int64_t step, const l
   return json;
 }
 
+/// Names the format of the matmuls, which may differ from the dtype of the exported weights.
+std::string how_scored(const nlohmann::ordered_json& json) {
+  return "computed in " + json.value("compute", std::string()) + ", greedy";
+}
+
 constexpr std::string_view kHeldOut = "val/";
 
 std::string scores_of(const report::Metrics& metrics) {
@@ -95,7 +100,7 @@ std::string scores_of_export(const std::filesystem::path& run, std::int64_t step
   std::string text;
   for (const auto& [source, score] : json["scores"].items())
     text += (text.empty() ? "" : ", ") + source + base::format(" %.3f", score.get<double>());
-  return text.empty() ? text : text + " (" + json.value("compute", std::string()) + ", greedy)";
+  return text.empty() ? text : text + " (" + how_scored(json) + ")";
 }
 
 }  // namespace
@@ -117,8 +122,8 @@ std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t 
   }
   std::vector<std::string> lines;
   for (const auto& [source, score] : json["scores"].items()) {
-    lines.push_back(base::format("exported model (%s, greedy)  %s: %.3f", json["compute"].get<std::string>().c_str(),
-                                 source.c_str(), score.get<double>()));
+    lines.push_back(
+        base::format("exported model (%s)  %s: %.3f", how_scored(json).c_str(), source.c_str(), score.get<double>()));
   }
   return lines;
 }

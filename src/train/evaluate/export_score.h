@@ -18,7 +18,7 @@ std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t 
 struct KnownScores {
   std::string weights;    ///< description of the sampler's formats (policy_text)
   std::string scores;     ///< scores at the checkpoint's step, such as "countdown mean@2 0.250", or ""
-  std::string of_export;  ///< scores of the exported model, such as "countdown 0.281 (fp32, greedy)", or ""
+  std::string of_export;  ///< scores of the exported model, such as "countdown 0.281 (computed in fp32, greedy)", or ""
 
   std::string text() const { return weights + (scores.empty() ? "" : ", which scored " + scores); }
 };
