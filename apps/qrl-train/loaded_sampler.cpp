@@ -91,7 +91,8 @@ void LoadedSampler::say_what_it_samples(const config::Recipe& recipe) const {
     const train::KnownScores known = train::known_scores(checkpoint);
     if (known.weights != what) more = "; its run sampled from " + known.text();
     else if (!known.scores.empty()) more = "; its run scored " + known.scores + " with them";
-  } else if (!checkpoint.empty() && quant::spec(train::snapshot_formats(recipe.quant).linear).has_weight_scales()) {
+  } else if (!checkpoint.empty() && !has_adapters_beside_base(policy, recipe) &&
+             quant::spec(train::snapshot_formats(recipe.quant).linear).has_weight_scales()) {
     const std::string own = policy.config.dtype == base::DType::f32 ? "fp32" : "bf16";
     more =
         "; quantizing the folder's weights now may lose what a merged or fine-tuned model learned: --set "

@@ -236,6 +236,11 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   const test::Outcome again = test::run_command(test::kProgram + "eval " + test::kTiny + on_folder);
   CHECK(test::says(again, "quantizing the folder's weights now may lose"));
   CHECK(as_trained.find("the model may lose what its adapters learned") != std::string::npos);
+  // A PEFT folder's adapters are not quantized.
+  const std::string as_adapters = " --checkpoint " + (dir / "peft").string();
+  const test::Outcome apart = test::run_command(test::kProgram + "eval " + test::kTiny + as_adapters);
+  CHECK(test::says(apart, "sampled from adapters on int8 weights"));
+  CHECK_FALSE(test::says(apart, "quantizing the folder's weights"));
 
   // Updates of a small learning rate are below the precision of bf16 next to the weights.
   REQUIRE(test::run_command(test::tiny_command(dir / "slow", kAdapters +
