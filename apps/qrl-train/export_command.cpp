@@ -218,6 +218,10 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
                 "omit one of them: with --quantized the checkpoint's recipe determines what is written");
   }
   const config::Recipe recipe = recipe_of(arguments.checkpoint);
+  QRL_REQUIRE(
+      !model::is_peft(arguments.checkpoint) || recipe.lora.publish == config::LoraPublish::merge, "--quantized",
+      "lora.publish: merge for a checkpoint of adapters", "adapter",
+      "export a PEFT folder without --quantized: one folder cannot hold a quantized base and separate adapters");
   const quant::Format format = train::snapshot_formats(recipe.quant).linear;
   QRL_REQUIRE(quant::spec(format).has_weight_scales(), "--quantized",
               "a run with quant.rollout.weights int8, fp8_e4m3 or int4", std::string(quant::name(format)),
@@ -237,10 +241,6 @@ void export_quantized(const ExportArguments& arguments, dist::Collectives& world
   train::Policy policy = train::load_policy(arguments.checkpoint);
   policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
   const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
-  QRL_REQUIRE(
-      !policy.adapter || recipe.lora.publish == config::LoraPublish::merge, "--quantized",
-      "lora.publish: merge for a checkpoint of adapters", "adapter",
-      "export a PEFT folder without --quantized: one folder cannot hold a quantized base and separate adapters");
   model::Snapshot snapshot(policy.config, formats);
   snapshot.use_profile(train::load_quantizer(arguments.checkpoint, policy.config, world).profile);
   snapshot.publish(policy.weights, 0);
@@ -300,7 +300,8 @@ void add_export(CLI::App& app, Action& action) {
       "--merge", arguments->merge,
       "for a checkpoint of adapters: merge them into the base and write a whole model, not a PEFT folder");
   command->add_flag("--quantized", arguments->quantized,
-                    "write the low-bit weights of the run's sampler, in compressed-tensors format");
+                    "write the low-bit weights of the run's sampler, in compressed-tensors format; needs a run with "
+                    "quant.rollout.rotation: none (int8 on a CPU rotates by default)");
   add_word(*command, "--onto", arguments->onto, {"quantized", "original"}, "quantized|original",
            "with --merge: merge onto the quantized or the original base; default: the base that the learner used");
   add_text(*command, "--logits", arguments->logits, "FILE",

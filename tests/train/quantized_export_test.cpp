@@ -132,6 +132,9 @@ TEST_CASE("what no folder in compressed-tensors' format can hold is refused by i
   };
   const std::string adapters = "--set lora.rank=4 --set quant.learner.forward=low_bit ";
   refuses(one_step(dir / "beside", adapters), "expected lora.publish: merge for a checkpoint of adapters, got adapter");
+  refuses(one_step(dir / "rotated",
+                   adapters + "--set quant.rollout.rotation=hadamard --set quant.rollout.rotation_block=32"),
+          "expected lora.publish: merge for a checkpoint of adapters, got adapter");
   refuses(one_step(dir / "head", "--set quant.rollout.lm_head=int8"),
           "expected a run with quant.rollout.lm_head auto or fp32, got int8");
   refuses(one_step(dir / "wide", "--set quant.rollout.weights=bf16"),
