@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "data/jsonl.h"
+#include "data/row.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
 #include "tasks/alternatives.h"
@@ -66,7 +67,7 @@ Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier
 Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const tasks::Verifier& verifier) {
   std::ifstream in(file, std::ios::binary);
   QRL_REQUIRE(in.is_open() && !std::filesystem::is_directory(file), file, "a JSONL file", "no readable file");
-  const RowForm form{nullptr, recipe.data.ground_truth_key, true};
+  const RowForm form{nullptr, data::ground_truth_names(recipe.data.ground_truth_key), true};
   const tasks::VerifierOptions options = train::verifier_options(recipe);
   Rows rows;
   data::JsonLines lines(in, file, data::LoneSurrogate::replaced);

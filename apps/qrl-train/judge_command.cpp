@@ -11,6 +11,7 @@
 #include "config/keys/key.h"
 #include "config/keys/sections.h"
 #include "data/jsonl.h"
+#include "data/row.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
@@ -118,9 +119,13 @@ void judge(const JudgeArguments& arguments) {
   verifier->show_log();
   const tasks::VerifierChoice& choice = *recipe.reward.verifier;
   const bool partial = std::ranges::find(choice.uses, "reward.partial") != choice.uses.end();
-  std::string gold_key = arguments.ground_truth_key;
-  if (by_recipe && gold_key.empty()) gold_key = recipe.data.ground_truth_key;
-  const RowForm form{&choice, gold_key, by_recipe};
+  const std::string& key = arguments.ground_truth_key;
+  const bool is_named = !key.empty() || !recipe.data.ground_truth_key.empty();
+  const RowForm form{is_named ? nullptr : &choice,
+                     !key.empty() ? std::vector{key}
+                     : by_recipe  ? data::ground_truth_names(recipe.data.ground_truth_key)
+                                  : std::vector<std::string>{"ground_truth"},
+                     by_recipe};
   std::vector<JudgedRow> rows;
   const auto print = [&] {
     if (by_recipe) print_scores(rows, *verifier, train::rule_weights(recipe.reward));
@@ -200,8 +205,8 @@ void add_judge(CLI::App& app, Action& action) {
   add_own_options(command, *arguments);
   command
       ->add_option("--ground-truth-key", arguments->ground_truth_key,
-                   "field with the ground truth, or a path to it (a.b); default: ground_truth, or the recipe's "
-                   "data.ground_truth_key")
+                   "field with the ground truth, or a path to it (a.b); default: ground_truth, or with --recipe the "
+                   "fields that its training reads (data.ground_truth_key)")
       ->check(not_empty());
   command->add_flag("--time", arguments->time, "add the CPU time of each verdict, in microseconds");
   set_work(*command, action, arguments, judge, [arguments] {

@@ -4,19 +4,23 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "data/jsonl.h"
+#include "data/row.h"
 
 namespace qrl::app {
 
 namespace {
 
-constexpr const char* kGroundTruth = "ground_truth";
+std::string any_of(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names) all.push_back(base::quoted(name));
+  return base::joined(all, " or ");
+}
 
 /// Returns a field's text; a name "a.b" means a nested field. Returns "" for null and for a number that lost digits.
 /// Booleans, arrays and objects give JSON.
-std::string field(const nlohmann::json& row, const std::string& name, const std::string& where,
-                  const char* what_to_do = "") {
+std::string field(const nlohmann::json& row, const std::string& name, const std::string& where) {
   const nlohmann::json* value = data::find_field(row, name);
-  QRL_REQUIRE(value != nullptr, where, "a field " + base::quoted(name), data::names_of_fields(row), what_to_do);
+  QRL_REQUIRE(value != nullptr, where, "a field " + base::quoted(name), data::names_of_fields(row));
   if (value->is_null()) return "";
   if (value->is_string()) return value->get<std::string>();
   if (!value->is_number()) return value->dump();
@@ -44,22 +48,24 @@ JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const 
     out.json = row.dump();
   }
   const bool has_own = form.verifier != nullptr && !form.verifier->ground_truth_fields.empty();
-  if (!has_own || !form.gold_key.empty() || row.contains(kGroundTruth)) {
-    const std::string key = form.gold_key.empty() ? kGroundTruth : form.gold_key;
-    out.ground_truth = field(row, key, where, "name the field with --ground-truth-key NAME");
-    const nlohmann::json& gold = *data::find_field(row, key);
-    if (form.whole || gold.is_array()) out.ground_truth_json = gold.dump();
+  const auto [gold, gold_name] = data::find_at_most_one(row, form.gold_names, where, "data.ground_truth_key");
+  if (!has_own || gold != nullptr) {
+    QRL_REQUIRE(gold != nullptr, where, "a field " + any_of(form.gold_names), data::names_of_fields(row),
+                form.whole ? "name the field with --set data.ground_truth_key=NAME"
+                           : "name the field with --ground-truth-key NAME");
+    out.ground_truth = field(row, gold_name, where);
+    if (form.whole || gold->is_array()) out.ground_truth_json = gold->dump();
     return out;
   }
-  nlohmann::json gold;
+  nlohmann::json parts;
   for (const tasks::GroundTruthField& part : form.verifier->ground_truth_fields) {
     const std::string name(part.name);
     if (part.is_optional && (!row.contains(name) || row[name].is_null())) continue;
     const std::string text = field(row, name, where);
-    if (part.is_text) gold[name] = text;
-    else gold[name] = row[name];
+    if (part.is_text) parts[name] = text;
+    else parts[name] = row[name];
   }
-  out.ground_truth = gold.dump();
+  out.ground_truth = parts.dump();
   return out;
 }
 

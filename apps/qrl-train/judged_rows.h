@@ -17,9 +17,9 @@ struct JudgedRow {
 };
 
 struct RowForm {
-  const tasks::VerifierChoice* verifier = nullptr;  ///< may be null; its ground_truth_fields may replace ground_truth
-  std::string gold_key;  ///< field with the ground truth; "": ground_truth, or the verifier's own fields
-  bool whole = false;    ///< if set, also keeps prompt, data source and row
+  const tasks::VerifierChoice* verifier = nullptr;  ///< may be null; its ground_truth_fields may replace gold_names
+  std::vector<std::string> gold_names;              ///< names of the field with the ground truth
+  bool whole = false;                               ///< if set, also keeps prompt, data source and row
 };
 
 /// Input errors name `where`.

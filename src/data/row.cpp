@@ -72,14 +72,7 @@ std::vector<std::string> names_in(std::string_view text, const std::string& sett
 
 std::pair<const json*, std::string> find_one(const json& row, const std::vector<std::string>& keys,
                                              const std::string& where, const std::string& setting) {
-  std::pair<const json*, std::string> found;
-  for (const std::string& key : keys) {
-    const json* value = find_field(row, key);
-    if (value == nullptr) continue;
-    QRL_REQUIRE(found.first == nullptr, where, "a field " + named(keys),
-                "both `" + found.second + "` and `" + key + "`", "delete one of them, or set " + setting);
-    found = {value, key};
-  }
+  const auto found = find_at_most_one(row, keys, where, setting);
   QRL_REQUIRE(found.first != nullptr, where, "a field " + named(keys), names_of_fields(row),
               "set " + setting + " to the field's name, or to several names separated by commas if files differ");
   return found;
@@ -145,10 +138,26 @@ std::optional<double> number_of(std::string_view text) {
 
 }  // namespace
 
+std::pair<const json*, std::string> find_at_most_one(const json& row, const std::vector<std::string>& keys,
+                                                     const std::string& where, const std::string& setting) {
+  std::pair<const json*, std::string> found;
+  for (const std::string& key : keys) {
+    const json* value = find_field(row, key);
+    if (value == nullptr) continue;
+    QRL_REQUIRE(found.first == nullptr, where, "a field " + named(keys),
+                "both `" + found.second + "` and `" + key + "`", "delete one of them, or set " + setting);
+    found = {value, key};
+  }
+  return found;
+}
+
+std::vector<std::string> ground_truth_names(const std::string& key, const std::string& setting) {
+  return names_in(key, setting, {"ground_truth", "answer", "reward_model.ground_truth"});
+}
+
 RowReader::RowReader(const RowOptions& options)
     : prompt_keys_(names_in(options.prompt_key, options.prompt_setting, {"prompt", "question"})),
-      ground_truth_keys_(names_in(options.ground_truth_key, options.ground_truth_setting,
-                                  {"ground_truth", "answer", "reward_model.ground_truth"})),
+      ground_truth_keys_(ground_truth_names(options.ground_truth_key, options.ground_truth_setting)),
       prompt_setting_(options.prompt_setting),
       ground_truth_setting_(options.ground_truth_setting),
       data_source_key_(options.data_source_key.empty() ? "data_source" : options.data_source_key),

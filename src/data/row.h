@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "state/json.h"
@@ -48,6 +49,16 @@ const nlohmann::json* find_field(const nlohmann::json& row, const std::string& p
 
 /// Returns "a row with the fields "prompt", "answer"", for example. Names at most 12 fields.
 std::string names_of_fields(const nlohmann::json& row);
+
+/// Returns the row's field among `keys`, and its name; null if it has none. Throws an input error that names `where`
+/// and `setting`, the recipe key of the names, if it has several.
+std::pair<const nlohmann::json*, std::string> find_at_most_one(const nlohmann::json& row,
+                                                               const std::vector<std::string>& keys,
+                                                               const std::string& where, const std::string& setting);
+
+/// Returns the names of the field with the ground truth: those in `key` (RowOptions::ground_truth_key), or the usual.
+std::vector<std::string> ground_truth_names(const std::string& key,
+                                            const std::string& setting = "data.ground_truth_key");
 
 /// Converts rows to PromptRows, and skips rows that the filter excludes.
 ///

@@ -122,6 +122,20 @@ TEST_CASE("judge takes the ground truth from the field it is told, and says whic
   CHECK(judge("--help", "").output.find("--ground-truth-key") != std::string::npos);
 }
 
+TEST_CASE("judge by a recipe reads the ground truth from the fields that training reads") {
+  const TempDir dir;
+  std::ofstream(dir / "r.yaml") << "reward: {verifier: math}\n";
+  const auto by_recipe = [&](const std::string& row) {
+    return judge("--recipe " + (dir / "r.yaml").string(), R"({"response":"\\boxed{85}",)" + row + "}\n").output;
+  };
+  CHECK(by_recipe(R"("answer":"85")").starts_with("{\"score\":1.0"));
+  CHECK(by_recipe(R"("reward_model":{"ground_truth":"85"})").starts_with("{\"score\":1.0"));
+  CHECK(by_recipe(R"("gold":"85")").find("expected a field \"ground_truth\" or \"answer\" or ") != std::string::npos);
+  CHECK(by_recipe(R"("gold":"85")").find("name the field with --set data.ground_truth_key=NAME") != std::string::npos);
+  CHECK(by_recipe(R"("answer":"85","ground_truth":"1")").find("got both `ground_truth` and `answer`") !=
+        std::string::npos);
+}
+
 TEST_CASE("judge --answer-form value refuses a sum in the box, any is the default") {
   const std::string rows = R"({"response":"\\boxed{25+60}","ground_truth":"85"})"
                            "\n"
