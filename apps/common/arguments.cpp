@@ -7,6 +7,7 @@
 
 #include "base/shipped_files.h"
 #include "base/text.h"
+#include "config/keys/key_types.h"
 #include "config/keys/other_trainers.h"
 #include "config/reader.h"
 #include "train/plan/catalog.h"
@@ -80,9 +81,17 @@ Fault fault_of(const CLI::App& command, const CLI::ParseError& error) {
   }
 }
 
-/// Returns advice if an option is a recipe key ("--optim.lr=1e-6"), else "".
-std::string advice_for_key(const std::string& option, const std::string& value) {
-  const std::string name = option.substr(2);
+/// Removes an option's dashes: "--max_tokens" and "-max-tokens" both become "maxtokens".
+std::string without_dashes(std::string option) {
+  std::erase_if(option, [](char c) { return c == '-' || c == '_'; });
+  return option;
+}
+
+/// Returns advice if an option is a recipe key ("--optim.lr=1e-6"), or one of the command's section ("eval --n"),
+/// else "".
+std::string advice_for_key(const CLI::App& command, const std::string& option, const std::string& value) {
+  const std::string name = option.substr(2), of_command = command.get_name() + "." + name;
+  if (train::keys().find(of_command) != nullptr) return "set the recipe key with --set " + of_command + "=" + value;
   if (train::keys().find(name) != nullptr) return "set the recipe key with --set " + name + "=" + value;
   const std::string advice = config::advice_for_unknown_key(train::keys(), name);
   return name.find('.') == std::string::npos && !advice.starts_with("here it is ") ? "" : advice + " (--set KEY=VALUE)";
@@ -99,14 +108,21 @@ std::string advice_for_extra(const CLI::App& command, const std::vector<std::str
     if (!word.starts_with('-') && word.find('=') != std::string::npos && (i == 0 || words[i - 1] != "--set") &&
         is_known("--set"))
       return "set the recipe key with --set " + without_pluses(word);
+    if (i >= 2 && words[i - 2] == "--set" && train::keys().find(words[i - 1]) != nullptr)
+      return "write --set " + words[i - 1] + "=" + word;
     const std::size_t equals = word.find('=');
     const std::string option = word.substr(0, equals), behind = i + 1 < words.size() ? words[i + 1] : "VALUE";
-    if (!word.starts_with("--") || is_known(option)) continue;
+    if (!word.starts_with('-') || is_known(option)) continue;
+    const auto same = std::ranges::find(options, without_dashes(option), without_dashes);
+    if (same != options.end()) return "did you mean " + *same + "?";
+    if (!word.starts_with("--")) continue;
     const bool has_recipe = command.get_option_no_throw("RECIPE") != nullptr;
     if (has_recipe && option.starts_with("--config"))
       return "give the recipe file as the first argument: " + full_name(command) + " RECIPE.yaml";
     const std::string key =
-        is_known("--set") ? advice_for_key(option, equals == std::string::npos ? behind : word.substr(equals + 1)) : "";
+        is_known("--set")
+            ? advice_for_key(command, option, equals == std::string::npos ? behind : word.substr(equals + 1))
+            : "";
     if (!key.empty()) return key;
     const std::string nearest = base::nearest_name(option, options);
     return nearest.empty() ? "" : "did you mean " + nearest + "?";
@@ -116,7 +132,7 @@ std::string advice_for_extra(const CLI::App& command, const std::vector<std::str
 
 }  // namespace
 
-void refuse_command(const CLI::App& parent, const std::string& word) {
+void refuse_command(const CLI::App& parent, const std::string& word, const std::string& next) {
   const bool takes_recipe = parent.get_option_no_throw("RECIPE") != nullptr;
   const std::string name = full_name(parent);
   if (takes_recipe && word.find('=') != std::string::npos) {
@@ -128,24 +144,30 @@ void refuse_command(const CLI::App& parent, const std::string& word) {
     base::fail_input(name, "a recipe file", "no such file: " + base::quoted(word), "check the path");
   const std::vector<std::string> names = names_of(parent);
   const std::string nearest = base::nearest_name(word, names);
+  std::error_code error;
+  const std::string advice = !nearest.empty() ? "did you mean " + nearest + "?"
+                             : takes_recipe && !next.empty() && std::filesystem::is_regular_file(next, error)
+                                 ? "type " + name + " " + next
+                                 : "";
   base::fail_input(name,
                    (takes_recipe       ? "a recipe file, or one of "
                     : names.size() > 1 ? "one of "
                                        : "") +
                        base::joined(names, ", "),
-                   base::quoted(word), nearest.empty() ? "" : "did you mean " + nearest + "?");
+                   base::quoted(word), advice);
 }
 
 void check_commands(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* parent = &app;
-  for (const std::string& word : words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
     const std::vector<std::string> names = names_of(*parent);
     if (names.empty() || word.empty() || word.starts_with('-')) return;
     std::error_code error;
     const bool is_recipe = parent->get_option_no_throw("RECIPE") != nullptr && std::filesystem::exists(word, error);
     if (std::ranges::find(names, word) == names.end()) {
       if (is_recipe) return;
-      refuse_command(*parent, word);
+      refuse_command(*parent, word, i + 1 < words.size() ? words[i + 1] : "");
     }
     parent = parent->get_subcommand(word);
   }
@@ -192,9 +214,9 @@ CLI::Validator between(std::int64_t low, std::int64_t high) {
 CLI::Validator one_of(const std::vector<std::string>& words) {
   return {[words](std::string& text) -> std::string {
             if (std::ranges::find(words, text) != words.end()) return {};
-            const std::string nearest = base::nearest_name(text, words);
+            const std::string advice = config::nearest_advice(text, words);
             return (words.size() > 1 ? "expected one of " : "expected ") + base::joined(words, ", ") + ", got " +
-                   base::quoted(text) + (nearest.empty() ? "" : "; did you mean " + nearest + "?");
+                   base::quoted(text) + (advice.empty() ? "" : "; " + advice);
           },
           "{" + base::joined(words, ",") + "}"};
 }

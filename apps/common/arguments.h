@@ -12,8 +12,8 @@ namespace qrl::app {
 /// Returns the command's words: "qrl-train check reward".
 std::string full_name(const CLI::App& command);
 
-/// Throws an input error that lists `parent`'s commands, because `word` is none of them.
-[[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word);
+/// Throws an input error that lists `parent`'s commands, because `word` is none of them. `next` is the word after it.
+[[noreturn]] void refuse_command(const CLI::App& parent, const std::string& word, const std::string& next = "");
 /// Calls refuse_command for an unknown command, before the parser takes it for a recipe.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 

@@ -67,7 +67,8 @@ void add_options(CLI::App& command, TrainArguments& arguments, bool recipe_requi
   add_recipe_arguments(command, arguments.recipe, recipe_required);
   add_text(command, "--resume", arguments.resume, "auto|never|PATH",
            "auto (default): from the newest intact checkpoint; never: fail if the run has a checkpoint; PATH: from "
-           "that checkpoint; without a value, auto");
+           "that checkpoint; without a value, auto")
+      ->check(value_of("trainer.resume_mode"));
   add_ranks(command);
   CLI::Option* print =
       command.add_flag("--print-config", arguments.print_config, "print all keys with each value's origin, and exit");

@@ -37,6 +37,16 @@ TEST_CASE("an argument that is none gets one line with what to do") {
   refuses("--config-name tiny", "give the recipe file as the first argument: qrl-train RECIPE.yaml");
   refuses("--config-path . --config-name tiny", "give the recipe file as the first argument: qrl-train RECIPE.yaml");
   refuses("evil " + test::kTiny, "did you mean eval?");
+  refuses("generate x --prompt a --max_tokens 4", "did you mean --max-tokens?");
+  refuses("generate x --prompt a -n 2", "got \"-n\"; did you mean --n?");
+  refuses("eval " + test::kTiny + " --n 4", "set the recipe key with --set eval.n=4");
+  refuses(test::kTiny + " --set rollout.n 4", "got \"4\"; write --set rollout.n=4");
+  refuses("train " + test::kTiny, "got \"train\"; type qrl-train " + test::kTiny);
+  refuses(test::kTiny + " --dry-run --set trainer.device=gpu", "here it is cuda");
+  refuses("export x --out y --dtype float16",
+          "--dtype: expected one of float32, bfloat16, got \"float16\"; see qrl-train export --help");
+  refuses(test::kTiny + " --dry-run --resume false",
+          "--resume: expected auto | never | PATH, got \"false\"; use never");
   refuses(test::kTiny + " --set 'data.prompt_template=Q: {prompt}' --dry-run", "--set 'data.prompt_template=\"…\"'");
   CHECK(test::run_command(test::kProgram + test::kTiny + " --set 'data.prompt_template=\"Q: {prompt}\"' --dry-run")
             .exit_code == 0);

@@ -135,14 +135,16 @@ Type<double> real(const Range& range) {
 }
 
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names) {
-  static constexpr std::array<std::pair<const char*, const char*>, 3> kTwins = {
-      {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}}};
+  static constexpr std::array<std::pair<const char*, const char*>, 4> kTwins = {
+      {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}, {"gpu", "cuda"}}};
+  static constexpr std::array<std::string_view, 2> kLookalikes = {"float16", "fp16"};  // they are not bf16 misspelled
   const std::string lower = base::lower_case(word.substr(0, 100));
   for (const auto& [one, other] : kTwins) {
     for (const std::string& name : names) {
       if ((lower == one && name == other) || (lower == other && name == one)) return "here it is " + name;
     }
   }
+  if (std::ranges::find(kLookalikes, lower) != kLookalikes.end()) return "";
   const std::string nearest = base::nearest_name(lower, names);
   return nearest.empty() ? "" : "did you mean " + nearest + "?";
 }

@@ -21,6 +21,8 @@ constexpr std::int64_t kMaxNewtonSchulz = 100;
 Type<ResumeFrom> resume_from() {
   const Type<ResumeFrom> path{"PATH",
                               [](const YamlNode& node) {
+                                if (!node.quoted && (node.text == "disable" || node.text == "false"))
+                                  throw ParseError{base::quoted(node.text), "use never"};
                                 return ResumeFrom{ResumeMode::path, read_text(node)};
                               },
                               [](const ResumeFrom& from) { return write_text(from.path); }};
