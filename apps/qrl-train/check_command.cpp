@@ -73,6 +73,7 @@ std::string describe_unsolvable_countdown(const std::vector<data::PromptRow>& ro
   return text;
 }
 
+constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 std::string describe_recipe(const std::string& file) {
@@ -103,13 +104,18 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"safetensors", "safetensors file",
        [](const std::string& path) {
-         const std::string file = in_folder(path, {"model.safetensors", kIndex});
+         const std::string file = in_folder(path, {kSingle, kIndex});
          return file.ends_with(kIndex) ? model::describe_index(file) : state::describe_safetensors(file);
        }},
       {"config", "Hugging Face config.json",
        [](const std::string& path) { return model::describe_config(in_folder(path, {"config.json"})); }},
       {"index", "model.safetensors.index.json and its shards",
-       [](const std::string& path) { return model::describe_index(in_folder(path, {kIndex})); }},
+       [](const std::string& path) {
+         const auto has = [&](const char* name) { return std::filesystem::exists(std::filesystem::path(path) / name); };
+         QRL_REQUIRE(has(kIndex) || !has(kSingle), path, std::string("a folder with ") + kIndex,
+                     std::string("one ") + kSingle + ", which needs no index", "use qrl-train check safetensors");
+         return model::describe_index(in_folder(path, {kIndex}));
+       }},
       {"generation", "generation_config.json",
        [](const std::string& path) { return model::describe_generation(in_folder(path, {"generation_config.json"})); }},
       {"tokenizer", "tokenizer.json",

@@ -233,9 +233,13 @@ class Loader {
     } else if (node.kind == YamlNode::Kind::map) {
       for (const YamlMember& member : node.members) set_member(member, name, source);
     } else if (node.kind != YamlNode::Kind::null || !source.has_lines) {
-      const auto first = std::find_if(keys_.names().begin(), keys_.names().end(),
-                                      [&](const std::string& known) { return known.starts_with(name + "."); });
-      errors_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + *first);
+      std::string first;
+      for (const std::string& known : keys_.names()) {
+        if (!known.starts_with(name + ".")) continue;
+        if (first.empty()) first = known;
+        origins_.invalid.insert(known);
+      }
+      errors_.add(place(source, node.line, name), "a section of keys", shown_value(node), "such as " + first);
     }
   }
 
@@ -315,7 +319,10 @@ LoadedRecipe load_recipe(const Keys& keys, const std::filesystem::path& file, st
   const std::string name = shown_name(file.string());
   std::string bytes;
   std::error_code error;
-  QRL_REQUIRE(!std::filesystem::is_directory(file, error), name, "a recipe file", "a folder",
+  const fs::path of_run = file / "config.yaml";
+  QRL_REQUIRE(!fs::exists(of_run, error), name, "a recipe file", "a run folder",
+              "pass its recipe (" + shown_name(of_run.string()) + ") to resume");
+  QRL_REQUIRE(!fs::is_directory(file, error), name, "a recipe file", "a folder",
               "set model.path to a model folder, or pass it to qrl-train generate");
   QRL_REQUIRE(read_bytes(file, bytes), name, "a readable recipe file", "a missing or unreadable file",
               "check the path");

@@ -230,6 +230,11 @@ TEST_CASE("a key by another trainer's name is not missing as well") {
   CHECK(holds(lines[3], "here it is data.train_files"));
 }
 
+TEST_CASE("the keys of a section that is no section are not missing as well") {
+  CHECK(fault("model: /m\ndata: {train_files: [a]}", {}, true) ==
+        "r.yaml:1: model: expected a section of keys, got \"/m\"; such as model.path");
+}
+
 TEST_CASE("overrides are YAML values under the same checks, the last one wins") {
   CHECK(read("optim: {lr: 1}", {"optim.lr=2", "optim.lr=3"}).optim.lr == 3);
   CHECK(read("optim: {lr: 1}", {"optim.betas=[0.8, 0.9]"}).optim.betas == std::vector<double>{0.8, 0.9});

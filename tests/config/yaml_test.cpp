@@ -31,6 +31,8 @@ TEST_CASE("refused YAML is named with its line") {
       {"a: &a {lr: 1}\noptim: {<<: *a}", "r.yaml:2: expected keys of this section, got the merge key <<"},
       {"trainer: {seed: 1}\n---\ntrainer: {seed: 2}\n", "r.yaml:2: expected one document"},
       {"trainer: {seed: 1}\n---\n", "one document"},
+      {"{\"prompt\": \"1+1=\"}\n{\"prompt\": \"1+2=\"}\n",
+       "r.yaml:2: expected one document, got JSON lines; name the file in data.train_files"},
       {"optim:\n\tlr: 1\n", "r.yaml:2: expected spaces for indentation, got a tab"},
       {"optim:\n  \tlr: 1\n", "r.yaml:2: expected spaces for indentation, got a tab"},
       {"optim:\n  lr: 1\n  lr: 2\n",

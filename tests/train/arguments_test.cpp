@@ -142,6 +142,22 @@ TEST_CASE("data and profile overwrite nothing, and a profile is of int8 weights"
   refuses(profile, "the name of a new file");
 }
 
+TEST_CASE("a model.path or RECIPE of another kind is named, with what to give instead") {
+  const std::string run = test::finished_run().string(), model = run + "/checkpoints/step_4";
+  const test::TempDir dir;
+  const std::string with_path = test::kTiny + " --set sft.steps=0 --set model.init.config=null --set model.path=";
+  for (const std::string command : {"--dry-run ", "eval "}) {
+    const auto says = [&](const std::string& path, const std::string& what) {
+      refuses(command == "eval " ? command + with_path + path : with_path + path + " --dry-run", what);
+    };
+    says(dir.path().string(), "model.path: expected a Hugging Face folder, got " + dir.path().string() +
+                                  ", which has no config.json; name the folder");
+    says(model + "/model.safetensors", "model.safetensors; name its folder");
+    says(run, "got a run's folder; name a checkpoint in");
+  }
+  refuses(run, "got a run folder; pass its recipe (" + run + "/config.yaml) to resume");
+}
+
 TEST_CASE("check takes a model's folder, and says what it looked for") {
   const fs::path model = test::finished_run() / "checkpoints/step_4";
   for (const char* kind : {"config", "safetensors", "tokenizer"})
@@ -149,6 +165,7 @@ TEST_CASE("check takes a model's folder, and says what it looked for") {
   const test::TempDir dir;
   refuses("check safetensors " + dir.path().string(), "model.safetensors or model.safetensors.index.json");
   refuses("check config " + dir.path().string(), "a folder with config.json");
+  refuses("check index " + model.string(), "got one model.safetensors, which needs no index");
 }
 
 TEST_CASE("tokenize refuses bytes that are no text") {

@@ -73,15 +73,33 @@ Policy load_adapted_policy(const fs::path& dir) {
           PolicyAdapter{adapter.lora, base.weights, adapter.adapters, base_dir.string()}};
 }
 
+void require_no_run(const fs::path& dir) {
+  QRL_REQUIRE(!fs::is_directory(dir / "checkpoints"), state::shown(dir), "a checkpoint or a model's folder",
+              "a run's folder", "name a checkpoint in " + state::shown(dir / "checkpoints"));
+}
+
+/// Returns the folder of model.path. Throws an input error unless it holds a model or adapters.
+fs::path given_folder(const std::string& path) {
+  const fs::path folder = base::model_folder(path);
+  QRL_REQUIRE(!fs::is_regular_file(folder), "model.path", "a Hugging Face folder on this machine",
+              "the file " + state::shown(folder), "name its folder");
+  QRL_REQUIRE(fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
+              "no folder at " + state::shown(folder),
+              "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and spell out ~");
+  require_no_run(folder);
+  QRL_REQUIRE(fs::exists(folder / "config.json") || model::is_peft(folder), "model.path", "a Hugging Face folder",
+              state::shown(folder) + ", which has no config.json", "name the folder with the model's files");
+  return folder;
+}
+
 }  // namespace
 
 model::ModelConfig model_config(const config::Recipe& recipe) {
-  const bool is_new = recipe.model.path.empty();
-  const fs::path folder = is_new ? fs::path() : base::model_folder(recipe.model.path);
-  QRL_REQUIRE(is_new || fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
-              "no folder at " + state::shown(folder),
-              "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and spell out ~");
-  return model::read_config(is_new ? fs::path(recipe.model.init_config) : folder / "config.json");
+  if (recipe.model.path.empty()) return model::read_config(recipe.model.init_config);
+  const fs::path folder = given_folder(recipe.model.path);
+  QRL_REQUIRE(fs::exists(folder / "config.json"), "model.path", "a whole model's folder",
+              "adapters, " + state::shown(folder), "set lora.path to it, and model.path to its base");
+  return model::read_config(folder / "config.json");
 }
 
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {
@@ -95,16 +113,14 @@ data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelC
 }
 
 Policy make_policy(const config::Recipe& recipe) {
-  if (!recipe.model.path.empty()) return load_policy(base::model_folder(recipe.model.path));
+  if (!recipe.model.path.empty()) return load_policy(given_folder(recipe.model.path));
   const model::ModelConfig config = model_config(recipe);
   return {config, init_from(recipe, config), make_tokenizer(recipe, config)};
 }
 
 Policy load_policy(const std::filesystem::path& dir) {
   if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
-  QRL_REQUIRE(!std::filesystem::is_directory(dir / "checkpoints"), state::shown(dir),
-              "a checkpoint or a model's folder", "a run's folder",
-              "name a checkpoint in " + state::shown(dir / "checkpoints"));
+  require_no_run(dir);
   Policy policy = model::is_peft(dir) ? load_adapted_policy(dir) : load_hf_policy(dir);
   check_fit(policy.tokenizer, policy.config, dir.string());
   return policy;
