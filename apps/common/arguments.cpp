@@ -87,8 +87,8 @@ std::string without_dashes(std::string option) {
   return option;
 }
 
-/// Returns advice if an option is a recipe key ("--optim.lr=1e-6"), or one of the command's section ("eval --n"),
-/// else "".
+/// Returns advice if an option is a recipe key ("--optim.lr=1e-6"), or a key of the command's section
+/// ("eval --n" for eval.n), else "".
 std::string advice_for_key(const CLI::App& command, const std::string& option, const std::string& value) {
   const std::string name = option.substr(2), of_command = command.get_name() + "." + name;
   if (train::keys().find(of_command) != nullptr) return "set the recipe key with --set " + of_command + "=" + value;

@@ -14,7 +14,8 @@ struct Shape {
   std::int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
       intermediate_size;
   bool tied, qk_norm, qkv_bias;
-  std::int64_t num_experts = 0, num_experts_per_tok = 0;  ///< each expert has intermediate_size; 0 experts: dense
+  /// A dense model has 0 experts. Otherwise, intermediate_size is each expert's size.
+  std::int64_t num_experts = 0, num_experts_per_tok = 0;
 };
 constexpr std::array kShapes = {Shape{"86m", 4096, 768, 12, 12, 4, 64, 2304, true, true, false},
                                 Shape{"quickstart", 259, 96, 3, 3, 1, 32, 256, true, true, false},

@@ -238,7 +238,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->type_name("TEXT")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // the next word is not a second text
+      ->allow_extra_args(false);  // in "--prompt A B", B is not a prompt
   add_text(*command, "--file", arguments->prompts.file, "FILE",
            "read prompts from a JSONL or CSV file: field prompt or question, or --set data.prompt_key=NAME");
   add_checkpoint(*command, arguments->checkpoint, "with a recipe file: ");

@@ -54,7 +54,7 @@ struct KvElements<quant::KvFormat::bf16> : FloatElements {
     to[0] = vector[2 * i];
     to[1] = vector[2 * i + 1];
   }
-  /// Packs elements 2j and 2j + 1 of four positions into rows g and g + 8 (g = lane / 4) of the mma fragment.
+  /// Packs element 2j of four positions into row g = lane / 4 of the mma fragment, and element 2j + 1 into row g + 8.
   template <int kCount>
   QRL_DEVICE static void value_words(const Words<kCount> (&of)[1][4], int j, std::uint32_t (&to)[4]) {
 #pragma unroll

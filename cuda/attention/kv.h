@@ -23,7 +23,7 @@ struct KvPages {
 
 struct RowPlaces {
   const std::int32_t* positions;    ///< −1: a padding row without a sequence
-  const std::int32_t* first_pages;  ///< index of the first page in page_ids
+  const std::int32_t* first_pages;  ///< index in page_ids of the first page of the row's sequence
   const std::int32_t* page_ids;
 };
 

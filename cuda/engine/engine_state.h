@@ -60,7 +60,7 @@ struct EngineState {
   EngineStats stats;
 };
 
-/// Recipe key and advice in out-of-memory errors outside ticks.
+/// Hold the recipe key and the advice of out-of-memory errors that occur outside ticks.
 inline constexpr const char *kUtilization = "rollout.gpu_memory_utilization",
                             *kLowerIt = "lower it, or stop other programs that use the device";
 

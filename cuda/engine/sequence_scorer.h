@@ -41,8 +41,8 @@ class SequenceScorer {
   /// Log-probs equal sampled log-probs bitwise. Entropies are summed in fp64.
   virtual void score(const float* x, const Targets& targets, std::span<TokenScore> scores, CallersStream stream) = 0;
 
-  /// Computes percentiles of keys and values for fp8 scales. The tick must have all positions of its sequences, and no
-  /// copies. Its keys and values are in separate bf16 pages, which the call frees.
+  /// Computes percentiles of keys and values for fp8 scales. The tick must have all positions of its sequences, and
+  /// empty `copies`. Its keys and values are in separate bf16 pages, which the call frees.
   ///
   /// Writes to keys_LK, fp32 [layers, kv heads], the smallest number that at most num_above of |keys| exceed, with keys
   /// rounded to bf16. Writes NaN if a key is not finite. Writes the same number for |values| to values_LK.

@@ -14,7 +14,7 @@ void log_warning(std::string_view line);
 void log_once(std::string_view key, std::string_view line);
 
 void log_to_file(std::string_view line);
-/// Writes a process's last message to stderr, even if quiet, and to the log file unless quiet.
+/// Writes a process's last message to stderr, even in quiet mode. Outside quiet mode, also writes it to the log file.
 void log_error(std::string_view line);
 
 /// Opens `path` and appends all lines since the process began, with local times; "" closes the file. Throws an input

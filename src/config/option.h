@@ -42,7 +42,8 @@ inline constexpr Range kPercentile{" in (0, 100]", [](double x) { return x > 0 &
 inline constexpr Range kInside0To1{" in (0, 1)", [](double x) { return x > 0 && x < 1; }};
 inline constexpr Range kFrom0ToBelow1{" in [0, 1)", [](double x) { return x >= 0 && x < 1; }};
 
-using ParamValue = std::variant<double, bool, std::int64_t, std::string>;  ///< std::string: one of the param's words
+/// Holds the value of a Param. A string is one of the words that Param::type lists.
+using ParamValue = std::variant<double, bool, std::int64_t, std::string>;
 
 /// Describes a key that options declare. Each type derived from it describes one kind of key.
 struct Param {
@@ -135,7 +136,8 @@ struct Option {
   std::vector<KeyDefault> defaults = {};
   std::vector<Constraint> constraints = {};
   std::vector<Param> params = {};
-  /// Lists keys that several options share. Such a key has an effect only with options that list it.
+  /// Lists keys that this option shares with others. Such a key has an effect only while the selected option lists or
+  /// declares it.
   std::vector<std::string> uses = {};
   std::vector<Alias> aliases = {};
   bool needs_updates = false;  ///< if set, the loss differs from the default loss only in steps with several updates

@@ -276,7 +276,7 @@ class Loader {
     }
     const std::string advice = errors_.full() ? "" : advice_for_unknown_key(keys_, name);
     errors_.add_unknown_key(place(source, line, name), advice);
-    // Skips the rules of keys that the advice names.
+    // If the advice names a key, that key's rules are not checked.
     for (const std::string& key : keys_.names()) {
       if (advice.find(key) != std::string::npos) origins_.invalid.insert(key);
     }

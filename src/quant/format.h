@@ -53,8 +53,8 @@ struct FormatSpec {
   Element weights, activations;
   int weight_bits;
   ScaleScope scope;
-  std::int64_t scale_inputs;             ///< inputs of one output that share a weight scale; 0: all
-  std::int64_t activation_scale_inputs;  ///< inputs of one token that share a scale; 0: all
+  std::int64_t scale_inputs;             ///< consecutive inputs per weight scale, within one output; 0: all inputs
+  std::int64_t activation_scale_inputs;  ///< consecutive inputs per activation scale, within one token; 0: all
   bool has_weight_scales() const { return scope != ScaleScope::none; }
   bool has_activation_scales() const { return activations == Element::int8 || activations == Element::fp8_e4m3; }
 };

@@ -58,8 +58,8 @@ struct RunPlan : RunOutline {
   Inputs inputs;     ///< empty in a --dry-run
 };
 
-/// Reads and checks weights' shapes, tokenizer, prompts and rows. With request.is_run, also hashes the inputs.
-/// Collective. Throws input errors.
+/// Reads and checks the tokenizer, prompts, SFT rows and the weights' shapes. With request.is_run, also hashes the
+/// inputs. Collective. Throws input errors.
 RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectives& world);
 
 struct RunContext {

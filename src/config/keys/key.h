@@ -72,8 +72,8 @@ struct Key {
   Key& excludes(std::string other, std::string advice) {
     return needs("changed", std::move(other), "default", std::move(advice));
   }
-  /// Makes null mean `value` while this key has an effect. `value` is YAML, or the name of another key, whose value
-  /// null then means.
+  /// Makes null mean `value` while this key has an effect. `value` is YAML or another key's name. For a name, null
+  /// means that key's value.
   Key& unset_is(const std::string& value);
   /// Makes null mean the selected option's default for this key. Help lists the different defaults of `choices`.
   Key& unset_by(const AnyChoices& choices);

@@ -32,8 +32,8 @@ class ForwardEngine {
   virtual ~ForwardEngine() = default;
 
   virtual ParameterOptions parameters() const = 0;
-  /// Makes forward passes read `snapshot`'s weights. Call it after each publish. Unless null, `device` holds the same
-  /// weights. If is_on_device, only `device` is up to date, and host memory is not.
+  /// Makes forward passes read `snapshot`'s weights. Call it after each publish. Unless null, `device` is the
+  /// device's copy of the snapshot. If is_on_device, only that copy is up to date, and host memory is stale.
   void read(Parameters& parameters, const model::Snapshot& snapshot, model::DeviceWeights* device, bool is_on_device);
   /// Uploads the snapshot's weights; without this call, the next `score` uploads them.
   virtual void prepare(Parameters& /*parameters*/, const model::Snapshot& /*snapshot*/) {}

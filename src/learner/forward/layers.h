@@ -97,8 +97,8 @@ Recomputable swiglu(const Tensor& halves_N2F);
 struct LowRankProduct {
   Tensor left, right;  ///< operands in the matmul's dtype; undefined: no product
 };
-/// Compute x · weightᵀ plus `more`, and d_y · weight plus `more`. Sum like `linear`, and round once to dtype `out`. x
-/// and d_y are in the matmul's dtype; weight is bf16 or fp32.
+/// The first function returns x · weightᵀ plus `more`, the second d_y · weight plus `more`. Both sum like `linear`, and
+/// round once to dtype `out`. x and d_y are in the matmul's dtype; weight is bf16 or fp32.
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 Tensor times(const Tensor& d_y, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more = {});
 /// Adds d_yᵀ · x to the fp32 gradient; no-op if `gradient` is undefined. d_y is in the matmul's dtype; x is bf16 or

@@ -35,7 +35,7 @@ struct Correction : config::Option {
   CorrectionLevel level = CorrectionLevel::none;
   /// Returns the weights. `log_rho` [M]: log ρ_t = log π_old − log μ, clamped to ±20 and detached; ρ_t = exp(log ρ_t).
   CorrectionWeights (*weights)(const torch::Tensor& log_rho, const Sequences&, const CorrectionSettings&) = nullptr;
-  /// Null if the correction declares no keys.
+  /// Reads the correction's own keys into the settings. The pointer is null if the correction declares none.
   void (*read_own)(const config::ParamValues&, CorrectionSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
   /// Sets LossOptions::blend from the mini-batch's response tokens on all ranks, and returns metrics. Null if the

@@ -12,7 +12,7 @@
 
 namespace qrl::learner {
 
-/// Holds a forward pass's routes of N rows, [N, S, k] each (types::Routes).
+/// Holds the routes of N rows in a forward pass. Both members have shape [N, S, k] (types::Routes).
 struct PassRoutes {
   std::span<const std::uint8_t> used;  ///< experts that the pass used
   std::span<const std::uint8_t> own;   ///< experts that the pass's router chose

@@ -59,7 +59,7 @@ int load_cuda_library(int number) {
   constexpr bool kOnlyWarns = false;  // if true, FlashAttention's backward pass would not be deterministic
   at::globalContext().setDeterministicAlgorithms(true, kOnlyWarns);
   at::globalContext().setAllowBF16ReductionCuBLAS(false);              // keeps split-K sums in fp32
-  at::globalContext().setDeterministicFillUninitializedMemory(false);  // would cost a pass over every new tensor
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // filling costs a pass over every new tensor
   const int device = number % static_cast<int>(torch::cuda::device_count());
   at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(device));
   return device;

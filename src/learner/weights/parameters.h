@@ -21,9 +21,9 @@ class TrainingKernels;
 
 namespace qrl::learner {
 
-/// Selects the tensors that the forward pass reads. When sharded, it reads copies of all weights; a matrix's copy has
-/// the dtype of its matmul. With adapters, the base's weights are such copies, or are in a snapshot. Otherwise, the
-/// forward pass reads the masters.
+/// Selects the tensors that the forward pass reads. If the weights are sharded, the pass reads copies of all weights;
+/// a matrix's copy has the dtype of its matmul. With adapters, the pass reads the base's weights in copies or in a
+/// snapshot. In all other cases, it reads the masters, unless torch_ops selects copies.
 struct ParameterOptions : LayoutOptions {
   torch::ScalarType compute = torch::kBFloat16;
   bool trainable = true;     ///< false: no gradients and moments

@@ -61,7 +61,7 @@ struct Plan {
   struct Chunk {
     Operand left, right;
     std::int64_t begin = 0, depth = 0;  ///< first input and number of inputs
-    std::int64_t first_word = 0;        ///< first word within a panel, and within a packed left row
+    std::int64_t first_word = 0;        ///< the chunk's offset in words, equal in panel columns and packed left rows
     bool first = false, last = false;
   };
   void add_chunks(const Operand& left, const Operand& right, std::int64_t depth, const MatmulKernels& table) {

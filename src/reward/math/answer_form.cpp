@@ -45,8 +45,8 @@ class AnswerForm {
     });
   }
 
-  /// Returns whether a relation is not fully computed. A chain of equalities (x = 25 + 60 = 85) needs one computed
-  /// side. Other relations need all sides computed.
+  /// Returns whether a relation has operations left to compute. A chain of equalities (x = 25 + 60 = 85) has none if
+  /// one side is fully computed; any other relation, if all sides are.
   bool left_in_relation(const Node& at) {
     const bool equality =
         std::ranges::all_of(at.rest(), [](const Node& side) { return side.joint == '=' || side.joint == 'a'; });

@@ -35,7 +35,7 @@ enum class TokenType : unsigned char {
   /// Text: digits with at most one '.', repeating digits in (), an exponent after 'e'. Code: 'w' for number words.
   number,
   symbol,    ///< a variable; text: its name ("x", "theta", "\mathbb{R}"); code: 'r' upright, 't' within text
-  constant,  ///< code: p(π) e i o(∞) 0(∅)
+  constant,  ///< π, e, i, ∞ or ∅; their codes: 'p', 'e', 'i', 'o', '0'
   function,  ///< text: name without backslash; code: its Law
   word,      ///< letters that are no product; code: 't' within \text{…}, 'r' upright
   relation,  ///< code: = < > l(≤) g(≥) n(≠) a(≈) c(≡) e(∈) t(→), or a letter of an unknown relation (tables.cpp)
@@ -168,7 +168,8 @@ class Vocabulary {
   const Meaning* command(std::string_view name) const noexcept { return find(WordClass::command, name); }
   const Meaning* word(std::string_view word) const noexcept { return find(WordClass::plain, word); }
   bool is(WordClass of, std::string_view name) const noexcept { return find(of, name) != nullptr; }
-  /// Returns a word's unit: a name in lower case, singular or plural, or a symbol in its usual case. Code 0: no unit.
+  /// Returns the unit that `word` denotes, or code 0. `word` is a unit's name (lower case, singular or plural) or its
+  /// symbol (usual case).
   Meaning unit(std::string_view word) const noexcept;
   bool any(WordClass of, std::string_view text) const {
     for (Words words{text}; words.next();)

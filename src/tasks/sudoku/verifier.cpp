@@ -153,7 +153,7 @@ class Rows {
   explicit Rows(std::size_t size) : size_(size) {}
 
   void add(Line row) {
-    // Accepts one label before all rows, or a label for each row.
+    // Accepts either a single label ahead of the first row, or one label per row.
     const bool continues = !group_ended_ && !groups_.empty();
     if (!continues) groups_.emplace_back();
     group_ended_ = row.is_labelled && continues && !last_labelled_;

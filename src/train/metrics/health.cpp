@@ -11,7 +11,7 @@ namespace {
 
 // Thresholds chosen by this project.
 constexpr double kNoAnswers = 0.95;
-constexpr double kByChance = 0.01;  // warns if bad luck alone is less probable than this
+constexpr double kByChance = 0.01;  // warns if no response is correct, and chance makes that less probable
 constexpr double kMeanOver = 5;     // length of the moving average, in steps
 constexpr double kMostlyCut = 0.95, kRarelyCut = 0.5;
 constexpr std::int64_t kTellEvery = 10;  // steps between warnings of a lasting symptom

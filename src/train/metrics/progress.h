@@ -36,7 +36,7 @@ class Progress {
 
 /// Returns "reward 0.312 length 18.4 gap 1.2e-04 5321 tok/s", for example.
 std::string step_facts(const Metrics& metrics);
-/// Returns step_facts with a sparkline of `rewards` instead of the length. Adds `held_out` unless it is NaN.
+/// Returns step_facts with a sparkline of `rewards` in place of "length 18.4". Adds `held_out` unless it is NaN.
 std::string terminal_facts(const Metrics& metrics, std::span<const double> rewards, double held_out, int columns);
 /// Returns "3m05s", for example.
 std::string duration_text(double seconds);

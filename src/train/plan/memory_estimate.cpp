@@ -101,7 +101,7 @@ double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& conf
 struct MlpValues {
   double inner = 0;          ///< values within the MLP: F, or the sum of F over the token's experts
   double entering = 0;       ///< inputs of gate and up: D, or D for each of the token's experts
-  double of_rows = 0;        ///< `entering` with experts, because no norm recomputes their inputs; else 0
+  double of_rows = 0;        ///< experts' inputs: `entering`, as no norm recomputes them; 0 without experts
   double router_inputs = 0;  ///< unquantized router inputs: D, or 0 without experts
   double route_bytes = 0;    ///< bytes of fp32 router logits, plus 16 for each of the token's experts
 };

@@ -1,8 +1,8 @@
 // Owns the watchdog process between a run and a reward.command's worker. It kills all the worker's processes on the
 // run's request, or one second after the run ends. It inherits every orphaned descendant (subreaper).
 //
-// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]. Inherits the program's standard streams and a socket to
-// the run (note.h). Uses only the C library.
+// usage: watchdog MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]. Inherits the standard streams, which it leaves to
+// PROGRAM, and a socket to the run (note.h). Uses only the C library.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
