@@ -48,7 +48,7 @@ std::string loaded_library_path(const std::string& name) {
     (void)dlerror();
     return {};
   }
-  const std::string path = path_of(handle);
+  std::string path = path_of(handle);
   (void)dlclose(handle);  // releases the reference that RTLD_NOLOAD added
   return path;
 }
