@@ -85,7 +85,7 @@ void add_data(List& list) {
            "data_source if present, else the file's name");
   data.only_with({});
   data.add(allow_change, "filter", &D::filter,
-           "conditions on rows of train_files: \"level >= 3\", \"subject == 'Number Theory'\"; others are skipped")
+           R"(conditions on rows of train_files: "level >= 3", "subject == 'Number Theory'"; others are skipped)")
       .only_with("data.train_files", "set");
   data.add(allow_change, "train_max_samples", &D::train_max_samples, integer(1),
            "number of training prompts to keep, from the start", "all")

@@ -21,9 +21,10 @@ void add_estimator(List& list, const Catalog& catalog) {
   using A = AlgorithmRecipe;
   Section algorithm(list, "algorithm", &Recipe::algorithm);
   const Choices<rollout::AdvantageEstimator>& estimators = catalog.estimators;
-  if (!estimators.all().empty())
+  if (!estimators.all().empty()) {
     algorithm.add(fixed, "adv_estimator", &A::adv_estimator, option_of(estimators),
                   "how advantages are computed from rewards");
+  }
   algorithm.add(fixed, "norm_adv_by_std", &A::norm_adv_by_std, "divide advantages by their group's standard deviation")
       .unset_by(catalog.losses);
 }
