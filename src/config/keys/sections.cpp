@@ -1,7 +1,9 @@
 #include "config/keys/sections.h"
 
 #include <algorithm>
-#include <functional>
+#include <cstdint>
+#include <set>
+#include <variant>
 
 #include "base/text.h"
 
@@ -37,10 +39,9 @@ Key param_key(const Param& param, std::string name, const Access<ParamValues>& v
   } else if (const auto* integers = std::get_if<Param::Integers>(&param.type)) {
     declare(integer(integers->low, integers->high));
   } else if (const auto* words = std::get_if<Param::Words>(&param.type)) {
-    const auto read = [words = *words, index = one_of(*words).read](const YamlNode& node) {
-      return words[index(node)];
-    };
-    declare(Type<std::string>{one_of(*words).text, read, [](const std::string& word) { return word; }});
+    const Type<std::size_t> index = one_of(*words);
+    const auto read = [words = *words, read = index.read](const YamlNode& node) { return words[read(node)]; };
+    declare(Type<std::string>{index.text, read, [](const std::string& word) { return word; }});
   } else {
     declare(type_of<bool>());
   }

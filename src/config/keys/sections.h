@@ -2,15 +2,11 @@
 #pragma once
 
 #include <concepts>
-#include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "config/keys/key_types.h"

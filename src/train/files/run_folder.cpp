@@ -101,7 +101,7 @@ std::filesystem::path existing_part(const std::filesystem::path& dir) {
 void check_run_folder(const std::filesystem::path& dir) {
   std::error_code error;
   const std::filesystem::path there = existing_part(dir);
-  if (!std::filesystem::is_directory(there)) error = std::make_error_code(std::errc::not_a_directory);
+  if (!std::filesystem::is_directory(there, error)) error = std::make_error_code(std::errc::not_a_directory);
   else if (access(there.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
   require_made(dir, error);
   state::require_unlocked(dir);
