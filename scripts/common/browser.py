@@ -5,6 +5,7 @@ A library of scripts/accept/check_watch and scripts/science/make_pictures, not a
 import base64
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -13,6 +14,12 @@ PROGRAM = "chromium-headless-shell"
 
 def is_here():
     return shutil.which(PROGRAM) is not None
+
+
+def why_not():
+    """Why there is no browser. Ubuntu's package of the name only starts a snap."""
+    ubuntu = "\nID=ubuntu" in "\n" + pathlib.Path("/etc/os-release").read_text(encoding="utf-8")
+    return f"no {PROGRAM} here" + (", and none in Ubuntu's packages" if ubuntu else ": scripts/setup --tests")
 
 
 class Page:

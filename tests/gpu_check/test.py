@@ -436,4 +436,4 @@ class Kernels(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # the reason of a skip is told

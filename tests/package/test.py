@@ -154,4 +154,4 @@ class Wheel(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # the reason of a skip is told

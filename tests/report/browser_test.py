@@ -230,8 +230,8 @@ def main():
     parser.add_argument("program", metavar="QRL_TRAIN")
     parser.add_argument("--keep", metavar="DIR")
     args = parser.parse_args()
-    if shutil.which(BROWSER[0]) is None:
-        print(f"no {BROWSER[0]} here: apt-get install {BROWSER[0]}")
+    if not browser.is_here():
+        print(f"SKIPPED: {browser.why_not()}")
         return 4
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(args.keep).resolve() if args.keep else pathlib.Path(name)

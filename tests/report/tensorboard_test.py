@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """TensorBoard's own reader gives every value of a run that `qrl-train report --tensorboard` wrote, as float32, no step twice.
 
-usage: tensorboard_test.py QRL_TRAIN      TensorBoard: in this Python, or where scripts/peers/install.sh tensorboard puts it
+usage: tensorboard_test.py QRL_TRAIN      TensorBoard: in this Python, or that of scripts/setup --tests
 exit: 0; 1 a difference; 4 there is no TensorBoard here
 """
 import json
@@ -15,18 +15,8 @@ import tempfile
 
 import made_runs
 
-
-def reader():
-    """TensorBoard's accumulator of events; in another Python where this one lacks it; None where none has it."""
-    try:
-        from tensorboard.backend.event_processing import event_accumulator
-        return event_accumulator
-    except ImportError:
-        peers = pathlib.Path(os.environ.get("PEERS_DIR", pathlib.Path.home() / ".cache/qrl-peers"))
-        python = peers / "tensorboard/bin/python"
-        if python.exists() and "QRL_PEERS_PYTHON" not in os.environ:
-            os.execve(python, [str(python), *sys.argv], {**os.environ, "QRL_PEERS_PYTHON": "1"})
-        return None
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import test_python  # noqa: E402 (a library beside the tests)
 
 
 def float32(value):
@@ -51,10 +41,10 @@ def wanted(file):
 
 
 def main():
-    accumulator = reader()
-    if accumulator is None:
-        print("no TensorBoard here: scripts/peers/install.sh tensorboard")
+    if not test_python.has("tensorboard"):
+        print("SKIPPED: no TensorBoard here: scripts/setup --tests")
         return 4
+    from tensorboard.backend.event_processing import event_accumulator as accumulator
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         run, out = made_runs.make_run(folder / "run", nan_share=0.05, rollouts=False), folder / "events"

@@ -13,6 +13,9 @@ import unittest
 import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import test_python  # noqa: E402 (a library beside the tests)
+
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "fetch" / "models"
 sys.dont_write_bytecode = True
 LOADER = importlib.machinery.SourceFileLoader("models", str(SCRIPT))
@@ -96,10 +99,8 @@ class Models(unittest.TestCase):
             models.Gguf(b"version https://git-lfs.github.com/spec/v1\n")
 
     def test_folder(self):
-        try:
-            import numpy  # noqa: F401
-        except ImportError:
-            self.skipTest("no numpy here")
+        if not test_python.has("numpy"):
+            self.skipTest("no numpy here: scripts/setup --tests")
         with tempfile.TemporaryDirectory() as temporary:
             out = pathlib.Path(temporary)
             models.write_folder(gguf(META, TENSORS), out)
@@ -150,4 +151,4 @@ class Models(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # the reason of a skip is told

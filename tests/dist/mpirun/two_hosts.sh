@@ -5,6 +5,7 @@
 # when the ranks sent less than a MiB over the cable: then they met in some other way.
 # usage: two_hosts.sh PROGRAM ARGUMENTS...
 set -u
+PATH=$PATH:/usr/sbin # where ip is, which not every user looks in
 dir=$(mktemp -d)
 hosts=()
 trap 'kill "${hosts[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
