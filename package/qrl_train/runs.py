@@ -8,20 +8,24 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Optional, Union
 
-from qrl_train import launch
+from qrl_train import functions, launch, recipes
 
 Path = Union[str, "os.PathLike[str]"]
 Row = dict[str, Any]
+Recipe = Union[Path, Mapping[str, Any]]
+Reward = Union[functions.Function, Sequence[functions.Function]]
 
 DONE = 0
 STOPPED = 75  # by a signal, after a checkpoint
 _POLL_S = 0.1
+_EVENT = re.compile(r"cold start |evaluation |eval |committed |resum|stopp|warning: ")  # how such lines of the console begin
 _started: set[Run] = set()
 
 
@@ -33,21 +37,14 @@ class RunError(RuntimeError):
         self.code = code
 
 
-def _yaml(value: object) -> str:
-    """Returns a value as --set takes it. Texts and paths are quoted, so "null" and "a: b" stay texts.
-
-    NumPy's scalars are numbers. NaN and infinities raise ValueError."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=lambda other: other.item() if hasattr(other, "item") else os.fspath(other))
-
-
-def _last_error(console: str, code: int) -> str:
-    """Returns the program's error out of what it printed, without its first word."""
-    lines = [line for line in console.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error")]
-    if errors:
-        return re.sub(r"^error(?: \(rank \d+\))?: ", "", errors[0])
+def _error_of(console: str, code: int) -> str:
+    """Returns the program's error out of what it printed: all its lines, without its first word. Several ranks have several errors: the first is returned."""
+    found = re.search(r"(?ms)^error(?: \(rank \d+\))?: (.*?)(?=^error \(rank \d+\): |\Z)", console)
+    if found:
+        return found.group(1).rstrip()
     if code < 0:
         return f"killed by {signal.Signals(-code).name}; resume() continues from the last checkpoint"
+    lines = [line for line in console.splitlines() if line.strip()]
     return lines[-1] if lines else f"exit code {code}"
 
 
@@ -66,6 +63,21 @@ def _rows(file: pathlib.Path) -> Iterator[Row]:
                 yield json.loads(line)
 
 
+def _write(file: pathlib.Path, text: str) -> None:
+    """Writes a file of the run folder, whole or not at all. A file with this text stays as it is."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.exists() and file.read_text(encoding="utf-8") == text:
+        return
+    unfinished = file.with_name(file.name + ".unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, file)
+
+
+def _is_notebook() -> bool:
+    """Returns whether IPython runs this: there a loop without a line looks as if it hangs."""
+    return "IPython" in sys.modules and getattr(sys.modules["IPython"], "get_ipython", lambda: None)() is not None
+
+
 def _has_values(row: Row) -> bool:
     """Returns whether a row has a step's metrics. A resume with other settings writes a row of their names."""
     return "changed_on_resume" not in row
@@ -81,43 +93,89 @@ def _handles_sigterm(pid: int) -> bool:
 class Run:
     """Owns one run: its folder, and its process while there is one. It ends with a checkpoint when Python ends."""
 
-    def __init__(self, recipe: Path, overrides: Optional[Mapping[str, object]] = None, *, ranks: int = 1, options: Sequence[str] = (),
-                 cwd: Optional[Path] = None) -> None:
+    def __init__(self, recipe: Recipe, overrides: Optional[Mapping[str, object]] = None, *, reward: Optional[Reward] = None, ranks: int = 1,
+                 options: Sequence[str] = (), cwd: Optional[Path] = None, show: Optional[bool] = None) -> None:
         """Starts the run, or resumes that of the same folder. Raises RunError if the recipe is refused.
 
-        `overrides`: values by their keys, as --set has them. `options`: other words of the command line. `cwd`: the folder that
-        relative paths and the run folder are seen from."""
-        self.recipe = os.fspath(recipe)
+        `recipe`: a file, recipes:NAME, or a dict of sections or dotted keys, which becomes RUN/recipe.yaml. `overrides`: values by their
+        keys, as --set has them. `reward`: a function in TRL's or veRL's form, or a list of TRL's; its source becomes a file of the run
+        folder. `options`: other words of the command line. `cwd`: the folder that relative paths and the run folder are seen from.
+        `show`: print a line for each event while a loop waits for rows; default: in a notebook."""
+        self.recipe: Recipe = dict(recipe) if isinstance(recipe, Mapping) else os.fspath(recipe)
         self.overrides: dict[str, object] = dict(overrides or {})
         self.ranks = ranks
         self.options = list(options)
         self.cwd = pathlib.Path(cwd if cwd is not None else os.getcwd()).resolve()
+        self._reward = functions.settings_of(reward) if reward is not None else None
+        self._shows = _is_notebook() if show is None else show
         self._last_step = -1  # of the rows handed out
         self._start()
 
     def _start(self) -> None:
-        self.folder = self._find_folder()
+        self.folder, words = self._prepare()
         self._position = 0
+        self._shown = 0  # bytes of the console
         self._began = time.time()
         self._is_stopping = False
         self._console: IO[bytes] = tempfile.TemporaryFile()
         # In a session of its own: an interrupt of a notebook's cell ends the cell, not the run.
-        self._process = subprocess.Popen(self._command(f"--ranks={self.ranks}"), executable=launch.PROGRAM, stdin=subprocess.DEVNULL,
+        self._process = subprocess.Popen([*words, f"--ranks={self.ranks}"], executable=launch.PROGRAM, stdin=subprocess.DEVNULL,
                                          stdout=self._console, stderr=subprocess.STDOUT, cwd=self.cwd, env=launch.environment(),
                                          start_new_session=True)
         _started.add(self)
 
-    def _command(self, *more: str) -> list[str]:
-        values = [word for key, value in self.overrides.items() for word in ("--set", f"{key}={_yaml(value)}")]
-        return ["qrl-train", self.recipe, *values, *self.options, *more]
+    def _prepare(self) -> tuple[pathlib.Path, list[str]]:
+        """Returns the run folder, with the files of a dict and of reward functions in it, and the command line."""
+        if self._reward and (taken := [key for key in functions.KEYS if key in self.overrides]):
+            raise ValueError(f"reward: expected no {taken[0]} beside it, got {self.overrides[taken[0]]!r}; leave one of them out")
+        values = dict(self.overrides)
+        with tempfile.TemporaryDirectory() as scratch:
+            file: Path = os.fspath(self.recipe) if not isinstance(self.recipe, Mapping) else self._write_base(pathlib.Path(scratch) / "recipe.yaml")
+            if isinstance(self.recipe, Mapping):
+                values = {**self._sections(), **values}
+            if self._reward is None:
+                folder, printed = self._resolve(file, values)
+            else:
+                settings, name, text = self._reward
+                folder, _ = self._resolve(file, {**values, **functions.placed(settings, pathlib.Path(name))})
+                _write(folder / name, text)
+                values |= functions.placed(settings, folder / name)
+                _, printed = self._resolve(file, values)
+            if isinstance(self.recipe, Mapping):
+                file, values = folder / "recipe.yaml", {}
+                _write(folder / "recipe.yaml", recipes.set_keys(printed))
+        return folder, self._command(file, values)
 
-    def _find_folder(self) -> pathlib.Path:
-        done = subprocess.run(self._command("--print-config"), executable=launch.PROGRAM, capture_output=True, text=True, cwd=self.cwd,
-                              env=launch.environment(), check=False)
+    def _write_base(self, file: pathlib.Path) -> pathlib.Path:
+        """Writes a recipe with a dict's include alone: paths of the rest are seen from the working directory, as those of --set are."""
+        assert isinstance(self.recipe, Mapping)
+        base = str(self.recipe.get("include", ""))
+        include = f"include: {recipes.yaml(base if base.startswith('recipes:') else str(self.cwd / base))}\n" if base else ""
+        file.write_text(include + "trainer:\n", encoding="utf-8")
+        return file
+
+    def _sections(self) -> dict[str, object]:
+        assert isinstance(self.recipe, Mapping)
+        tree = recipes.sections({name: value for name, value in self.recipe.items() if name != "include"})
+        reward = tree.get("reward")
+        if isinstance(reward, dict) and "command" in reward:
+            if self._reward:
+                raise ValueError("reward: expected no reward.command beside it, got one in the recipe; leave one of them out")
+            reward.setdefault("folder", str(self.cwd))
+        return tree
+
+    def _command(self, file: Path, values: Mapping[str, object]) -> list[str]:
+        words = [word for key, value in values.items() for word in ("--set", f"{key}={recipes.yaml(value)}")]
+        return ["qrl-train", os.fspath(file), *words, *self.options]
+
+    def _resolve(self, file: Path, values: Mapping[str, object]) -> tuple[pathlib.Path, str]:
+        """Returns the run folder, and the resolved recipe with each value's origin."""
+        done = subprocess.run([*self._command(file, values), "--print-config"], executable=launch.PROGRAM, capture_output=True, text=True,
+                              cwd=self.cwd, env=launch.environment(), check=False)
         found = re.search(r'(?m)^  default_local_dir: ("(?:[^"\\]|\\.)*")', done.stdout)
         if done.returncode != 0 or found is None:
-            raise RunError(done.returncode, _last_error(done.stderr, done.returncode))
-        return self.cwd / str(json.loads(found.group(1)))
+            raise RunError(done.returncode, _error_of(done.stderr, done.returncode))
+        return self.cwd / str(json.loads(found.group(1))), done.stdout
 
     def __repr__(self) -> str:
         state = "running" if self.code is None else f"ended with exit code {self.code}"
@@ -140,6 +198,7 @@ class Run:
         Ends when the run is done or stopped. Raises RunError if it failed."""
         while True:
             has_ended = self.code is not None
+            self._show_events()
             yield from self._new_rows()
             if has_ended:
                 self._require_success()
@@ -161,10 +220,29 @@ class Run:
                 self._last_step = row["step"]
                 yield row
 
+    def progress(self) -> str:
+        """Returns the last line of the console that tells how far the run is: a step, the cold start, an evaluation; at the end how it ended."""
+        if self.code is not None:
+            return repr(self)
+        lines = [line for line in self.console.splitlines() if line.startswith("step ") or _EVENT.match(line)]
+        return lines[-1] if lines else "starting"
+
+    def _show_events(self) -> None:
+        """Prints what the console has got since, other than steps, so that a loop that waits for rows is not silent."""
+        if not self._shows:
+            return
+        file = self._console.fileno()
+        text = os.pread(file, os.fstat(file).st_size - self._shown, self._shown)
+        whole = text[: text.rfind(b"\n") + 1]
+        self._shown += len(whole)
+        for line in whole.decode(errors="replace").splitlines():
+            if _EVENT.match(line):
+                print(line, flush=True)
+
     def _require_success(self) -> None:
         code = self._process.wait()
         if code not in (DONE, STOPPED):
-            raise RunError(code, _last_error(self.console, code))
+            raise RunError(code, _error_of(self.console, code))
 
     def wait(self) -> int:
         """Waits for the end, and returns the exit code: 0 done, 75 stopped. Raises RunError if the run failed."""
@@ -211,10 +289,10 @@ class Run:
         self.stop()
 
 
-def start(recipe: Path, overrides: Optional[Mapping[str, object]] = None, *, ranks: int = 1, options: Sequence[str] = (),
-          cwd: Optional[Path] = None) -> Run:
-    """Starts a run of a recipe, a file or recipes:NAME, and returns it at once. Arguments and errors: those of Run."""
-    return Run(recipe, overrides, ranks=ranks, options=options, cwd=cwd)
+def start(recipe: Recipe, overrides: Optional[Mapping[str, object]] = None, *, reward: Optional[Reward] = None, ranks: int = 1,
+          options: Sequence[str] = (), cwd: Optional[Path] = None, show: Optional[bool] = None) -> Run:
+    """Starts a run of a recipe, a file, recipes:NAME or a dict, and returns it at once. Arguments and errors: those of Run."""
+    return Run(recipe, overrides, reward=reward, ranks=ranks, options=options, cwd=cwd, show=show)
 
 
 def metrics(folder: Path) -> list[Row]:

@@ -1,4 +1,7 @@
 """What qrl_train promises, on the tiny recipe of argv, in the working directory. Ends with an error where it does not hold."""
+import contextlib
+import functools
+import io
 import itertools
 import pathlib
 import re
@@ -93,8 +96,120 @@ assert "1e-05" in config or "1.0e-5" in config or "1e-5" in config, config
 assert 'prompt_template: "null: {prompt}"' in config, config
 wrong = error_of(lambda: qrl_train.start(TINY, {"optim.lrr": 1}))
 assert wrong.code == 2 and "optim.lr" in str(wrong), wrong
+several = error_of(lambda: qrl_train.start(TINY, {"optim.lrr": 1, "rollout.nn": 2}))
+assert str(several).startswith("2 unknown keys") and "optim.lrr" in str(several) and "rollout.nn" in str(several), several
 late = error_of(lambda: list(qrl_train.start(TINY, {"model.init.config": "absent.json"})))
 assert late.code == 2 and "absent.json" in str(late) and "\n" not in str(late), late
+
+# A recipe may be a dict, and a reward functions of the caller; both are files of the run folder, by which the run resumes.
+TOY = {"include": TINY, "data": {"train_generator": {"size": 64}}, "trainer.total_training_steps": 2, "sft.steps": 0}
+
+
+def words(completions, **kwargs):
+    import re
+    return [float(len(re.findall("[a-z]+", text))) for text in completions]
+
+
+def longer(completions, prompts, **kwargs):
+    return [len(text) / 100 for text in completions]
+
+
+def is_right(data_source, solution_str, ground_truth, extra_info=None) -> "float":
+    return float(len(solution_str) % 2)
+
+
+toy = qrl_train.start({**TOY, "trainer.default_local_dir": "toy", "reward.weights": {"words": 1, "longer": 0.5}}, reward=[words, longer], show=True)
+assert toy.progress() == "starting" or toy.progress().startswith(("step", "eval", "<qrl_train.Run")), toy.progress()
+toy_rows = list(toy)
+assert [row["step"] for row in toy_rows] == [0, 1, 2] and "reward/longer/mean" in toy_rows[1], toy.console
+assert toy.progress() == repr(toy) and "exit code 0" in toy.progress()
+made = sorted(file.name for file in toy.folder.glob("re*") if file.is_file())
+assert len(made) == 2 and re.fullmatch(r"reward_words_[0-9a-f]{12}\.py", made[1]) or made[0].startswith("recipe"), made
+recipe = (toy.folder / "recipe.yaml").read_text()
+assert "size: 64" in recipe and "# " not in recipe and f"trl:{toy.folder}/reward_words_" in recipe and ".py:words,longer" in recipe, recipe
+assert [row["step"] for row in toy.resume({"trainer.total_training_steps": 3})] == [3]
+# Another text is another file, and so a changed key.
+other = error_of(lambda: list(qrl_train.start({**TOY, "trainer.default_local_dir": "toy", "trainer.total_training_steps": 4}, reward=[longer, words])))
+assert other.code == 2 and "reward.command" in str(other), other
+judged = qrl_train.start(TINY, settings("judged", 1, **{"sft.steps": 0}), reward=is_right)
+assert judged.wait() == 0 and "verl:" in (judged.folder / "config.yaml").read_text(), judged.console
+printed = io.StringIO()
+with contextlib.redirect_stdout(printed):
+    list(qrl_train.start(TINY, settings("shown", 1), show=True))
+assert "cold start" in printed.getvalue() and "committed" in printed.getvalue() and "step 1/" not in printed.getvalue(), printed.getvalue()
+
+
+def refused(reward, *parts, recipe=TINY):
+    try:
+        qrl_train.start(recipe, settings("refused", 1), reward=reward)
+    except (ValueError, TypeError) as error:
+        assert all(part in str(error) for part in parts) and "\n" not in str(error), error
+        return
+    raise SystemExit(f"expected an error about {parts}")
+
+
+LIMIT, limit = 3, 4
+
+
+def closure():
+    inner = 5
+    return lambda completions: inner
+
+
+def by_global(completions, **kwargs):
+    return [float(len(text) > LIMIT + limit) for text in completions]
+
+
+def by_default(completions, most=LIMIT):
+    return [float(most)] * len(completions)
+
+
+def by_module(completions):
+    return [float(bool(re.match("a", text))) for text in completions]
+
+
+@functools.lru_cache
+def decorated(completions):
+    return [0.0]
+
+
+def of_nobody(texts):
+    return [0.0]
+
+
+class Judge:
+    def method(self, completions):
+        return [0.0]
+
+
+refused(by_global, "by_global, which uses LIMIT, limit from outside")
+refused(by_default, "by_default, which uses LIMIT from outside")
+refused([words, by_module], "by_module, which uses re from outside", "inside the function")
+refused(closure(), "a lambda")
+refused(Judge().method, "got method Judge.method")
+refused(decorated, "got _lru_cache_wrapper")
+refused(of_nobody, "of_nobody(texts)", "completions")
+refused([], "an empty list")
+refused([words, words], "different names")
+refused(words, "leave one of them out", recipe={**TOY, "reward.command": ["x"]})
+for wrong_recipe, part in (({"optim": 1, "optim.lr": 2}, "optim to be a section"), ({1: 2}, "names that are texts"),
+                           ({"optim.lr": words}, "got function"), ({"optim.lr": 1, "optim": {"lr": 2}}, "once, got it twice")):
+    try:
+        qrl_train.start(wrong_recipe)
+        raise SystemExit(f"{wrong_recipe} was taken")
+    except (ValueError, TypeError) as error:
+        assert part in str(error), error
+typo = error_of(lambda: qrl_train.start({**TOY, "optim": {"lrr": 1}}))
+assert typo.code == 2 and "optim.lrr" in str(typo) and "did you mean optim.lr" in str(typo), typo
+# A reward that raises says so in the error, with its file.
+
+
+def broken(completions, **kwargs):
+    return [1 / len(kwargs["absent"])] * len(completions)
+
+
+fault = error_of(lambda: list(qrl_train.start({**TOY, "trainer.default_local_dir": "broken"}, reward=broken)))
+assert fault.code == 2 and "absent" in str(fault) and "reward_broken_" in str(fault), fault
 # The caller looks at this one's session: what runs when Python ends is stopped.
 left = qrl_train.start(TINY, settings("left", ENDLESS))
 next(iter(left))

@@ -65,6 +65,10 @@ class Venv(unittest.TestCase):
         (work / "modules/wandb.py").write_text(WANDB)
         said = require(self.python, "-m", "qrl_train.log", "wandb", folder, "--once", env=variables(PYTHONPATH=str(work / "modules")))
         self.assertEqual(said, "logged step 0\nlogged step 1\n")
+        code, said = run(self.python, "-m", "qrl_train.log")
+        self.assertEqual(code, 2, said)
+        self.assertRegex(said, r"^usage: python -m qrl_train\.log ")
+        self.assertIn("python -m qrl_train.log wandb|mlflow RUN", require(self.python, "-m", "qrl_train.log", "--help"))
 
     def test_the_version_names_each_library_and_its_file(self):
         said = require(self.program, "--version")
