@@ -17,6 +17,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_check(app, action);
   add_judge(app, action);
   add_tokenize(app, action);
+  add_compare(app, action);
   add_report(app, action);
   add_watch(app, action);
   for (const char* rare : {"dump", "profile", "tokenize"}) app.get_subcommand(rare)->group(kRareCommands);

@@ -18,15 +18,15 @@ namespace fs = std::filesystem;
 
 /// A folder includes itself and the folders of lower layers; folders of one layer never include each other.
 const std::map<std::string, int> kLayers = {
-    {"base", 1},    {"config", 2},  {"types", 2},   {"quant", 3},  {"dist", 3}, {"state", 3},
-    {"ops", 4},     {"report", 4},  {"tasks", 4},   {"reward", 3}, {"data", 5}, {"model", 5},
-    {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
+    {"base", 1},    {"config", 2},  {"types", 2},   {"quant", 3},   {"dist", 3},  {"state", 3},
+    {"ops", 4},     {"report", 4},  {"tasks", 4},   {"reward", 3},  {"data", 5},  {"model", 5},
+    {"compare", 5}, {"rollout", 6}, {"decoder", 6}, {"learner", 6}, {"train", 7},
 };
 /// Maps a header prefix to the folders that may include it.
 const std::map<std::string, std::set<std::string>> kOwners = {
-    {"torch/", {"learner"}},        {"ATen/", {"learner"}},           {"c10/", {"learner"}}, {"mpi.h", {"mpi"}},
-    {"yaml-cpp/", {"config"}},      {"xxhash.h", {"state"}},          {"omp.h", {"base"}},   {"CLI/", {"apps"}},
-    {"pcre2.h", {"data", "model"}}, {"unicode/", {"data", "reward"}},
+    {"torch/", {"learner"}},        {"ATen/", {"learner"}},           {"c10/", {"learner"}},   {"mpi.h", {"mpi"}},
+    {"yaml-cpp/", {"config"}},      {"xxhash.h", {"state"}},          {"omp.h", {"base"}},     {"CLI/", {"apps"}},
+    {"pcre2.h", {"data", "model"}}, {"unicode/", {"data", "reward"}}, {"zlib.h", {"compare"}},
 };
 /// CUDA may include these folders of src and these headers of model.
 const std::set<std::string> kSeenByCuda = {"base", "quant"}, kHeadersSeenByCuda = {"model/block.h", "model/config.h"};

@@ -27,6 +27,7 @@ class Page {
     this.samples = new Samples(byId("samples").lastElementChild, this);
     this.diff = new Diff(byId("diff").lastElementChild, this);
     byId("left-out").textContent = data.left_out || "";
+    this.pairs = data.pairs;
   }
 
   drawHead() {
@@ -38,6 +39,7 @@ class Page {
 
   /** Draws everything; returns counts of what was drawn. */
   draw() {
+    if (this.pairs) return {panels: attempt(() => drawPairs(this.pairs)), rows: 0, samples: 0};
     setLetters(this.runs);
     attempt(() => this.drawHead());
     const panels = attempt(() => this.charts.draw());
@@ -90,7 +92,7 @@ function setTheme() {
 function addKeys(page) {
   const list = byId("keys-list"), toggle = () => { list.hidden = !list.hidden; byId("keys").setAttribute("aria-expanded", String(!list.hidden)); };
   byId("keys").addEventListener("click", toggle);
-  byId("theme").addEventListener("click", () => { setTheme(); page.charts.draw(); });
+  byId("theme").addEventListener("click", () => { setTheme(); page.pairs ? page.draw() : page.charts.draw(); });
   byId("step").addEventListener("change", () => page.setStep(Number(byId("step").value), true));
   byId("smoothing").addEventListener("input", () => {
     page.smoothing = Number(byId("smoothing").value);

@@ -1,0 +1,74 @@
+// A comparison's section: verdicts, each seed's difference as a point, and the curves of all seeds by arm.
+
+/** One curve a run, in its arm's color. */
+function armCurves(endpoint, arms) {
+  return endpoint.curves.filter((curve) => curve.points.length > 0).map((curve) => {
+    const place = arms.findIndex((arm) => arm.name === curve.arm);
+    return {label: curve.arm + ", seed " + curve.seed, color: place, dash: Math.floor(place / MOST_COLORS),
+      steps: curve.points.map((point) => point[0]), values: curve.points.map((point) => point[1])};
+  });
+}
+
+/** An SVG element with attributes. */
+function drawing(name, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+/** The seeds' differences as points on one axis, over the interval, the margin and zero. Logarithms become ratios. */
+function differencePlot(contrast) {
+  const isRatio = contrast.kind === "ratio", values = contrast.differences || contrast.log_ratios;
+  const [low, high] = contrast.interval_95.map((edge) => edge === null ? null : isRatio ? Math.log(edge) : edge);
+  const margin = contrast.margin || 0, marks = [...values, 0, margin, -margin, ...(low === null ? [] : [low, high])];
+  const least = Math.min(...marks), most = Math.max(...marks), room = (most - least) * 0.05 || 1, width = 400, height = 64;
+  const x = (value) => (value - least + room) / (most - least + 2 * room) * width;
+  const said = (value) => number(Number((isRatio ? Math.exp(value) : value).toPrecision(3)));
+  const plot = drawing("svg", {viewBox: "0 0 " + width + " " + height, class: "pairs", role: "img",
+    "aria-label": "Differences of " + values.length + " seeds from " + said(Math.min(...values)) + " to " + said(Math.max(...values))});
+  if (margin > 0) plot.append(drawing("rect", {x: x(-margin), y: 2, width: x(margin) - x(-margin), height: 42, class: "margin"}));
+  plot.append(drawing("line", {x1: x(0), x2: x(0), y1: 2, y2: 44, class: "zero"}));
+  if (low !== null) plot.append(drawing("line", {x1: x(low), x2: x(high), y1: 34, y2: 34, class: "interval"}));
+  const mean = isRatio ? Math.log(contrast.ratio) : contrast.mean;
+  plot.append(drawing("line", {x1: x(mean), x2: x(mean), y1: 28, y2: 40, class: "interval"}));
+  values.forEach((value, i) => plot.append(drawing("circle", {cx: x(value), cy: 12 + 4 * (i % 3), r: 4},
+    drawing("title", {}, "seed " + contrast.seeds[i] + ": " + said(value)))));
+  for (const [value, anchor] of [[least, "start"], [most, "end"]]) plot.append(drawing("text", {x: x(value), y: 60, "text-anchor": anchor}, said(value)));
+  if (x(0) > 60 && x(0) < width - 60) plot.append(drawing("text", {x: x(0), y: 60, "text-anchor": "middle"}, isRatio ? "1" : "0"));
+  return plot;
+}
+
+function contrastCard(contrast) {
+  const [low, high] = contrast.interval_95, value = contrast.kind === "ratio" ? contrast.ratio : contrast.mean;
+  const sure = contrast.p === null ? "" : ", p " + number(Number(contrast.p.toPrecision(2))) + ", with Holm " + number(Number(contrast.p_holm.toPrecision(2)));
+  return element("article", {}, element("h3", {}, shown(contrast.first + " − " + contrast.second), " ", element("small", {}, shown("[" + contrast.endpoint + ", " + contrast.what + "]"))),
+    element("p", {}, element("strong", {class: {better: "good", worse: "bad"}[contrast.verdict] || ""}, contrast.verdict),
+      ": " + number(Number(value.toPrecision(4))) + (low === null ? "" : " (95 %: " + number(Number(low.toPrecision(3))) + " to " + number(Number(high.toPrecision(3))) + ")") + sure),
+    differencePlot(contrast), contrast.doubt ? element("p", {class: "reason"}, contrast.doubt) : null);
+}
+
+/** Draws the section; `pairs` is what qrl-train compare wrote. Returns the number of charts. */
+function drawPairs(pairs) {
+  const box = byId("pairs");
+  box.hidden = false;
+  byId("runs-named").textContent = "comparison of " + pairs.arms.length + " arms";
+  document.title = "qrl-train: " + byId("runs-named").textContent;
+  for (const id of ["verdicts", "about", "panels", "under", "samples", "diff"]) byId(id).hidden = true;
+  document.querySelector(".tools label").hidden = true;
+  const arms = pairs.arms.map((arm, place) => element("li", {}, element("span", {class: "swatch", style: "background:var(--curve-" + place % MOST_COLORS + ")"}),
+    element("strong", {}, shown(arm.name)), shown(arm.set.length > 0 ? ": " + arm.set.join(", ") : ": the base recipe")));
+  const charts = element("div", {class: "grid"});
+  box.lastElementChild.replaceChildren(element("p", {}, shown("plan " + pairs.plan + ", " + pairs.program)), element("ul", {class: "arms"}, ...arms),
+    element("div", {class: "grid"}, ...pairs.contrasts.map(contrastCard)), element("h2", {}, "Curves of all seeds"), charts);
+  for (const endpoint of pairs.endpoints) {
+    const curves = armCurves(endpoint, pairs.arms), chart = element("div", {class: "chart"});
+    if (curves.length === 0) continue;
+    const where = endpoint.steps.length > 8 ? "steps " + endpoint.steps[0] + " to " + endpoint.steps.at(-1) : endpoint.steps.length > 0 ? "steps " + endpoint.steps.join(", ") : "the last step";
+    charts.append(element("article", {}, element("h3", {}, shown(endpoint.name), " ", element("small", {}, shown("[" + endpoint.metric + "; decided by " + where + "]"))), chart));
+    const options = chartOptions({unit: "", source: "steps"}, curves, Math.max(chart.clientWidth, 200), false);
+    const plot = new uPlot({...options, legend: {show: false}}, chartData(curves, false), chart);
+    new ResizeObserver(() => { if (chart.clientWidth > 0) plot.setSize({width: chart.clientWidth, height: HEIGHT}); }).observe(chart);
+  }
+  return pairs.endpoints.length;
+}
