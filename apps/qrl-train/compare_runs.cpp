@@ -50,7 +50,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 /// Starts the job's process in a group of its own, so that a Ctrl-C reaches it through this process alone. The kernel
 /// kills it when this process ends.
 void start(const Plan& plan, Job& job, std::int64_t num_threads) {
-  std::vector<std::string> words = {"qrl-train", plan.base.string()};
+  std::vector<std::string> words = {"qrl-train", plan.base.lexically_normal().string()};
   const auto set = [&](const std::string& setting) { words.insert(words.end(), {"--set", setting}); };
   for (const std::string& setting : settings_of(plan, *job.arm, job.seed)) set(setting);
   set("trainer.default_local_dir=" + job.dir.string());
