@@ -107,6 +107,7 @@ std::string doubt_of(const Verdict& verdict) {
   const std::string count = std::to_string(verdict.seeds.size()) + (verdict.seeds.size() == 1 ? " seed" : " seeds");
   if (verdict.word == "descriptive") return count + ": a p-value needs " + std::to_string(kLeastPairs);
   if (verdict.word != "undecided") return "";
+  if (verdict.decides == 0) return "the arms do not differ in any seed";
   if (!std::isfinite(verdict.decides)) return count + " cannot reach the level that Holm's correction needs here";
   const Kind kind = verdict.contrast->kind;
   return count + " decide " +

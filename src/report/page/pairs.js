@@ -1,12 +1,24 @@
 // A comparison's section: verdicts, each seed's difference as a point, and the curves of all seeds by arm.
 
-/** One curve a run, in its arm's color. */
+/** Thin curves of all runs in their arm's color, then each arm's mean over the seeds. */
 function armCurves(endpoint, arms) {
-  return endpoint.curves.filter((curve) => curve.points.length > 0).map((curve) => {
-    const place = arms.findIndex((arm) => arm.name === curve.arm);
-    return {label: curve.arm + ", seed " + curve.seed, color: place, dash: Math.floor(place / MOST_COLORS),
-      steps: curve.points.map((point) => point[0]), values: curve.points.map((point) => point[1])};
+  const runs = endpoint.curves.filter((curve) => curve.points.length > 0).map((curve) => ({arm: arms.findIndex((arm) => arm.name === curve.arm),
+    steps: curve.points.map((point) => point[0]), values: curve.points.map((point) => point[1])}));
+  const means = arms.map((arm, place) => {
+    const own = runs.filter((run) => run.arm === place);
+    return own.length === 0 ? null : {arm: place, isMean: true, ...joined(own.map((run) => [run.steps, run.values]), 0)};
+  }).filter((mean) => mean !== null);
+  return [...runs, ...means].map((curve) => ({label: arms[curve.arm].name, color: curve.arm, dash: 0, isMean: curve.isMean, steps: curve.steps, values: curve.values}));
+}
+
+function armOptions(curves, width) {
+  const options = chartOptions({unit: "", source: "steps"}, curves, width, false);
+  options.series.slice(1).forEach((series, i) => {
+    series.points = {show: false};
+    series.width = curves[i].isMean ? 2.5 : 1;
+    if (!curves[i].isMean) series.stroke = () => color("curve-" + curves[i].color % MOST_COLORS) + "66";
   });
+  return {...options, legend: {show: false}};
 }
 
 /** An SVG element with attributes. */
@@ -34,7 +46,7 @@ function differencePlot(contrast) {
   plot.append(drawing("line", {x1: x(mean), x2: x(mean), y1: 28, y2: 40, class: "interval"}));
   values.forEach((value, i) => plot.append(drawing("circle", {cx: x(value), cy: 12 + 4 * (i % 3), r: 4},
     drawing("title", {}, "seed " + contrast.seeds[i] + ": " + said(value)))));
-  for (const [value, anchor] of [[least, "start"], [most, "end"]]) plot.append(drawing("text", {x: x(value), y: 60, "text-anchor": anchor}, said(value)));
+  for (const [value, anchor] of least < most ? [[least, "start"], [most, "end"]] : []) plot.append(drawing("text", {x: x(value), y: 60, "text-anchor": anchor}, said(value)));
   if (x(0) > 60 && x(0) < width - 60) plot.append(drawing("text", {x: x(0), y: 60, "text-anchor": "middle"}, isRatio ? "1" : "0"));
   return plot;
 }
@@ -60,14 +72,13 @@ function drawPairs(pairs) {
     element("strong", {}, shown(arm.name)), shown(arm.set.length > 0 ? ": " + arm.set.join(", ") : ": the base recipe")));
   const charts = element("div", {class: "grid"});
   box.lastElementChild.replaceChildren(element("p", {}, shown("plan " + pairs.plan + ", " + pairs.program)), element("ul", {class: "arms"}, ...arms),
-    element("div", {class: "grid"}, ...pairs.contrasts.map(contrastCard)), element("h2", {}, "Curves of all seeds"), charts);
+    element("div", {class: "grid"}, ...pairs.contrasts.map(contrastCard)), element("h2", {}, "Curves of all seeds, and their means"), charts);
   for (const endpoint of pairs.endpoints) {
     const curves = armCurves(endpoint, pairs.arms), chart = element("div", {class: "chart"});
     if (curves.length === 0) continue;
     const where = endpoint.steps.length > 8 ? "steps " + endpoint.steps[0] + " to " + endpoint.steps.at(-1) : endpoint.steps.length > 0 ? "steps " + endpoint.steps.join(", ") : "the last step";
     charts.append(element("article", {}, element("h3", {}, shown(endpoint.name), " ", element("small", {}, shown("[" + endpoint.metric + "; decided by " + where + "]"))), chart));
-    const options = chartOptions({unit: "", source: "steps"}, curves, Math.max(chart.clientWidth, 200), false);
-    const plot = new uPlot({...options, legend: {show: false}}, chartData(curves, false), chart);
+    const plot = new uPlot(armOptions(curves, Math.max(chart.clientWidth, 200)), chartData(curves, false), chart);
     new ResizeObserver(() => { if (chart.clientWidth > 0) plot.setSize({width: chart.clientWidth, height: HEIGHT}); }).observe(chart);
   }
   return pairs.endpoints.length;
