@@ -62,7 +62,7 @@ class Reader {
               else if (name == "base_keys")
                 members(node, "keys", {},
                         [&](const std::string& key, const YamlNode& each) { plan.base_keys[key] = each.text; });
-              else if (name == "seeds") seeds = numbers(node);
+              else if (name == "seeds") seeds = seeds_in(node);
               else if (name == "arms") read_arms(node, plan);
               else if (name == "endpoints") read_endpoints(node, plan);
               else if (name == "contrasts") read_contrasts(node, plan);
@@ -118,12 +118,19 @@ class Reader {
     return list.value_or(Numbers{});
   }
 
+  Numbers seeds_in(const YamlNode& node) {
+    if (base::number_in<std::int64_t>(node.text))  // --seeds 8 are eight seeds
+      fault(node, "a list of seeds or a range such as 0-7", config::shown_value(node),
+            "write [" + node.text + "] for one");
+    return numbers(node);
+  }
+
   void read_arms(const YamlNode& node, Plan& plan) {
     members(node, "arms", {}, [&](const std::string& name, const YamlNode& of_arm) {
       Arm arm{.name = name};
       if (!is_name(name)) fault(of_arm, "an arm's name of letters, digits, _, - and .", base::quoted(name));
       members(of_arm, "an arm", {"set", "seeds", "samples"}, [&](const std::string& key, const YamlNode& each) {
-        if (key == "seeds") arm.seeds = numbers(each);
+        if (key == "seeds") arm.seeds = seeds_in(each);
         else if (key == "samples") arm.samples = value(each, &config::read_integer, std::int64_t{0});
         else if (each.kind == YamlNode::Kind::sequence)
           for (const config::YamlPtr& item : each.items) arm.set.push_back(text(*item));
@@ -175,7 +182,6 @@ class Reader {
                                      : contrast.endpoint) = text(each);
                 }
               });
-      if (contrast.endpoint.empty() && plan.endpoints.size() == 1) contrast.endpoint = plan.endpoints.front().name;
       plan.contrasts.push_back(std::move(contrast));
     }
   }
@@ -261,8 +267,10 @@ Plan checked(Plan plan, const std::string& where, config::Errors& errors) {
   }
   plan.columns.assign(columns.begin(), columns.end());
   if (plan.endpoints.empty()) errors.add(where, "endpoints", "none");
-  for (Contrast& contrast : plan.contrasts)
+  for (Contrast& contrast : plan.contrasts) {
     if (contrast.family.empty()) contrast.family = name_of(contrast.kind);
+    if (contrast.endpoint.empty() && plan.endpoints.size() == 1) contrast.endpoint = plan.endpoints.front().name;
+  }
   for (Arm& arm : plan.arms) std::ranges::sort(arm.seeds);
   if (!(plan.alpha > 0 && plan.alpha < 0.5))
     errors.add(where, "alpha above 0 and below 0.5", config::write_real(plan.alpha));

@@ -151,6 +151,16 @@ class Compare(unittest.TestCase):
         contrast = json.loads((self.dir / "few/verdict.json").read_text())["contrasts"][0]
         self.assertEqual((contrast["verdict"], contrast["p"]), ("descriptive", None))
 
+    def test_other_samples_of_the_same_prompts(self):
+        self.plan.write_text(f"base: {TINY}\nseeds: [3]\narms: {{a: {{}}, b: {{samples: 1}}}}\n"
+                             "contrasts: [{first: a, second: b}]\nendpoints: {e: {metric: actor/entropy}}\n")
+        out = self.dir / "samples"
+        got = call(self.plan, "--out", out)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        a, b = ([json.loads(line) for line in (out / f"{arm}-seed3/rollouts/step_1.jsonl").read_text().splitlines()] for arm in "ab")
+        self.assertEqual([row["prompt"] for row in a], [row["prompt"] for row in b])
+        self.assertNotEqual([row["response"] for row in a], [row["response"] for row in b])
+
     def test_stop_and_go_on(self):
         out = self.dir / "stopped"
         process = subprocess.Popen([PROGRAM, "compare", self.plan, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -168,6 +178,7 @@ class Compare(unittest.TestCase):
                 ("steps of arm one", lambda text: text.replace("optim.lr: 0.01", "trainer.total_training_steps: 3")),
                 ("a metric of docs/reference/metrics.md", lambda text: text.replace("critic/rewards/mean", "critic/reward/mean")),
                 ("expected a margin above 0 for equality, got 0", lambda text: text.replace("margin: 0.01", "margin: 0")),
+                ("a list of seeds or a range such as 0-7, got \"8\"; write [8] for one", lambda text: text.replace("0-5", "8")),
                 ("expected each once, got 3 twice", lambda text: text.replace("0-5", "[0, 3, 3]")),
                 ("steps of at most trainer.total_training_steps 4, got 9", lambda text: text.replace("[2]", "[9]")),
                 ("an arm of the plan, got \"slow\"", lambda text: text.replace("first: fast", "first: slow")),
