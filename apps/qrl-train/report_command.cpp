@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,7 @@
 #include "commands.h"
 #include "report/page.h"
 #include "report/page_data.h"
+#include "report/sample_text.h"
 #include "report/text.h"
 #include "state/file.h"
 #include "state/folder.h"
@@ -22,6 +24,9 @@ constexpr std::size_t kMaxPageBytes = 20 << 20;
 struct ReportArguments {
   std::vector<std::string> runs;
   std::string out, tensorboard, group;
+  report::SampleChoice samples;
+  std::int64_t num_samples = 0;
+  bool best = false, worst = false;
 };
 
 bool is_page_or_new(const std::filesystem::path& file) {
@@ -59,6 +64,17 @@ void write_events(const std::vector<report::RunFiles>& runs, const std::string& 
   }
 }
 
+std::string text_of(const std::vector<report::RunFiles>& runs, const ReportArguments& arguments) {
+  if (arguments.num_samples == 0) return report::report_text(runs);
+  report::SampleChoice choice = arguments.samples;
+  choice.count = static_cast<std::size_t>(arguments.num_samples);
+  using Order = report::SampleChoice::Order;
+  choice.order = arguments.best ? Order::best : arguments.worst ? Order::worst : Order::spread;
+  std::string text;
+  for (const report::RunFiles& run : runs) text += (text.empty() ? "" : "\n") + report::samples_text(run, choice);
+  return text;
+}
+
 void report_runs(const ReportArguments& arguments) {
   QRL_REQUIRE(arguments.runs.size() <= kMaxRuns, "qrl-train report", "at most " + std::to_string(kMaxRuns) + " runs",
               std::to_string(arguments.runs.size()));
@@ -67,7 +83,8 @@ void report_runs(const ReportArguments& arguments) {
   for (const std::string& dir : arguments.runs) runs.push_back(report::read_run(dir));
   if (!arguments.tensorboard.empty()) write_events(runs, arguments.tensorboard);
   if (!arguments.out.empty()) write_page(runs, arguments);
-  if (arguments.out.empty() && arguments.tensorboard.empty()) std::printf("%s", report::report_text(runs).c_str());
+  if ((arguments.out.empty() && arguments.tensorboard.empty()) || arguments.num_samples > 0)
+    std::printf("%s", text_of(runs, arguments).c_str());
 }
 
 }  // namespace
@@ -83,6 +100,18 @@ void add_report(CLI::App& app, Action& action) {
       ->add_option("--group", arguments->group,
                    "seed: draw runs that differ only in their seed as one curve with mean and range")
       ->check(one_of({"seed"}));
+  CLI::Option* samples =
+      command
+          ->add_option("--samples", arguments->num_samples, "print N responses with scores and reasons, and no table")
+          ->type_name("N")
+          ->check(between(1, 100000));
+  command->add_option("--step", arguments->samples.step, "step of the responses (default: the newest)")
+      ->type_name("N")
+      ->needs(samples);
+  CLI::Option* best = command->add_flag("--best", arguments->best, "responses with the highest scores")->needs(samples);
+  command->add_flag("--worst", arguments->worst, "responses with the lowest scores")->needs(samples)->excludes(best);
+  command->add_flag("--held-out", arguments->samples.held_out, "answers to held-out prompts, not training's responses")
+      ->needs(samples);
   set_work(*command, action, arguments, report_runs);
 }
 
