@@ -19,11 +19,11 @@ struct Table {
   std::map<std::string, std::vector<double>> columns;
 };
 
-Table table_of(const Rows& rows, bool of_cold_start) {
+Table table_of(const Rows& rows) {
   Table table;
   for (const Row& row : rows.rows) {
     for (const auto& [name, value] : row.metrics) {
-      if (!is_shown(name, of_cold_start)) continue;
+      if (name == kUnixMetric) continue;
       auto& column = table.columns.try_emplace(name, table.steps.size(), kNan).first->second;
       column.push_back(value);
     }
@@ -65,8 +65,8 @@ Table thinned(const Table& table, std::size_t max_rows) {
 /// Returns the seconds from the first to the last row; without timing_s/unix, the sum of step durations.
 double seconds_of(const Rows& rows) {
   if (rows.rows.empty()) return 0;
-  const double first = value_of(rows.rows.front().metrics, "timing_s/unix"),
-               last = value_of(rows.rows.back().metrics, "timing_s/unix");
+  const double first = value_of(rows.rows.front().metrics, kUnixMetric),
+               last = value_of(rows.rows.back().metrics, kUnixMetric);
   if (std::isfinite(first) && std::isfinite(last)) return last - first;
   double sum = 0;
   for (const Row& row : rows.rows) {
@@ -140,8 +140,8 @@ std::string base64_floats(const std::vector<double>& values) {
   return text;
 }
 
-Json table_json(const Rows& rows, bool of_cold_start, std::size_t max_rows) {
-  const Table table = thinned(table_of(rows, of_cold_start), max_rows);
+Json table_json(const Rows& rows, std::size_t max_rows) {
+  const Table table = thinned(table_of(rows), max_rows);
   Json columns = Json::object();
   for (const auto& [name, column] : table.columns) columns[name] = base64_floats(column);
   return {{"steps", base64_floats(table.steps)}, {"columns", std::move(columns)}};
@@ -205,11 +205,19 @@ Json run_json(const RunFiles& run, const std::string& label, std::size_t max_row
   json["recipe"] = std::move(recipe);
   json["sessions"] = sessions_json(run.sessions);
   json["changes"] = run.rows.changes;
-  json["table"] = table_json(run.rows, false, max_rows);
-  json["sft"] = table_json(run.sft_rows, true, max_rows);
+  json["table"] = table_json(run.rows, max_rows);
+  json["sft"] = table_json(run.sft_rows, max_rows);
   json["samples"] = Json::array();
   json["validation"] = Json::array();
   return json;
+}
+
+Json differences_json(const std::vector<RunFiles>& runs) {
+  std::vector<std::vector<RecipeLine>> recipes;
+  for (const RunFiles& run : runs) recipes.push_back(read_recipe_lines(run.recipe_yaml));
+  Json list = Json::array();
+  for (const KeyDifference& one : differing_keys(recipes)) list.push_back({one.key, one.values});
+  return list;
 }
 
 Json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits& limits) {
@@ -231,7 +239,11 @@ Json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits
     if (!samples.empty()) left_out += (runs.size() > 1 ? labels[i] + ": " : "") + samples + " ";
     list.push_back(std::move(json));
   }
-  return {{"live", false}, {"panels", panels_json()}, {"runs", std::move(list)}, {"left_out", left_out}};
+  return {{"live", false},
+          {"panels", panels_json()},
+          {"differences", differences_json(runs)},
+          {"runs", std::move(list)},
+          {"left_out", left_out}};
 }
 
 std::string script_json(const Json& json) {

@@ -20,8 +20,8 @@ struct PageLimits {
 nlohmann::ordered_json finite_or_null(double value);
 std::string base64_floats(const std::vector<double>& values);
 
-/// Returns the metrics that panels show: {"steps": base64 of float32, "columns": {name: base64}}.
-nlohmann::ordered_json table_json(const Rows& rows, bool of_cold_start, std::size_t max_rows);
+/// Returns all metrics except timing_s/unix: {"steps": base64 of float32, "columns": {name: base64}}.
+nlohmann::ordered_json table_json(const Rows& rows, std::size_t max_rows);
 
 nlohmann::ordered_json verdicts_json(const std::vector<Verdict>& verdicts);
 nlohmann::ordered_json sessions_json(const std::vector<Session>& sessions);
@@ -31,6 +31,9 @@ nlohmann::ordered_json files_json(const std::vector<SampleFile>& files, std::siz
 
 /// Returns a run's data without samples. `label`: the run's name on the page.
 nlohmann::ordered_json run_json(const RunFiles& run, const std::string& label, std::size_t max_rows);
+
+/// Returns the keys in which the runs' recipes differ: [[key, [a value per run]]].
+nlohmann::ordered_json differences_json(const std::vector<RunFiles>& runs);
 
 /// Returns a page's data. With `by_seed`, runs that differ only in the seed form a group.
 nlohmann::ordered_json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits& limits);

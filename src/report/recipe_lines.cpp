@@ -1,11 +1,14 @@
 #include "report/recipe_lines.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace qrl::report {
 
 namespace {
+
+constexpr std::string_view kRunFolder = "trainer.default_local_dir";
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(' ');
@@ -52,6 +55,27 @@ std::vector<RecipeLine> read_recipe_lines(std::string_view yaml) {
   return lines;
 }
 
+std::vector<KeyDifference> differing_keys(const std::vector<std::vector<RecipeLine>>& recipes) {
+  std::vector<std::string> keys;
+  std::set<std::string> known = {std::string(kRunFolder)};
+  for (const auto& lines : recipes) {
+    for (const RecipeLine& line : lines) {
+      if (known.insert(line.key).second) keys.push_back(line.key);
+    }
+  }
+  std::vector<KeyDifference> differences;
+  for (std::string& key : keys) {
+    std::vector<std::string> values;
+    std::set<std::string> distinct;
+    for (const auto& lines : recipes) {
+      values.push_back(recipe_value(lines, key));
+      if (!lines.empty()) distinct.insert(values.back());
+    }
+    if (distinct.size() > 1) differences.push_back({std::move(key), std::move(values)});
+  }
+  return differences;
+}
+
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key) {
   const auto found = std::ranges::find_if(lines, [&](const RecipeLine& line) { return line.key == key; });
   return found == lines.end() ? std::string() : found->value;
@@ -60,7 +84,7 @@ std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view 
 std::string without_seed(const std::vector<RecipeLine>& lines) {
   std::string text;
   for (const RecipeLine& line : lines) {
-    const bool own = line.key == "seed" || line.key.ends_with(".seed") || line.key == "trainer.default_local_dir" ||
+    const bool own = line.key == "seed" || line.key.ends_with(".seed") || line.key == kRunFolder ||
                      line.key == "trainer.threads" || line.key == "trainer.resume_mode";
     if (!own) text += line.key + "=" + line.value + "\n";
   }

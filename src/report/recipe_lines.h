@@ -13,6 +13,16 @@ struct RecipeLine {
 /// Returns an annotated recipe's keys in file order; skips other lines.
 std::vector<RecipeLine> read_recipe_lines(std::string_view yaml);
 
+/// A key whose values are not equal in all runs.
+struct KeyDifference {
+  std::string key;
+  std::vector<std::string> values;  ///< one per run; "" where the run's recipe lacks the key
+};
+
+/// Returns the keys in which recipes differ, except the run folder, in the order of the first recipe that has the key.
+/// Leaves out runs without a recipe: their values are "".
+std::vector<KeyDifference> differing_keys(const std::vector<std::vector<RecipeLine>>& recipes);
+
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key);
 
 /// Returns a text of all values except seeds, run folder, threads and resume mode. Runs that differ only in the seed

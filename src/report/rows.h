@@ -13,6 +13,7 @@ namespace qrl::report {
 /// One step's metrics, sorted by name. A JSON null becomes NaN.
 using Metrics = std::map<std::string, double>;
 
+inline constexpr const char* kUnixMetric = "timing_s/unix";  ///< a row's wall time, in seconds since 1970
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 struct Row {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "report/panels.h"
+#include "report/recipe_lines.h"
 #include "report/rules.h"
 
 namespace qrl::report {
@@ -109,6 +110,27 @@ std::string table(const std::vector<RunFiles>& runs) {
   return lines.size() > 1 ? aligned(lines) : "";
 }
 
+/// Returns a table of the keys in which the recipes differ; "" for a single run.
+std::string differences(const std::vector<RunFiles>& runs) {
+  constexpr std::size_t kMaxValueBytes = 60;
+  if (runs.size() == 1) return "";
+  std::vector<std::vector<RecipeLine>> recipes;
+  for (const RunFiles& run : runs) recipes.push_back(read_recipe_lines(run.recipe_yaml));
+  if (std::ranges::count_if(recipes, [](const auto& lines) { return !lines.empty(); }) < 2) return "";
+  std::vector<Line> lines(1, {"recipe key"});
+  for (std::size_t i = 0; i < runs.size(); ++i) lines[0].emplace_back(1, static_cast<char>('A' + i));
+  for (const KeyDifference& one : differing_keys(recipes)) {
+    Line line = {one.key};
+    for (const std::string& value : one.values) {
+      line.push_back(value.empty()                    ? "–"
+                     : value.size() <= kMaxValueBytes ? value
+                                                      : value.substr(0, kMaxValueBytes) + "…");
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines.size() > 1 ? aligned(lines) : "the recipes are equal\n";
+}
+
 }  // namespace
 
 std::string report_text(const std::vector<RunFiles>& runs) {
@@ -126,9 +148,10 @@ std::string report_text(const std::vector<RunFiles>& runs) {
     }
     text += "  " + summary(verdicts) + "\n";
   }
-  const std::string metrics = table(runs);
-  // Texts may come from untrusted files.
-  return base::printable(metrics.empty() ? text : text + "\n" + metrics);
+  for (const std::string& part : {differences(runs), table(runs)}) {
+    if (!part.empty()) text += "\n" + part;
+  }
+  return base::printable(text);  // texts may come from untrusted files
 }
 
 std::string sparkline(std::span<const double> values, std::size_t width) {

@@ -99,18 +99,49 @@ class Tester:
 
 
 def check_values(test, page, run):
-    """The figures under the cursor are those of metrics.jsonl, in six digits, for every metric that a panel shows."""
+    """The figures under the cursor are those of metrics.jsonl, in six digits, for every metric; without a cursor the last ones."""
     rows = {row["step"]: row for row in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
-    beside = {"training/policy_version", "prompt_length/mean", "timing_s/unix"}  # in no panel
-    for step in (1, 20, 60):
-        dom = test.open(page, f"#step={step}")
-        found = {name: float(value) for _, name, value, _ in dom.values}
-        want = {name: value for name, value in rows[step].items() if name != "step" and name not in beside and value is not None}
+    for step in (1, 20, 60, None):
+        dom = test.open(page, f"#step={step}" if step else "")
+        found = {row[0]: float(row[1]) for row in dom.values if row}
+        want = {name: value for name, value in rows[step or 60].items() if name not in ("step", "timing_s/unix") and value is not None}
         if set(found) != set(want):
             test.fault(f"step {step}: #values lacks {sorted(set(want) - set(found))}, has {sorted(set(found) - set(want))} too many")
         for name in set(found) & set(want):
             if abs(found[name] - want[name]) > 1e-6 * abs(want[name]) * 5 + 1e-30:
                 test.fault(f"step {step}: {name} is {found[name]}, metrics.jsonl has {want[name]}")
+
+
+def check_two_runs(test, both):
+    """Keys that differ, a table with a column a run, and a legend with each curve's line and last value."""
+    with browser.Page(both.as_uri()) as page:
+        def expect(what, expression, wanted):
+            if (got := page.value(expression)) != wanted:
+                test.fault(f"two runs: {what}: expected {wanted!r}, got {got!r}")
+
+        for _ in range(200):
+            if page.value("document.documentElement.dataset.ready"):
+                break
+            time.sleep(0.05)
+        text = "[...document.querySelectorAll({!r})].map((one) => one.innerText)"
+        expect("keys that differ", text.format("#differences td"), ["trainer.seed", "0", "1"])
+        expect("columns", text.format("#values th"), ["metric", "A · quick", "B · other", "unit"])
+        last = [json.loads((test.folder / f"runs/{name}/metrics.jsonl").read_text().splitlines()[-1]) for name in ("quick", "other")]
+        shown = [f"{row['critic/rewards/mean']:.6g}" for row in last]
+        legend = "[...page.charts.drawn[0].box.querySelectorAll('.legend button')]"
+        expect("last values", legend + ".map((one) => one.querySelector('.value').innerText).filter((_, i) => i % 2 === 0)", shown)
+        expect("what they are", "page.charts.drawn[0].box.querySelector('.legend .at').innerText", "last values, to step 60")
+        expect("dashes", legend + ".map((one) => one.querySelector('line').getAttribute('stroke-dasharray'))", ["none", "8 4", "none", "8 4"])
+        expect("dashes of curves", "page.charts.drawn[0].chart.series.slice(1).map((one) => (one.dash || []).join(' ') || 'none')", ["none", "8 4", "none", "8 4"])
+        page.value("page.setStep(20, true); 0")
+        expect("values at a step", "page.charts.drawn[0].box.querySelector('.legend .at').innerText", "step 20")
+        page.value("page.setStep(null, true); 0")
+        expect("values without a step", "page.charts.drawn[0].box.querySelector('.legend .at').innerText", "last values, to step 60")
+        page.value(legend + "[0].click(); 0")
+        expect("a hidden curve", "page.charts.drawn[0].chart.series.map((one) => one.show)", [True, False, True, True, True])
+        page.value("byId('metric-search').value = 'RHO_P'; byId('metric-search').dispatchEvent(new Event('input')); 0")
+        expect("metrics found", text.format("#values td:first-child"), [f"mismatch/rho_p{p:02}" for p in (1, 5, 50, 95, 99)])
+        expect("errors", "numErrors", 0)
 
 
 def check_hostile(test):
@@ -241,12 +272,13 @@ def main():
         check_values(test, page, run)
         both = test.page("both", [run, made_runs.make_run(folder / "runs/other", 60, 1)])
         test.expect(test.open(both), both, rows=122, samples=2 * 40 * 16)
+        check_two_runs(test, both)
         check_hostile(test)
         check_odd_runs(test)
         check_long_runs(test)
         check_live(test)
         for dark in (False, True):
-            for width in (1400, 400):
+            for width in (1280, 390):
                 test.shot(both, f"both_{width}_{'dark' if dark else 'light'}", f"{width},1600", dark, "#step=20")
         print("no fault" if not test.faults else f"{len(test.faults)} faults")
         return 1 if test.faults else 0

@@ -41,7 +41,7 @@ std::vector<float> decoded(const std::string& base64) {
 report::Rows rows_of(int count) {
   report::Rows rows;
   for (int step = 1; step <= count; ++step)
-    rows.rows.push_back({step, {{"critic/rewards/mean", std::sin(step)}, {"not/shown", 1}}});
+    rows.rows.push_back({step, {{"critic/rewards/mean", std::sin(step)}, {"in/no/panel", 1}, {"timing_s/unix", 1}}});
   return rows;
 }
 
@@ -71,12 +71,13 @@ TEST_CASE("columns are float32 in base64, bit for bit") {
   CHECK(report::base64_floats({1.0}) == "AACAPw==");
 }
 
-TEST_CASE("a table holds the metrics of panels, and of more rows than fit extremes of neighbors stand for them") {
-  const Json small = report::table_json(rows_of(10), false, 2000);
-  CHECK(small["columns"].size() == 1);
+TEST_CASE("a table holds all metrics but the clock, and of more rows than fit extremes of neighbors stand for them") {
+  const Json small = report::table_json(rows_of(10), 2000);
+  CHECK(small["columns"].size() == 2);
+  CHECK(small["columns"].contains("in/no/panel"));
   CHECK(decoded(small["steps"]).size() == 10);
 
-  const Json large = report::table_json(rows_of(5000), false, 2000);
+  const Json large = report::table_json(rows_of(5000), 2000);
   const std::vector<float> steps = decoded(large["steps"]), values = decoded(large["columns"]["critic/rewards/mean"]);
   REQUIRE(steps.size() == 2000);
   REQUIRE(values.size() == 2000);
@@ -248,4 +249,28 @@ TEST_CASE("a sparkline has a height for each value, and of many values their mea
   CHECK(report::sparkline(rising, 2) == "▁█");
   CHECK(report::sparkline(std::vector<double>{2, 2}, 10) == "▁▁");
   CHECK(report::sparkline(std::vector<double>{std::nan("")}, 10).empty());
+}
+
+TEST_CASE("the keys in which runs differ are listed with each run's value, on the page and in text") {
+  const test::TempDir dir;
+  const auto run = [&](const std::string& name, const std::string& yaml) {
+    fs::create_directories(dir / name);
+    std::ofstream(dir / (name + "/metrics.jsonl")) << "{\"step\":1,\"actor/entropy\":1}\n";
+    if (!yaml.empty()) std::ofstream(dir / (name + "/config.yaml")) << yaml;
+    return report::read_run(dir / name);
+  };
+  const std::string shared = "trainer:\n  default_local_dir: runs/";
+  const report::RunFiles a = run("a", shared + "a\n  seed: 0\noptim:\n  lr: 1e-3  # a.yaml:3\n"),
+                         b = run("b", shared + "b\n  seed: 0\noptim:\n  lr: 1e-4  # b.yaml:3\nrollout:\n  n: 4\n"),
+                         none = run("none", "");
+  CHECK(report::differences_json({a, b, none}) ==
+        Json::parse(R"([["optim.lr",["1e-3","1e-4",""]],["rollout.n",["","4",""]]])"));
+  CHECK(report::page_json({a, b}, false, {})["differences"].size() == 2);
+  CHECK(report::differences_json({a}).empty());
+  CHECK(report::differences_json({a, none}).empty());
+  CHECK(report::report_text({a, b}).find("recipe key     A     B\noptim.lr    1e-3  1e-4\nrollout.n      –     4\n") !=
+        std::string::npos);
+  CHECK(report::report_text({a, a}).find("the recipes are equal\n") != std::string::npos);
+  CHECK(report::report_text({a}).find("recipe") == std::string::npos);
+  CHECK(report::report_text({a, none}).find("recipe") == std::string::npos);
 }

@@ -53,23 +53,29 @@ function logTicks(u, values) {
   return values.map((value) => digits.includes(value.toExponential(0)[0]) ? value : null);
 }
 
+/** What a curve is drawn with: {color, dash}, a CSS color and lengths of strokes and gaps. Long curves fade in place of dashes. */
+function lookOf(curve, isDashed) {
+  const fade = isDashed ? "" : FADES[Math.min(curve.dash, FADES.length - 1)];
+  return {color: color("curve-" + curve.color % MOST_COLORS) + fade, dash: isDashed ? DASHES[curve.dash % DASHES.length] : []};
+}
+
 /** uPlot's options for the curves of a panel, `width` pixels wide. */
 function chartOptions(panel, curves, width, isLog) {
   const axis = {stroke: () => color("ink"), grid: {stroke: () => color("grid"), width: 1}, ticks: {stroke: () => color("grid"), width: 1},
     font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif"};
-  const series = [{label: "step", value: (u, value) => value === null ? "–" : String(value)}];
+  const series = [{label: "step"}];
   const bands = [];
   const isDashed = numPoints(curves) <= MOST_POINTS;
   for (const curve of curves) {
-    const stroke = () => color("curve-" + curve.color % MOST_COLORS) + (isDashed ? "" : FADES[Math.min(curve.dash, FADES.length - 1)]);
-    series.push({label: curve.label + (curve.count ? " (mean of " + curve.count + ")" : ""), stroke, width: isDashed ? 1.6 : 1, dash: isDashed ? DASHES[curve.dash % DASHES.length] : [],
-      spanGaps: true, points: {show: curve.steps.length < 24, size: 5}, value: (u, value) => number(value)});
+    const stroke = () => lookOf(curve, isDashed).color;
+    series.push({label: curve.label, stroke, width: isDashed ? 1.6 : 1, dash: lookOf(curve, isDashed).dash,
+      spanGaps: true, points: {show: curve.steps.length < 24, size: 5}});
     if (!curve.low) continue;
-    const edge = {stroke, width: 0, spanGaps: true, points: {show: false}, value: (u, value) => number(value)};
+    const edge = {stroke, width: 0, spanGaps: true, points: {show: false}};
     series.push({...edge, label: "highest"}, {...edge, label: "lowest"});
     bands.push({series: [series.length - 2, series.length - 1], fill: color("curve-" + curve.color % MOST_COLORS) + "33"});
   }
-  return {width, height: HEIGHT, series, bands, cursor: {sync: {key: panel.source === "sft" ? "update" : "step", setSeries: false, scales: ["x", null]}, y: false, drag: {x: true, y: false}},
+  return {width, height: HEIGHT, series, bands, legend: {show: false}, cursor: {sync: {key: panel.source === "sft" ? "update" : "step", setSeries: false, scales: ["x", null]}, y: false, drag: {x: true, y: false}},
     scales: {x: {time: false}, y: {distr: isLog ? 3 : 1, range: isLog ? undefined : evenRange}},
     axes: [{...axis, label: panel.source === "sft" ? "cold-start update" : "step", labelSize: 20, size: 36,
       values: (u, ticks) => ticks.map((value) => Number.isInteger(value) ? tick(value) : "")},
@@ -118,6 +124,68 @@ function chartData(curves, isLog) {
   return tables.every(([steps]) => sameSteps(steps, tables[0][0])) ? [tables[0][0], ...tables.flatMap((table) => table.slice(1))] : uPlot.join(tables);
 }
 
+/** A line as a curve has it, with its dashes. */
+function lineSample(look) {
+  return drawing("svg", {width: 34, height: 8, "aria-hidden": "true"},
+    drawing("line", {x1: 0, y1: 4, x2: 34, y2: 4, stroke: look.color, "stroke-width": 2, "stroke-dasharray": look.dash.join(" ") || "none"}));
+}
+
+/** The legend below a chart: each curve's line, name and value at the cursor, without a cursor its last. A click hides a curve. */
+class Legend {
+  constructor(panel, curves) {
+    const isDashed = numPoints(curves) <= MOST_POINTS;
+    let index = 1;  // of uPlot's series
+    this.at = element("span", {class: "at"});
+    this.entries = curves.map((curve) => {
+      const value = element("span", {class: "value"}), first = index;
+      index += curve.low ? 3 : 1;
+      const button = element("button", {type: "button", title: "show or hide", "aria-pressed": "true", onclick: () => this.toggle(first)},
+        lineSample(lookOf(curve, isDashed)), element("span", {}, shown(curve.label) + (curve.count ? " (mean of " + curve.count + ")" : "")), value);
+      return {first, last: curve.low ? first + 2 : first, value, button, hasRange: Boolean(curve.low)};
+    });
+    this.unit = panel.source === "sft" ? "update" : "step";
+    this.box = element("div", {class: "legend"}, this.at, ...this.entries.map((entry) => entry.button));
+  }
+
+  toggle(first) {
+    const {last, button} = this.entries.find((entry) => entry.first === first), isShown = button.getAttribute("aria-pressed") !== "true";
+    for (let i = first; i <= last; ++i) this.chart.setSeries(i, {show: isShown});
+    button.setAttribute("aria-pressed", String(isShown));
+  }
+
+  /** The last value of a series, and its index. */
+  lastOf(values) {
+    let i = values.length - 1;
+    while (i >= 0 && !Number.isFinite(values[i])) --i;
+    return i;
+  }
+
+  /** Shows the values at the chart's cursor. */
+  show(chart) {
+    this.chart = chart;
+    const steps = chart.data[0], at = chart.cursor.idx ?? null;
+    const last = Math.max(-1, ...this.entries.map((entry) => this.lastOf(chart.data[entry.first])));
+    this.at.textContent = at !== null ? this.unit + " " + steps[at] : last >= 0 ? "last values, to " + this.unit + " " + steps[last] : "";
+    for (const entry of this.entries) {
+      const column = chart.data[entry.first], i = at !== null ? at : this.lastOf(column);
+      const range = entry.hasRange && Number.isFinite(column[i]) ? " (" + number(chart.data[entry.last][i]) + " to " + number(chart.data[entry.last - 1][i]) + ")" : "";
+      entry.value.textContent = number(column[i]) + range;
+    }
+  }
+}
+
+/** Draws the curves of a panel into a box, with a legend below: uPlot's chart. {title, unit, source} of the panel are read. */
+function drawChart(panel, curves, isLog, box) {
+  const legend = new Legend(panel, curves);
+  const options = chartOptions(panel, curves, Math.max(box.clientWidth, 200), isLog);
+  const show = (chart) => legend.show(chart);
+  box.replaceChildren();
+  const chart = new uPlot({...options, hooks: {setCursor: [show], setData: [show]}}, chartData(curves, isLog), box);
+  box.append(legend.box);
+  show(chart);
+  return chart;
+}
+
 /** The panels of the page. `page` has runs, panels, smoothing and the step under the cursor. */
 class Charts {
   constructor(container, page) {
@@ -164,8 +232,7 @@ class Charts {
 
   drawOne(one, curves) {
     if (one.chart) one.chart.destroy();
-    const width = Math.max(one.box.clientWidth, 200);
-    one.chart = new uPlot(chartOptions(one.panel, curves, width, one.isLog), chartData(curves, one.isLog), one.box);
+    one.chart = drawChart(one.panel, curves, one.isLog, one.box);
     if (one.panel.source === "sft") return;
     const chart = one.chart;
     chart.over.addEventListener("mousemove", (event) => this.page.setStep(chart.data[0][chart.posToIdx(event.offsetX)], false));
@@ -201,11 +268,11 @@ class Charts {
     return isUpdated;
   }
 
-  /** Puts the cursor of every chart at the page's step. */
+  /** Puts the cursor of every chart at the page's step; without one nowhere. */
   showCursor() {
-    if (this.page.step === null) return;
+    const step = this.page.step;
     for (const {chart, panel} of this.drawn) {
-      if (panel.source !== "sft") chart.setCursor({left: chart.valToPos(this.page.step, "x"), top: 1}, false);
+      if (panel.source !== "sft") chart.setCursor(step === null ? {left: -10, top: -10} : {left: chart.valToPos(step, "x"), top: 1});
     }
   }
 }

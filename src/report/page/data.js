@@ -30,12 +30,17 @@ function addRow(table, row) {
   for (const column of Object.values(table.columns)) if (column.length <= before) column.push(NaN);
 }
 
-/** Metrics of a table that match a name of a panel, which may hold "*". */
+/** Whether a metric fits a name of a panel, which may hold "*". */
+function fits(name, pattern) {
+  if (!pattern.includes("*")) return name === pattern;
+  const escaped = pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&")).join("[^/]*");
+  return new RegExp("^" + escaped + "$").test(name);
+}
+
+/** Metrics of a table that fit a name of a panel. */
 function matching(table, pattern) {
   if (!pattern.includes("*")) return pattern in table.columns ? [pattern] : [];
-  const escaped = pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&")).join("[^/]*");
-  const expression = new RegExp("^" + escaped + "$");
-  return Object.keys(table.columns).filter((name) => expression.test(name));
+  return Object.keys(table.columns).filter((name) => fits(name, pattern));
 }
 
 /** The finite points of a metric: [steps, values]. */
@@ -55,6 +60,11 @@ function valueAt(table, name, step) {
   let value = NaN;
   for (let i = 0; i < column.length; ++i) if (table.steps[i] === step && Number.isFinite(column[i])) value = column[i];
   return value;
+}
+
+/** The newest finite value of a metric; NaN where there is none. */
+function lastValue(table, name) {
+  return (table.columns[name] || []).findLast((value) => Number.isFinite(value)) ?? NaN;
 }
 
 /** Exponential moving mean with the weight `factor` for what was before, without a bias to the start. */

@@ -12,6 +12,14 @@ function element(name, attributes, ...children) {
   return made;
 }
 
+/** An SVG element with attributes. */
+function drawing(name, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
 function byId(id) {
   return document.getElementById(id);
 }

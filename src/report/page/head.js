@@ -49,18 +49,30 @@ function drawAbout(runs) {
   }));
 }
 
-/** The values of every curve's metric at the page's step: a line a run and metric. */
+/** The keys in which the recipes of several runs differ, with each run's value. */
+function drawDifferences(page) {
+  const differences = page.differences || [];
+  byId("differences").hidden = page.runs.length < 2;
+  byId("differences").lastElementChild.replaceChildren(differences.length === 0 ? element("p", {}, "The recipes are equal, except the run folder.") :
+    table(["key", ...page.runs.map((run) => named(run, page.runs))], differences.map(([key, values]) => [key, ...values.map((value) => value || "–")])));
+}
+
+/** The unit of a metric, by the first panel that shows it. */
+function unitOf(panels, name) {
+  const panel = panels.find((one) => one.source !== "sft" && one.metrics.some((pattern) => fits(name, pattern)));
+  return panel ? panel.unit : "";
+}
+
+/** All metrics at the page's step, or without one their last values: a line a metric, a column a run. */
 function drawValues(page) {
   byId("step").value = page.step === null ? "" : page.step;
-  const rows = [];
-  for (const panel of page.panels) {
-    if (panel.source === "sft") continue;
-    for (const run of page.runs) {
-      for (const name of panel.metrics.flatMap((pattern) => matching(run.table, pattern))) {
-        const value = page.step === null ? NaN : valueAt(run.table, name, page.step);
-        if (Number.isFinite(value)) rows.push(element("tr", {}, element("td", {}, shown(named(run, page.runs))), element("td", {}, name), element("td", {class: "number"}, number(value)), element("td", {}, panel.unit)));
-      }
-    }
-  }
-  byId("values").tBodies[0].replaceChildren(...rows);
+  const search = byId("metric-search").value.toLowerCase();
+  const names = [...new Set(page.runs.flatMap((run) => Object.keys(run.table.columns)))].filter((name) => name.toLowerCase().includes(search));
+  names.sort((a, b) => a.localeCompare(b, "en", {numeric: true}));
+  const valueOf = (run, name) => page.step === null ? lastValue(run.table, name) : valueAt(run.table, name, page.step);
+  const lines = names.map((name) => [name, page.runs.map((run) => valueOf(run, name))]).filter(([, values]) => values.some(Number.isFinite));
+  byId("values").tHead.replaceChildren(element("tr", {}, element("th", {}, "metric"), ...page.runs.map((run) => element("th", {class: "number"}, page.runs.length > 1 ? shown(named(run, page.runs)) : "value")),
+    element("th", {}, "unit")));
+  byId("values").tBodies[0].replaceChildren(...lines.map(([name, values]) => element("tr", {}, element("td", {}, shown(name)),
+    ...values.map((value) => element("td", {class: "number"}, number(value))), element("td", {}, unitOf(page.panels, name)))));
 }

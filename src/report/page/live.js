@@ -86,6 +86,7 @@ class Live {
       sessions: answer.sessions, samples, running: listed.running, seconds: listed.seconds ?? run.seconds});
     this.page.drawHead();
     if (!this.page.charts.update()) this.page.charts.draw();
+    if (this.page.step === null) drawValues(this.page);
     if (hasMore) this.page.samples.drawSteps();
     const known = run.validation.length > 0 ? run.validation[run.validation.length - 1].step : null;
     if (answer.last_validation !== known) {

@@ -20,6 +20,7 @@ class Page {
   constructor(data) {
     this.panels = data.panels;
     this.runs = data.runs.map(decodeRun);
+    this.differences = data.differences;
     this.smoothing = 0;
     this.step = null;
     this.live = data.live ? new Live(this) : null;
@@ -35,6 +36,7 @@ class Page {
     document.title = "qrl-train: " + byId("runs-named").textContent;
     drawVerdicts(this.runs);
     drawAbout(this.runs);
+    drawDifferences(this);
   }
 
   /** Draws everything; returns counts of what was drawn. */
@@ -51,7 +53,7 @@ class Page {
 
   /** Moves to a step; `everywhere`: the charts' cursors too. */
   setStep(step, everywhere) {
-    if (step === null || step === undefined || !Number.isFinite(step) || step === this.step) return;
+    if (step === undefined || Number.isNaN(step) || step === this.step) return;
     this.step = step;
     drawValues(this);
     if (everywhere) this.charts.showCursor();
@@ -93,7 +95,8 @@ function addKeys(page) {
   const list = byId("keys-list"), toggle = () => { list.hidden = !list.hidden; byId("keys").setAttribute("aria-expanded", String(!list.hidden)); };
   byId("keys").addEventListener("click", toggle);
   byId("theme").addEventListener("click", () => { setTheme(); page.pairs ? page.draw() : page.charts.draw(); });
-  byId("step").addEventListener("change", () => page.setStep(Number(byId("step").value), true));
+  byId("step").addEventListener("change", () => page.setStep(byId("step").value === "" ? null : Number(byId("step").value), true));
+  byId("metric-search").addEventListener("input", () => drawValues(page));
   byId("smoothing").addEventListener("input", () => {
     page.smoothing = Number(byId("smoothing").value);
     byId("smoothing-shown").textContent = String(page.smoothing);

@@ -18,15 +18,7 @@ function armOptions(curves, width) {
     series.width = curves[i].isMean ? 2.5 : 1;
     if (!curves[i].isMean) series.stroke = () => color("curve-" + curves[i].color % MOST_COLORS) + "66";
   });
-  return {...options, legend: {show: false}};
-}
-
-/** An SVG element with attributes. */
-function drawing(name, attributes, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+  return options;
 }
 
 /** The seeds' differences as points on one axis, over the interval, the margin and zero. Logarithms become ratios. */
