@@ -45,7 +45,7 @@ bool is_running(const fs::path& dir) {
 }
 
 void write_tensorboard(const RunFiles& run, const fs::path& out) {
-  EventsFile(out, run.rows);
+  EventsFile(out, run.rows, run.dir);
   if (!run.sft_rows.rows.empty()) EventsFile(out / "sft", run.sft_rows);
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/ascii.h"
@@ -15,8 +16,6 @@
 namespace qrl::report {
 
 namespace {
-
-constexpr const char* kUnix = "timing_s/unix";
 
 std::array<std::uint32_t, 256> make_table() {
   constexpr std::uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41, bit-reversed
@@ -86,9 +85,13 @@ bool is_events_file(const std::filesystem::path& path) {
   return path.filename().string().starts_with("events.out.tfevents.");
 }
 
-std::string record_of(std::int64_t step, const Metrics& metrics) {
-  const double unix_s = value_of(metrics, kUnix);
-  return step_record(std::isfinite(unix_s) ? unix_s : base::unix_s(), step, metrics);
+/// Returns the record of a summary: a step's values or a text.
+std::string summary_record(double wall_time_s, std::int64_t step, const std::string& summary) {
+  std::string event = event_at(wall_time_s);
+  add_tag(event, 2, varint);
+  add_varint(event, static_cast<std::uint64_t>(step));
+  add_bytes(event, 5, summary);
+  return record(event);
 }
 
 }  // namespace
@@ -109,21 +112,36 @@ std::string version_record(double wall_time_s) {
 std::string step_record(double wall_time_s, std::int64_t step, const Metrics& metrics) {
   std::string summary;
   for (const auto& [name, value] : metrics) {
-    if (!std::isfinite(value) || name == kUnix) continue;
+    if (!std::isfinite(value) || name == kUnixMetric) continue;
     std::string entry;
     add_bytes(entry, 1, name);
     add_tag(entry, 2, fixed32);
     add_little_endian(entry, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
     add_bytes(summary, 1, entry);
   }
-  std::string event = event_at(wall_time_s);
-  add_tag(event, 2, varint);
-  add_varint(event, static_cast<std::uint64_t>(step));
-  add_bytes(event, 5, summary);
-  return record(event);
+  return summary_record(wall_time_s, step, summary);
 }
 
-EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
+std::string text_record(double wall_time_s, std::int64_t step, const EventText& text) {
+  constexpr int kString = 7, kTensor = 2;  // DT_STRING and DATA_CLASS_TENSOR
+  std::string tensor, plugin, metadata, value, summary;
+  add_tag(tensor, 1, varint);
+  add_varint(tensor, kString);
+  add_bytes(tensor, 2, "");  // a shape without dimensions
+  add_bytes(tensor, 8, text.markdown);
+  add_bytes(plugin, 1, "text");
+  add_bytes(metadata, 1, plugin);
+  add_tag(metadata, 4, varint);
+  add_varint(metadata, kTensor);
+  add_bytes(value, 1, text.tag);
+  add_bytes(value, 8, tensor);
+  add_bytes(value, 9, metadata);
+  add_bytes(summary, 1, value);
+  return summary_record(wall_time_s, step, summary);
+}
+
+EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows, std::filesystem::path run_dir)
+    : run_dir_(std::move(run_dir)) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   QRL_REQUIRE(!error, dir.string(), "a folder that can be created", error.message());
@@ -132,9 +150,9 @@ EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
     if (is_events_file(entry.path())) earlier.push_back(entry.path());
   }
   const double now_s = base::unix_s();
-  const double first_s = rows.rows.empty() ? now_s : value_of(rows.rows.front().metrics, kUnix);
+  const double first_s = rows.rows.empty() ? now_s : value_of(rows.rows.front().metrics, kUnixMetric);
   std::string text = version_record(std::isfinite(first_s) ? first_s : now_s);
-  for (const Row& row : rows.rows) text += record_of(row.step, row.metrics);
+  for (const Row& row : rows.rows) text += records_of(row.step, row.metrics);
   path_ = dir / ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now_s)) + "." + host_name());
   // Writes under a temporary name first, so that TensorBoard reads no incomplete file.
   const std::filesystem::path temporary = dir / (".new-" + path_.filename().string());
@@ -146,7 +164,18 @@ EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows) {
 }
 
 void EventsFile::append(std::int64_t step, const Metrics& metrics) {
-  if (!path_.empty()) state::File::append(path_, true).write(record_of(step, metrics));
+  if (!path_.empty()) state::File::append(path_, true).write(records_of(step, metrics));
+}
+
+std::string EventsFile::records_of(std::int64_t step, const Metrics& metrics) {
+  const double unix_s = value_of(metrics, kUnixMetric), wall_time_s = std::isfinite(unix_s) ? unix_s : base::unix_s();
+  std::string records = step_record(wall_time_s, step, metrics);
+  if (!run_dir_.empty()) {
+    for (const EventText& text : step_texts(run_dir_, step, !has_rows_))
+      records += text_record(wall_time_s, step, text);
+  }
+  has_rows_ = true;
+  return records;
 }
 
 }  // namespace qrl::report

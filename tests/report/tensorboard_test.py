@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""TensorBoard's own reader gives every value of a run that `qrl-train report --tensorboard` wrote, as float32, no step twice.
+"""TensorBoard's own reader gives every value of a run that `qrl-train report --tensorboard` wrote, as float32, no step twice, and
+the recipe and samples as texts.
 
 usage: tensorboard_test.py QRL_TRAIN      TensorBoard: in this Python, or that of scripts/setup --tests
 exit: 0; 1 a difference; 4 there is no TensorBoard here
@@ -30,6 +31,13 @@ def read(accumulator, folder):
     return {tag: [(one.step, one.value, one.wall_time) for one in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
+def texts(accumulator, folder):
+    """{tag: [(step, text)]} of what TensorBoard's page of texts shows."""
+    events = accumulator.EventAccumulator(str(folder), size_guidance={accumulator.TENSORS: 0})
+    events.Reload()
+    return {tag: [(one.step, one.tensor_proto.string_val[0].decode()) for one in events.Tensors(tag)] for tag in events.PluginTagToContent("text")}
+
+
 def wanted(file):
     values = {}
     for line in file.read_text(encoding="utf-8").splitlines():
@@ -56,6 +64,16 @@ def main():
                 different = [tag for tag in {*found, *want} if found.get(tag) != want.get(tag)]
                 print(f"{rows}: {len(different)} of {len(want)} metrics differ, among them {different[:3]}")
                 return 1
+        with_samples = made_runs.make_run(folder / "with_samples", 60)
+        subprocess.run([sys.argv[1], "report", str(with_samples), "--tensorboard", str(folder / "texts")], check=True, stdout=subprocess.DEVNULL)
+        found = texts(accumulator, folder / "texts")
+        steps = {tag: [step for step, _ in shown] for tag, shown in found.items()}
+        if steps != {"recipe": [0], "samples/held_out": [0, 60], "samples/rollouts": [1, 20, 40, 60]}:
+            print(f"texts: {steps}")
+            return 1
+        if "| optim.lr | `5.0e-4` |" not in found["recipe"][0][1] or "    20: <think>3 + 4 = 7</think> (3 + 4) * 5" not in found["samples/rollouts"][1][1]:
+            print(f"texts: {found['recipe']}, {found['samples/rollouts'][1]}")
+            return 1
         # What a kill in mid-write leaves: the last record is cut.
         file = next(out.glob("events.out.tfevents.*"))
         os.truncate(file, file.stat().st_size - 100)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "report/event_texts.h"
 #include "report/run_files.h"
 #include "support/catch.h"
 #include "support/files.h"
@@ -68,6 +69,42 @@ TEST_CASE("records are TensorBoard's, byte for byte") {
   CHECK(
       hex(report::step_record(2.0, 7, {{"critic/score/mean", 0.5}})) ==
       "2700000000000000bbe1b14609000000000000004010072a1a0a180a116372697469632f73636f72652f6d65616e150000003ffa079b53");
+  CHECK(hex(report::text_record(2.0, 7, {"recipe", "**x**"})) ==
+        "300000000000000095f5d05f09000000000000004010072a230a210a06726563697065420b0807120042052a2a"
+        "782a2a4a0a0a060a047465787420024c039673");
+}
+
+TEST_CASE("recipe and samples are texts behind their steps: at step 1, each 20th, and where held-out answers are") {
+  const test::TempDir dir;
+  fs::create_directories(dir / "rollouts");
+  fs::create_directories(dir / "validation");
+  std::ofstream(dir / "config.yaml") << "optim:\n  lr: 1e-3  # a.yaml:3\n  beta: 0.9  # default\n";
+  const auto respond = [&](const std::string& file, const std::string& response) {
+    std::ofstream(dir / file) << R"({"prompt_id":0,"prompt":"1|2","score":0.5,"response_tokens":3,"response":")"
+                              << response << "\"}\n";
+  };
+  for (const int step : {1, 2, 20, 30}) respond("rollouts/step_" + std::to_string(step) + ".jsonl", "a\\n**b**");
+  respond("validation/step_30.jsonl", "held");
+  const auto tags = [&](std::int64_t step, bool is_first) {
+    std::string all;
+    for (const report::EventText& text : report::step_texts(dir.path(), step, is_first)) all += text.tag + " ";
+    return all;
+  };
+  CHECK(tags(1, true) == "recipe samples/rollouts ");
+  CHECK(tags(2, false).empty());
+  CHECK(tags(20, false) == "samples/rollouts ");
+  CHECK(tags(30, false) == "samples/held_out samples/rollouts ");
+  const auto texts = report::step_texts(dir.path(), 1, true);
+  CHECK(texts[0].markdown ==
+        "| key | value | origin |\n|---|---|---|\n| optim.lr | `1e-3` | `a.yaml:3` |\n| optim.beta | `0.9` | `default` "
+        "|\n");
+  CHECK(texts[1].markdown == "**prompt**\n\n    1|2\n\n**score 0.5**, 3 tokens\n\n    a\n    **b**\n\n");
+
+  std::ofstream(dir / "metrics.jsonl") << "{\"step\":1,\"x\":1,\"timing_s/unix\":9}\n";
+  report::write_tensorboard(report::read_run(dir.path()), dir / "out");
+  CHECK(test::read_file(events_in(dir / "out").front()) ==
+        report::version_record(9) + report::step_record(9, 1, {{"x", 1}}) + report::text_record(9, 1, texts[0]) +
+            report::text_record(9, 1, texts[1]));
 }
 
 TEST_CASE("what has no finite value is no value of a record, and the time is the record's own") {

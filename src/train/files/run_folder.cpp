@@ -57,8 +57,8 @@ void MetricsFile::append(std::int64_t step, const Metrics& metrics) {
   events_.append(step, metrics);
 }
 
-void MetricsFile::mirror_to(const std::filesystem::path& dir) {
-  if (!file_.empty()) events_ = report::EventsFile(dir, report::read_rows(file_));
+void MetricsFile::mirror_to(const std::filesystem::path& dir, const std::filesystem::path& run_dir) {
+  if (!file_.empty()) events_ = report::EventsFile(dir, report::read_rows(file_), run_dir);
 }
 
 void MetricsFile::append_changes(std::int64_t step, const std::vector<config::KeyChange>& changes) {

@@ -20,8 +20,8 @@ class MetricsFile {
   /// Truncates `file` to `keep_bytes`, the size that the checkpoint recorded.
   MetricsFile(const std::filesystem::path& file, std::int64_t keep_bytes);
 
-  /// Copies all rows, past and future, to a TensorBoard events file in `dir`.
-  void mirror_to(const std::filesystem::path& dir);
+  /// Copies all rows, past and future, to a TensorBoard events file in `dir`. With `run_dir`, also that run's texts.
+  void mirror_to(const std::filesystem::path& dir, const std::filesystem::path& run_dir = {});
   /// Appends {"step": step, metrics…} in one write; a non-finite value becomes null.
   void append(std::int64_t step, const Metrics& metrics);
   /// Appends a row {"step": step, "changed_on_resume": {key: [before, after], …}}.

@@ -181,7 +181,7 @@ void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const R
   if (own_cold_start) sft_metrics = MetricsFile(folder.sft_metrics_file(), point.state.sft_metrics_bytes);
   record_changes(point, metrics);
   if (!recipe.trainer.tensorboard) return;
-  metrics.mirror_to(folder.tensorboard());
+  metrics.mirror_to(folder.tensorboard(), folder.path());
   if (own_cold_start) sft_metrics.mirror_to(folder.tensorboard() / "sft");
 }
 
