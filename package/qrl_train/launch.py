@@ -94,7 +94,7 @@ def environment() -> dict[str, str]:
     if pyarrow is not None and (pyarrow / f"libarrow.so.{PYARROW}").exists():
         folders.append(pyarrow)
     path = ":".join([*map(str, folders), *([before] if before else [])])
-    return {**os.environ, "LD_LIBRARY_PATH": path, BEFORE: before}
+    return {"QRL_PYTHON": sys.executable, **os.environ, "LD_LIBRARY_PATH": path, BEFORE: before}
 
 
 def about_torch(folder: pathlib.Path) -> str:

@@ -249,7 +249,7 @@ struct TrainerRecipe {
   std::optional<double> max_time;  ///< seconds
   ResumeFrom resume_from;
   std::string default_local_dir;
-  bool rollout_dump = true, tensorboard = true;
+  bool rollout_dump = true, tensorboard = true, wandb = false;
   std::uint64_t seed = 0;
   std::int64_t collective_timeout_s = 1800;  ///< must exceed the lag of a step's slowest rank
   std::int64_t max_non_finite_steps = 3;

@@ -12,6 +12,7 @@
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
+#include "train/files/wandb_logger.h"
 #include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
 #include "train/plan/machine.h"
@@ -135,6 +136,8 @@ RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& req
   if (recipe.trainer.total_epochs > 0) recipe.trainer.total_training_steps = 0;  // unknown without the data
   if (request.is_run) return outline;
   outline.absent = absent_files(recipe, reads_given_adapters(recipe));
+  if (const std::string fault = recipe.trainer.wandb ? WandbLogger::fault() : ""; !fault.empty())
+    outline.absent.push_back("W&B: " + fault + " (trainer.wandb)");
   outline.missing_gpu = missing_gpu(recipe, 0);
   return outline;
 }

@@ -97,8 +97,8 @@ TEST_CASE("no advice leads from one meaning to another") {
 TEST_CASE("where other trainers log is told with what does so here") {
   for (const char* name : {"report_to", "logger"}) {
     const std::string told = fault("trainer: {" + std::string(name) + ": wandb}");
-    CHECK(holds(told, "here it is trainer.tensorboard"));
-    CHECK(holds(told, "wandb: python3 apps/python/qrl_log.py wandb RUN"));
+    CHECK(holds(told, "here it is trainer.wandb"));
+    CHECK(holds(told, "mlflow: python3 apps/python/qrl_log.py mlflow RUN"));
   }
   CHECK(
       holds(fault("actor: {packing: true}"), "here it is actor.max_tokens_per_micro_batch (samples are always packed"));

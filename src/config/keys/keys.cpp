@@ -327,6 +327,7 @@ void add_trainer(List& list) {
   trainer.add(free, "default_local_dir", &T::default_local_dir, "run folder", "runs/<recipe>-seed<trainer.seed>");
   trainer.add(free, "rollout_dump", &T::rollout_dump, "write rollouts/step_N.jsonl");
   trainer.add(free, "tensorboard", &T::tensorboard, "also write TensorBoard event files");
+  trainer.add(free, "wandb", &T::wandb, "send metrics, recipe and samples to Weights & Biases");
   trainer.add(fixed, "seed", &T::seed, "seed of all random numbers");
   trainer.add(free, "collective_timeout_s", &T::collective_timeout_s, integer(1),
               "seconds to wait for the slowest process before the job ends");

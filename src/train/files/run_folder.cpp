@@ -125,7 +125,7 @@ void RunFolder::set_aside_earlier_rows() const {
   made(place());
   // Moves metric rows last: after a crash, the next start finds them and moves the rest.
   for (const char* name : {"rollouts", "validation", "tensorboard", "sessions.jsonl", "config.yaml", "quant_audit.txt",
-                           "sft_metrics.jsonl", "metrics.jsonl"}) {
+                           "wandb_run.json", "sft_metrics.jsonl", "metrics.jsonl"}) {
     if (std::filesystem::exists(path_ / name)) std::filesystem::rename(path_ / name, place() / name);
   }
   made(path_ / "rollouts");

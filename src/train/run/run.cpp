@@ -16,6 +16,7 @@
 #include "train/evaluate/evaluate.h"
 #include "train/evaluate/export_score.h"
 #include "train/files/shared_commit.h"
+#include "train/files/wandb_logger.h"
 #include "train/metrics/health.h"
 #include "train/plan/disk_estimate.h"
 #include "train/plan/formats.h"
@@ -185,6 +186,14 @@ void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const R
   if (own_cold_start) sft_metrics.mirror_to(folder.tensorboard() / "sft");
 }
 
+/// Throws an input error if the recipe wants W&B and this machine cannot send to it.
+void require_wandb(const config::Recipe& recipe, const dist::Collectives& world) {
+  if (!recipe.trainer.wandb || !world.is_first()) return;
+  const std::string fault = WandbLogger::fault();
+  QRL_REQUIRE(fault.empty(), "trainer.wandb", "a Python with wandb that has a login", fault,
+              "pip install wandb and run wandb login, or set WANDB_MODE=offline");
+}
+
 /// Appends this start's line to sessions.jsonl; the destructor completes it.
 class SessionLine {
  public:
@@ -274,6 +283,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   set_time_limits(given.recipe.trainer, world);
   set_threads(given.recipe, world);
   base::set_log_quiet(!world.is_first());
+  require_wandb(given.recipe, world);
   const PlanRequest request{world.size(), world.local_size()};
   RunOutline outline = outline_run(given, request, world);
   begin_log(outline, options, world);
@@ -293,6 +303,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   if (folder) plan.verifier->log_to(folder->path() / "reward.log");
   MetricsFile metrics, sft_metrics;
   if (folder) open_metrics(recipe, *folder, point, metrics, sft_metrics);
+  const auto wandb = folder && recipe.trainer.wandb ? std::make_unique<WandbLogger>(folder->path()) : nullptr;
   const SessionLine session(folder.get(), state, world, options.program);
   const bool has_teacher = !recipe.algorithm.teacher.path.empty() && part != RunPart::cold_start_only;
   const std::unique_ptr<Teacher> teacher =
