@@ -109,15 +109,22 @@ TEST_CASE("check_docs: each page of docs is of one kind by its folder") {
     CHECK(is_sound(faults("# A\n", place)));
 }
 
-TEST_CASE("check_docs reads README, CONTRIBUTING, CHANGELOG and every page under the folders it names") {
+TEST_CASE("check_docs reads README, CONTRIBUTING, AGENTS, CHANGELOG and every page under the folders it names") {
   std::map<std::string, std::string> files = {{"build/a.md", "[a](nowhere.md)\n"}};
-  const std::vector<std::string> read = {"README.md",           "CONTRIBUTING.md", "CHANGELOG.md",
-                                         "docs/howto/a/b.md",   "src/a/README.md", "tests/fuzz/seeds/README.md",
-                                         "cuda/gemm/README.md", "scripts/a.md",    "recipes/math/README.md"};
+  const std::vector<std::string> read = {"README.md",
+                                         "CONTRIBUTING.md",
+                                         "AGENTS.md",
+                                         "CHANGELOG.md",
+                                         "docs/howto/a/b.md",
+                                         "src/a/README.md",
+                                         "tests/fuzz/seeds/README.md",
+                                         "cuda/gemm/README.md",
+                                         "scripts/a.md",
+                                         "recipes/math/README.md"};
   for (const std::string& name : read) files[name] = "[a](nowhere.md)\n";
   const std::string output = check_files(files, "").output;
   for (const std::string& name : read) CHECK(contains(output, name + ":1: broken link"));
-  CHECK(contains(output, "9 pages, 0 blocks ran, 9 failures"));
+  CHECK(contains(output, "10 pages, 0 blocks ran, 10 failures"));
 }
 
 TEST_CASE("check_docs compares code with the file that its mark names") {

@@ -16,12 +16,12 @@ function redraw(box, children) {
 function drawVerdicts(runs) {
   redraw(byId("verdicts").lastElementChild, runs.map((run) => {
     const bad = run.verdicts.filter((verdict) => verdict.bad), good = run.verdicts.filter((verdict) => !verdict.bad && verdict.number !== null);
-    const fine = element("details", {}, element("summary", {}, good.length + " of " + run.verdicts.length + " rules hold" +
-      (good.length + bad.length < run.verdicts.length ? ", " + (run.verdicts.length - good.length - bad.length) + " could not be judged yet" : "")),
+    const fine = element("details", {}, element("summary", {}, good.length + (good.length === 1 ? " rule holds" : " rules hold")),
     element("ul", {}, ...good.map((verdict) => element("li", {}, "not “" + verdict.name + "”: " + number(verdict.number) + (verdict.above ? " ≤ " : " ≥ ") +
       number(verdict.bound) + " (" + verdict.metric + ", " + verdict.how + ")"))));
     return element("div", {class: "verdict"}, runs.length > 1 ? element("h3", {}, shown(named(run, runs))) : null,
-      bad.length > 0 ? element("ul", {}, ...bad.map(verdictLine)) : element("p", {class: run.verdicts.some((verdict) => verdict.needs_steps) ? "" : "good"}, run.judged + "."),
+      element("p", {class: bad.length > 0 || run.verdicts.some((verdict) => verdict.needs_steps) ? "" : "good"}, run.judged + "."),
+      element("ul", {}, ...bad.map(verdictLine)),
       fine);
   }));
 }
