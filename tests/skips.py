@@ -48,15 +48,18 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    allowed, counts, faults = rules(ALLOWED.read_text(encoding="utf-8")), collections.Counter(), []
+    allowed, counts, faults = rules(ALLOWED.read_text(encoding="utf-8")), collections.Counter(), collections.defaultdict(list)
     for case, reason in skips(sys.argv[1]):
         why = next((why for cases, reasons, why in allowed if fnmatch.fnmatchcase(case, cases) and fnmatch.fnmatchcase(reason, reasons)), None)
         if why is None:
-            faults.append(f"tests/{ALLOWED.name}: expected a line for this skip, got none: {case}: {reason}")
+            faults[reason].append(case)
         else:
             counts[why] += 1
     told = ", ".join(f"{count} as {why}" for why, count in counts.most_common())
-    print(*faults, f"skips: {sum(counts.values())} allowed{': ' * bool(told)}{told}; {len(faults)} not", sep="\n")
+    for reason, cases in faults.items():
+        others = f" (and {len(cases) - 1} more cases)" if len(cases) > 1 else ""
+        print(f"tests/{ALLOWED.name}: expected a line for this skip, got none: {cases[0]}{others}: {reason}")
+    print(f"skips: {sum(counts.values())} allowed{': ' * bool(told)}{told}; {sum(map(len, faults.values()))} not")
     return 1 if faults else 0
 
 
