@@ -59,6 +59,16 @@ TEST_CASE("check_docs runs the blocks marked run and no others") {
   CHECK(run_page(block("false", "<!-- run long -->"), "QRL_LONG_TESTS=1") == 1);
 }
 
+TEST_CASE("check_docs plans the recipes of a page") {
+  const qrl::test::TempDir dir;
+  const std::filesystem::path program = dir / "qrl-train";
+  std::ofstream(program) << "#!/bin/sh\ntest \"$2 $3\" = '--dry-run --allow-absent' && grep -qx 'a: 1' \"$1\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string environment = "env PATH='" + (dir / "").string() + "':\"$PATH\"";
+  CHECK(run_page("<!-- recipe: r.yaml -->\n```yaml\na: 1\n```\n", environment) == 0);
+  CHECK(run_page("<!-- recipe: r.yaml -->\n```yaml\na: 2\n```\n", environment) == 1);
+}
+
 TEST_CASE("check_docs: the blocks of a page share a folder with the recipes") {
   CHECK(run_page(block("echo 7 >made") + block("test \"$(cat made)\" = 7 && test -d recipes")) == 0);
   CHECK(run_page(block("test -e made")) == 1);
