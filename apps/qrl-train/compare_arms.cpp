@@ -10,8 +10,10 @@
 #include "base/text.h"
 #include "compare/metric_page.h"
 #include "config/printer.h"
+#include "config/words.h"
 #include "ops/isa.h"
 #include "report/recipe_lines.h"
+#include "state/hash.h"
 #include "train/evaluate/evaluate.h"
 #include "train/plan/catalog.h"
 #include "train/run_plan.h"
@@ -26,43 +28,24 @@ using compare::Plan;
 
 /// Arms must not differ in these keys (full keys, or sections that end with a point), which define the scores.
 constexpr std::array kScoring = {"eval.", "reward.", "data.val_files", "data.val_generator."};
-/// Keys without an effect on results, which base_keys leaves out.
-constexpr std::array kElsewhere = {"model.path", "trainer.default_local_dir", "trainer.seed", "trainer.threads",
-                                   "trainer.resume_mode"};
+/// Keys that follow trainer.seed unless they are set. Arms with other samples keep their values.
+constexpr std::array kSeeds = {"data.seed", "data.train_generator.seed", "sft.demonstrations.seed", "model.init.seed"};
 /// Draws of other samples use trainer.seed + kOtherSamples * Arm::samples.
 constexpr std::int64_t kOtherSamples = 1'000'000;
 
 std::string place_of(const Arm& arm) { return "arm " + arm.name; }
 
-/// Removes the folders of absolute paths in a printed value, which differ between checkouts.
-std::string without_folders(const std::string& value) {
-  static const std::regex path("\"/[^\"]*/([^\"/]*)\"");
-  return std::regex_replace(value, path, "\"$1\"");
-}
-
-config::LoadedRecipe load(const Plan& plan, const Arm& arm) {
-  return config::load_recipe(train::keys(), plan.base, settings_of(plan, arm, 0), true, config::RecipeUse::training);
-}
-
-std::map<std::string, std::string> values_of(const config::LoadedRecipe& loaded) {
-  std::map<std::string, std::string> values;
-  for (const report::RecipeLine& line : report::read_recipe_lines(loaded.annotated_yaml)) values[line.key] = line.value;
-  return values;
-}
-
-void check_difference(const Arm& a, const Arm& b, const std::map<std::string, std::string>& of_a,
-                      const std::map<std::string, std::string>& of_b) {
+void check_difference(const Arm& a, const Arm& b, const config::LoadedRecipe& of_a, const config::LoadedRecipe& of_b) {
   bool differ = a.samples != b.samples;
-  for (const auto& [key, value] : of_a) {
-    if (key.ends_with(".seed") || value == of_b.at(key)) continue;
+  for (const auto& [key, values] : report::differing_keys(
+           {report::read_recipe_lines(of_a.resolved_yaml), report::read_recipe_lines(of_b.resolved_yaml)})) {
+    if (key.ends_with(".seed")) continue;
     differ = true;
-    const bool scores = std::ranges::any_of(kScoring, [&](const std::string& each) {
-      return key == each || (each.ends_with('.') && key.starts_with(each));
+    const bool scores = std::ranges::any_of(kScoring, [&name = key](const std::string& each) {
+      return name == each || (each.ends_with('.') && name.starts_with(each));
     });
-    QRL_REQUIRE(!scores, place_of(b), "the scoring of arm " + a.name + ", " + key + " " + of_a.at(key), of_b.at(key),
+    QRL_REQUIRE(!scores, place_of(b), "the scoring of arm " + a.name + ", " + key + " " + values[0], values[1],
                 "arms are compared by one score");
-    QRL_REQUIRE(key != "trainer.total_training_steps", place_of(b), "the " + value + " steps of arm " + a.name,
-                of_b.at(key) + " steps");
   }
   QRL_REQUIRE(differ, place_of(b), "a recipe that differs from arm " + a.name, "the same recipe");
 }
@@ -74,130 +57,123 @@ bool fits(std::string_view pattern, std::string_view part) {
   return part.starts_with(stem) && base::number_in<std::int64_t>(part.substr(stem.size())).has_value();
 }
 
-bool fits_all(std::string_view pattern, std::string_view metric) {
-  const std::size_t a = pattern.find('/'), b = metric.find('/');
-  if (!fits(pattern.substr(0, a), metric.substr(0, b)) ||
-      (a == std::string_view::npos) != (b == std::string_view::npos))
-    return false;
-  return a == std::string_view::npos || fits_all(pattern.substr(a + 1), metric.substr(b + 1));
-}
-
-/// Returns the metrics that docs/reference/metrics.md lists, with {x,y} written out.
-const std::set<std::string>& listed_metrics() {
-  static const std::set<std::string> names = [] {
-    std::set<std::string> found;
-    const std::string_view page = compare::metric_page().front().text;
-    constexpr std::string_view kRow = "\n| `";
-    for (std::size_t at = page.find(kRow); at != std::string_view::npos; at = page.find(kRow, at + 1)) {
-      const std::string_view name = page.substr(at + kRow.size(), page.find('`', at + kRow.size()) - at - kRow.size());
-      const std::size_t open = name.find('{'), close = name.find('}');
-      if (open == std::string_view::npos) found.emplace(name);
-      for (std::size_t word = open; word < close && open != std::string_view::npos;) {
-        const std::size_t end = std::min(name.find(',', word + 1), close);
-        found.insert(std::string(name.substr(0, open)) + std::string(name.substr(word + 1, end - word - 1)) +
-                     std::string(name.substr(close + 1)));
-        word = end;
-      }
+/// Returns whether docs/reference/metrics.md lists the metric. Its SOURCE, NAME, N and K stand for any name or number.
+bool is_listed(const std::string& metric) {
+  static const std::regex row("\n\\| `([^`{]*)(?:\\{([^}`]*)\\}([^`]*))?`");
+  static const std::string page(compare::metric_page().front().text);
+  const std::vector<std::string_view> parts = config::split(metric, "/");
+  for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) {
+    const std::string words = (*it)[2];
+    for (const std::string_view word : config::split(words, ",")) {
+      const std::string name = (*it)[1].str() + std::string(word) + (*it)[3].str();
+      if (std::ranges::equal(config::split(name, "/"), parts, fits)) return true;
     }
-    return found;
-  }();
-  return names;
+  }
+  return false;
 }
 
-void check_steps(const Endpoint& endpoint, const std::string& place, const config::Recipe& recipe, bool is_evaluated) {
+/// `scores`: names of the held-out scores (val/SOURCE/mean@N).
+void check_endpoint(const Endpoint& endpoint, const config::Recipe& recipe, const std::vector<std::string>& scores) {
+  const std::string place = "endpoint " + endpoint.name, metric = endpoint.metric;
+  const bool is_export = metric.starts_with("export/"), is_held_out = metric.starts_with("val/");
+  std::vector<std::string> known;
+  bool is_known = !is_export && !is_held_out && is_listed(metric);
+  for (const std::string& score : scores) {
+    const std::string source = score.substr(4, score.rfind('/') - 4);
+    known.push_back(is_export ? "export/" + source : score);
+    is_known = is_known || metric == known.back() ||
+               (is_held_out && metric.starts_with("val/" + source + "/") &&
+                metric.find("/mean@") == std::string::npos && is_listed(metric));
+  }
+  const std::string choices = !is_export && !is_held_out ? "a metric of docs/reference/metrics.md"
+                              : known.empty()            ? "held-out prompts and eval.freq above 0"
+                                                         : base::joined(known, ", ");
+  QRL_REQUIRE(is_known, place, choices, base::quoted(metric));
+  QRL_REQUIRE(!is_export || !config::trains_adapters(recipe), place, "a metric of runs with adapters",
+              base::quoted(metric), "the held-out score is already that of the exported adapters");
   const std::int64_t last = recipe.trainer.total_training_steps, freq = recipe.eval.freq;
   for (const std::int64_t step : endpoint.steps) {
-    QRL_REQUIRE(step <= last, place, "steps of at most trainer.total_training_steps " + std::to_string(last),
+    QRL_REQUIRE(step >= 0 && step <= last, place, "steps from 0 to the last, " + std::to_string(last),
                 std::to_string(step));
-    QRL_REQUIRE(!is_evaluated || endpoint.is_range || step == last || step % freq == 0, place,
+    QRL_REQUIRE(!is_export || step == last, place, "no steps: exported weights are scored after the last step",
+                std::to_string(step));
+    QRL_REQUIRE(!is_held_out || endpoint.is_range || step == last || step % freq == 0, place,
                 "steps that are evaluated: eval.freq is " + std::to_string(freq), std::to_string(step));
   }
 }
 
-/// `held_out`: the scores' names (val/SOURCE/mean@N).
-void check_endpoint(const Endpoint& endpoint, const config::Recipe& recipe, const std::vector<std::string>& held_out) {
-  const std::string place = "endpoint " + endpoint.name;
-  const bool is_export = endpoint.metric.starts_with("export/"), is_held_out = endpoint.metric.starts_with("val/");
-  check_steps(endpoint, place, recipe, is_held_out);
-  if (!is_export && !is_held_out) {
-    QRL_REQUIRE(is_listed_metric(endpoint.metric), place, "a metric of docs/reference/metrics.md",
-                base::quoted(endpoint.metric));
-    return;
-  }
-  std::vector<std::string> known;
-  for (const std::string& name : held_out) {
-    const std::string source = name.substr(4, name.rfind('/') - 4);
-    known.push_back(is_export ? "export/" + source : name);
-    if (is_held_out && endpoint.metric.starts_with("val/" + source + "/") &&
-        endpoint.metric.find("/mean@") == std::string::npos && is_listed_metric(endpoint.metric))
-      return;
-  }
-  QRL_REQUIRE(std::ranges::count(known, endpoint.metric) == 1, place,
-              known.empty() ? "held-out prompts and eval.freq above 0" : base::joined(known, ", "),
-              base::quoted(endpoint.metric));
-  QRL_REQUIRE(!is_export || !config::trains_adapters(recipe), place, "a metric of runs with adapters",
-              base::quoted(endpoint.metric), "the held-out score is already that of the exported adapters");
-  QRL_REQUIRE(!is_export || endpoint.steps.empty() || endpoint.steps.back() == recipe.trainer.total_training_steps,
-              place, "no steps: exported weights are scored after the last step",
-              std::to_string(endpoint.steps.front()));
+/// Returns a hash of all values of a run's recipe but seeds, folders and threads, and of the contents that it reads.
+std::string digest_of(const train::RunPlan& run, const std::string& weights) {
+  static const std::regex folder("\"/[^\"]*/([^\"/]*)\"");  // of absolute paths, which differ between checkouts
+  const std::string values = report::without_seed(report::read_recipe_lines(run.loaded.resolved_yaml));
+  state::Hash hash;
+  hash.add(std::regex_replace(values, folder, "\"$1\"")).add(weights);
+  for (const std::string* each :
+       {&run.inputs.model, &run.inputs.train_prompts, &run.inputs.held_out_prompts, &run.inputs.sft_rows})
+    hash.add(*each);
+  return hash.hex().substr(0, 16);
+}
+
+void check_samples(const Arm& arm, const config::Recipe& recipe) {
+  if (arm.samples == 0) return;
+  QRL_REQUIRE(recipe.sft.train_files.empty() && !config::trains_adapters(recipe), place_of(arm), "no samples key",
+              "samples: " + std::to_string(arm.samples),
+              "sft.train_files and new adapters follow trainer.seed, as the samples do");
+}
+
+void check_isa(const std::string& wanted) {
+  std::vector<std::string> supported;
+  for (const ops::Isa isa : {ops::Isa::amx, ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable})
+    if (ops::supported(isa)) supported.emplace_back(ops::name(isa));
+  QRL_REQUIRE(wanted.empty() || std::ranges::count(supported, wanted) == 1, "isa",
+              "an instruction set of this machine: " + base::joined(supported, ", "), base::quoted(wanted));
 }
 
 }  // namespace
 
 std::vector<std::string> settings_of(const Plan& plan, const Arm& arm, std::int64_t seed) {
   std::vector<std::string> settings = arm.set;
-  const auto add = [&](const std::string& key, std::int64_t value) {
-    settings.push_back(key + "=" + std::to_string(value));
-  };
-  if (arm.samples != 0) {  // keeps what follows trainer.seed otherwise
-    const config::Recipe recipe =
-        config::load_recipe(train::keys(), plan.base, settings, true, config::RecipeUse::training).recipe;
-    add("data.seed", seed);
-    if (recipe.model.path.empty()) add("model.init.seed", seed);
-    for (const char* section : {"data.train_generator", "sft.demonstrations"})
-      if (config::printed_value(recipe, std::string(section) + ".task") != "null")
-        add(std::string(section) + ".seed", seed);
-  }
-  add("trainer.seed", seed + kOtherSamples * arm.samples);
+  settings.push_back("trainer.seed=" + std::to_string(seed));
+  if (arm.samples == 0) return settings;
+  const config::Recipe recipe =
+      config::load_recipe(train::keys(), plan.base, settings, true, config::RecipeUse::training).recipe;
+  for (const char* key : kSeeds)
+    if (train::keys().find(key)->acts(recipe))
+      settings.push_back(std::string(key) + "=" + config::printed_value(recipe, key));
+  settings.push_back("trainer.seed=" + std::to_string(seed + kOtherSamples * arm.samples));
   return settings;
 }
 
 void check_arms(Plan& plan, dist::Collectives& world) {
-  if (!plan.isa.empty()) {
-    constexpr std::array kSets = {ops::Isa::amx, ops::Isa::avx512, ops::Isa::avx2, ops::Isa::portable};
-    std::vector<std::string> supported;
-    for (const ops::Isa isa : kSets)
-      if (ops::supported(isa)) supported.emplace_back(ops::name(isa));
-    QRL_REQUIRE(std::ranges::count(supported, plan.isa) == 1, "isa",
-                "an instruction set of this machine: " + base::joined(supported, ", "), base::quoted(plan.isa));
-  }
-  const config::LoadedRecipe base_recipe =
-      config::load_recipe(train::keys(), plan.base, {}, false, config::RecipeUse::training);
-  for (const report::RecipeLine& line : report::read_recipe_lines(base_recipe.annotated_yaml))
-    if (line.origin != "default" && !line.origin.starts_with("mode ") && std::ranges::count(kElsewhere, line.key) == 0)
-      plan.base_keys[line.key] = without_folders(line.value);
+  check_isa(plan.isa);
+  for (const std::string& column : plan.columns)
+    QRL_REQUIRE(column.starts_with("export/") || is_listed(column), "columns", "a metric of docs/reference/metrics.md",
+                base::quoted(column));
   std::vector<config::LoadedRecipe> loaded;
-  for (const Arm& arm : plan.arms) {
-    loaded.push_back(load(plan, arm));
-    QRL_REQUIRE(loaded.back().recipe.trainer.total_training_steps > 0, place_of(arm),
-                "trainer.total_training_steps above 0", "0");
-    for (std::size_t i = 0; i + 1 < loaded.size(); ++i)
-      check_difference(plan.arms[i], arm, values_of(loaded[i]), values_of(loaded.back()));
+  std::map<std::string, std::string> weights;  // by model.path
+  for (Arm& arm : plan.arms) {
+    loaded.push_back(config::load_recipe(train::keys(), plan.base, settings_of(plan, arm, arm.seeds.front()), true,
+                                         config::RecipeUse::training));
+    for (std::size_t i = 0; i + 1 < loaded.size(); ++i) check_difference(plan.arms[i], arm, loaded[i], loaded.back());
   }
-  std::vector<std::string> held_out;
   for (std::size_t i = 0; i < loaded.size(); ++i) {
-    train::RunOutline outline = train::outline_run(loaded[i], {}, world);
-    if (i > 0) continue;
-    const train::RunPlan first = train::plan_run(std::move(outline), {.is_run = false}, world);
-    if (first.recipe().eval.freq > 0)
-      for (const train::PromptSet& set : first.held_out)
-        held_out.push_back(train::score_name(set.data_source, first.recipe().eval));
+    Arm& arm = plan.arms[i];
+    const train::RunPlan run = train::plan_run(train::outline_run(loaded[i], {}, world), {}, world);
+    const config::Recipe& recipe = run.recipe();
+    check_samples(arm, recipe);
+    if (i == 0) plan.steps = recipe.trainer.total_training_steps;
+    QRL_REQUIRE(recipe.trainer.total_training_steps == plan.steps, place_of(arm),
+                "the " + std::to_string(plan.steps) + " steps of arm " + plan.arms[0].name,
+                std::to_string(recipe.trainer.total_training_steps) + " steps");
+    std::vector<std::string> scores;
+    if (recipe.eval.freq > 0)
+      for (const train::PromptSet& set : run.held_out)
+        scores.push_back(train::score_name(set.data_source, recipe.eval));
+    for (const Endpoint& endpoint : plan.endpoints) check_endpoint(endpoint, recipe, scores);
+    std::string& hash = weights[recipe.model.path];
+    if (hash.empty() && !recipe.model.path.empty()) hash = model::weights_hash(run.model, run.policy.weights);
+    arm.recipe = digest_of(run, hash);
   }
-  for (const Endpoint& endpoint : plan.endpoints) check_endpoint(endpoint, loaded.front().recipe, held_out);
-}
-
-bool is_listed_metric(const std::string& metric) {
-  return std::ranges::any_of(listed_metrics(), [&](const std::string& pattern) { return fits_all(pattern, metric); });
 }
 
 }  // namespace qrl::app

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -28,8 +29,6 @@ compare::Plan plan_of(const CompareArguments& arguments) {
   QRL_REQUIRE(!arguments.file.empty(), "qrl-train compare", "a plan, or a recipe with --arm", "neither",
               "see qrl-train compare --help");
   if (arguments.words.arms.empty()) {
-    QRL_REQUIRE(arguments.words.endpoint.empty() && arguments.words.margin == 0, "qrl-train compare",
-                "--arm with --endpoint and --margin", "no --arm", "a plan file declares its own endpoints and margins");
     return compare::read_plan(arguments.file);
   }
   QRL_REQUIRE(!arguments.words.endpoint.empty(), "qrl-train compare", "--endpoint METRIC with --arm", "none");
@@ -40,8 +39,7 @@ compare::Plan plan_of(const CompareArguments& arguments) {
 
 void conclude(const compare::Plan& plan, const compare::ArmRuns& runs, const fs::path& out) {
   const std::vector<compare::Verdict> verdicts = compare::judge(plan, runs);
-  base::print("\n");
-  std::fputs(compare::verdicts_text(plan, verdicts).c_str(), stdout);
+  std::fputs(compare::verdicts_text(plan, runs, verdicts).c_str(), stdout);
   if (out.empty()) return;
   state::replace_file(out / "verdict.json", compare::verdicts_json(plan, runs, verdicts));
   state::replace_file(out / "report.html", compare::verdicts_page(plan, runs, verdicts));
@@ -55,16 +53,20 @@ void make_folder(const fs::path& dir) {
 }
 
 void conclude_from_rows(const CompareArguments& arguments) {
-  const std::vector<fs::path> files(arguments.from.begin(), arguments.from.end());
-  const compare::PlanRows rows = compare::read_plan_rows(files);
-  if (!arguments.out.empty()) {
-    make_folder(arguments.out);
-    compare::write_plan_rows(fs::path(arguments.out) / "rows.csv.gz", rows.plan, rows.runs);
+  std::vector<fs::path> files(arguments.from.begin(), arguments.from.end());
+  const fs::path out = arguments.out, own = out / "rows.csv.gz";
+  std::optional<state::FolderLock> lock;
+  if (!out.empty()) {
+    make_folder(out);
+    lock.emplace(out);
+    if (fs::exists(own)) files.push_back(own);  // joins them, and refuses another plan's
   }
+  const compare::PlanRows rows = compare::read_plan_rows(files);
   std::fputs(compare::runs_title(rows.plan).c_str(), stdout);
   for (const auto& [key, run] : rows.runs)
     std::fputs(compare::run_line(rows.plan, key.first, key.second, run).c_str(), stdout);
-  conclude(rows.plan, rows.runs, arguments.out);
+  if (!out.empty()) compare::write_plan_rows(own, rows.plan, rows.runs);
+  conclude(rows.plan, rows.runs, out);
 }
 
 void run_comparison(const CompareArguments& arguments, dist::Collectives& world) {
@@ -89,9 +91,6 @@ void run_comparison(const CompareArguments& arguments, dist::Collectives& world)
     QRL_REQUIRE(known.plan.hash() == plan.hash(), state::shown(file), "rows of plan " + plan.hash(),
                 "rows of plan " + known.plan.hash(), "a changed plan is another comparison: choose another --out");
     runs = known.runs;
-    for (const auto& [key, run] : runs)
-      QRL_REQUIRE(run.program == program_name(), state::shown(file), "rows of " + program_name(),
-                  "rows of " + run.program, "choose another --out");
   }
   std::size_t num_runs = 0;
   for (const compare::Arm& arm : plan.arms) num_runs += arm.seeds.size();
@@ -113,10 +112,8 @@ void run_comparison(const CompareArguments& arguments, dist::Collectives& world)
 }
 
 void compare_arms(const CompareArguments& arguments, dist::Collectives& world) {
-  if (arguments.from.empty()) return run_comparison(arguments, world);
-  QRL_REQUIRE(arguments.file.empty() && arguments.words.arms.empty(), "--from", "rows alone, which hold their plan",
-              "a plan as well");
-  conclude_from_rows(arguments);
+  if (arguments.from.empty()) run_comparison(arguments, world);
+  else conclude_from_rows(arguments);
 }
 
 }  // namespace
@@ -126,36 +123,51 @@ void add_compare(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "compare",
       "train arms side by side with the same seeds, prompts and draws; prints paired differences and verdicts");
-  command->add_option("PLAN", arguments->file, "plan file (YAML); with --arm, the recipe that all arms share")
-      ->check(not_empty());
-  command
-      ->add_option(
-          "--arm", arguments->words.arms,
-          "NAME= (the recipe as it is) or NAME=KEY=VALUE[,KEY=VALUE]; the first is what others are compared with")
-      ->type_name("NAME=KEY=VALUE")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
+  CLI::Option* plan =
+      command->add_option("PLAN", arguments->file, "plan file (YAML); with --arm, the recipe that all arms share")
+          ->check(not_empty());
+  CLI::Option* arm =
+      command
+          ->add_option(
+              "--arm", arguments->words.arms,
+              "NAME= (the recipe as it is) or NAME=KEY=VALUE[,KEY=VALUE]; the first is what others are compared with")
+          ->type_name("NAME=KEY=VALUE")
+          ->expected(1)
+          ->take_all()
+          ->allow_extra_args(false)
+          ->needs(plan);
   add_text(*command, "--seeds", arguments->words.seeds, "N",
            "with --arm: number of seeds, or 0,1,2 or 4-11; 8 by default")
-      ->check(not_empty());
+      ->check(not_empty())
+      ->needs(arm);
   add_text(*command, "--endpoint", arguments->words.endpoint, "METRIC",
            "with --arm: the metric that decides, such as \"val/sums/mean@2@steps 40,50,60\"; without steps, its value "
-           "at the last step");
+           "at the last step")
+      ->needs(arm);
+  add_word(*command, "--better", arguments->words.better, {"higher", "lower"}, "WORD",
+           "with --arm: which values of the metric are better; higher by default")
+      ->needs(arm);
   command
       ->add_option("--margin", arguments->words.margin,
                    "with --arm: also test whether arms are equal within this margin")
       ->check(positive())
-      ->type_name("FLOAT");
-  add_integer(*command, "--jobs", arguments->jobs, 1, 64, "runs at the same time, which share the processors");
-  add_text(*command, "--part", arguments->part, "K/N",
-           "run every N-th seed, beginning with the K-th, to divide a comparison over machines");
+      ->type_name("FLOAT")
+      ->needs(arm);
+  CLI::Option* jobs =
+      add_integer(*command, "--jobs", arguments->jobs, 1, 64, "runs at the same time, which share the processors");
+  CLI::Option* part = add_text(*command, "--part", arguments->part, "K/N",
+                               "run every N-th seed, beginning with the K-th, to divide a comparison over machines");
   add_text(*command, "--out", arguments->out, "DIR",
            "folder of runs, rows.csv.gz, verdict.json and report.html; default: runs/compare-PLAN")
       ->check(not_empty());
-  command->add_option("--from", arguments->from, "conclude from these rows.csv.gz files alone, and train nothing")
+  command
+      ->add_option("--from", arguments->from,
+                   "conclude from these rows.csv.gz files alone, which hold their plan, and train nothing")
       ->type_name("ROWS")
-      ->check(not_empty());
+      ->check(not_empty())
+      ->excludes(plan)
+      ->excludes(jobs)
+      ->excludes(part);
   set_work(*command, action, arguments, compare_arms, train::install_signal_handlers);
 }
 

@@ -16,10 +16,13 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "command.h"
 #include "compare_arms.h"
+#include "config/yaml/scalars.h"
 #include "ops/isa.h"
 #include "report/sessions.h"
 #include "state/file.h"
+#include "train/plan/catalog.h"
 #include "train/signals.h"
 
 extern char** environ;
@@ -47,16 +50,20 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
+/// Returns whether an arm's recipe sets the number of threads.
+bool sets_threads(const Plan& plan, const Arm& arm) {
+  return config::load_recipe(train::keys(), plan.base, arm.set, true, config::RecipeUse::training)
+      .origins.contains("trainer.threads");
+}
+
 /// Starts the job's process in a group of its own, so that a Ctrl-C reaches it through this process alone. The kernel
-/// kills it when this process ends.
+/// kills it when this process ends. `num_threads`: 0 leaves the recipe's.
 void start(const Plan& plan, Job& job, std::int64_t num_threads) {
-  std::vector<std::string> words = {"qrl-train", plan.base.lexically_normal().string()};
+  std::vector<std::string> words = {"qrl-train", fs::absolute(plan.base).lexically_normal().string()};
   const auto set = [&](const std::string& setting) { words.insert(words.end(), {"--set", setting}); };
   for (const std::string& setting : settings_of(plan, *job.arm, job.seed)) set(setting);
-  set("trainer.default_local_dir=" + job.dir.string());
-  const auto sets_threads = [](const std::string& word) { return word.starts_with("trainer.threads="); };
-  if (!plan.base_keys.contains("trainer.threads") && std::ranges::none_of(job.arm->set, sets_threads))
-    set("trainer.threads=" + std::to_string(num_threads));
+  set("trainer.default_local_dir=" + config::write_text(job.dir.string()));
+  if (num_threads > 0) set("trainer.threads=" + std::to_string(num_threads));
   std::vector<std::string> environment;
   for (char** each = environ; *each != nullptr; ++each)
     if (plan.isa.empty() || !std::string_view(*each).starts_with("QRL_ISA=")) environment.emplace_back(*each);
@@ -78,9 +85,11 @@ void start(const Plan& plan, Job& job, std::int64_t num_threads) {
 }
 
 std::string last_lines(const fs::path& log) {
-  constexpr std::size_t kMost = 500;
+  constexpr std::size_t kMost = 1000;
   const std::string text = state::read_text(log, 1 << 30);
-  return text.substr(text.size() - std::min(text.size(), kMost));
+  if (text.size() <= kMost) return text;
+  const std::size_t line = text.find('\n', text.size() - kMost);
+  return text.substr(line == std::string::npos ? text.size() - kMost : line + 1);
 }
 
 class Runner {
@@ -99,7 +108,9 @@ class Runner {
       while (!waiting.empty() && std::ssize(running_) < options_.jobs) {
         running_.push_back(std::move(waiting.back()));
         waiting.pop_back();
-        start(plan_, running_.back(), std::max<std::int64_t>(1, base::usable_processors() / options_.jobs));
+        Job& job = running_.back();
+        const std::int64_t share = std::max<std::int64_t>(1, base::usable_processors() / options_.jobs);
+        start(plan_, job, sets_threads(plan_, *job.arm) ? 0 : share);
       }
       if (!reap()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
@@ -128,7 +139,7 @@ class Runner {
     for (const Job& job : jobs) {
       compare::ArmRun& run = all[{job.arm->name, job.seed}];
       run.isa = isa;
-      run.program = runs_.empty() ? "" : runs_.begin()->second.program;
+      run.program = program_name();
       for (const report::Session& session : report::read_sessions(job.dir / "sessions.jsonl"))
         QRL_REQUIRE(session.isa == isa, state::shown(job.dir), "sessions with " + isa, session.isa,
                     "set QRL_ISA=" + session.isa + ", or delete the folder");
@@ -152,7 +163,13 @@ class Runner {
 
   void finish(const Job& job) {
     compare::ArmRun run = compare::read_arm_run(plan_, job.dir);
-    QRL_REQUIRE(!run.rows.empty(), state::shown(job.dir), "rows of a finished run", "none", "delete the folder");
+    for (const compare::Endpoint& endpoint : plan_.endpoints) {
+      const bool has_any =
+          std::ranges::any_of(run.rows, [&](const report::Row& row) { return row.metrics.contains(endpoint.metric); });
+      if (!has_any && runs_.empty()) stop();
+      QRL_REQUIRE(has_any || !runs_.empty(), "endpoint " + endpoint.name, "a metric that these runs write",
+                  endpoint.metric);
+    }
     runs_[{job.arm->name, job.seed}] = std::move(run);
     compare::require_comparable(plan_, runs_);
     compare::write_plan_rows(options_.out / "rows.csv.gz", plan_, runs_);
@@ -166,7 +183,7 @@ class Runner {
         "arm " + job.arm->name + ", seed " + std::to_string(job.seed), "exit code 0",
         (WIFEXITED(status) ? std::to_string(WEXITSTATUS(status)) : "signal " + std::to_string(WTERMSIG(status))) +
             "; its last lines:\n" + last_lines(job.log()) + "\n",
-        "see " + state::shown(job.log()));
+        "see " + state::shown(job.log()) + (WIFSIGNALED(status) ? "; the same command goes on" : ""));
   }
 
   /// Lets all running processes write a checkpoint and end.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "compare/statistics.h"
 #include "config/errors.h"
+#include "config/words.h"
 #include "config/yaml/scalars.h"
 #include "config/yaml/yaml_tree.h"
 #include "state/file.h"
@@ -34,43 +35,31 @@ constexpr std::array kColumns = {
 
 bool has_margin(Kind kind) { return kind == Kind::equality || kind == Kind::not_worse; }
 
-bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= 60 && text.front() != '.' && std::ranges::all_of(text, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' ||
-           c == '.';
-  });
-}
-
 /// Reads a plan's YAML into a Plan and collects faults with their lines.
 class Reader {
  public:
-  /// `is_own`: the text of Plan::json, which has the base recipe's keys in place of its path.
+  /// `is_own`: a text of this program, which has the runs' steps and recipes in place of the base recipe's path.
   Reader(const config::YamlSource& source, bool is_own, config::Errors& errors)
       : source_(source), is_own_(is_own), errors_(errors) {}
 
   Plan read(const YamlNode& root) {
     Plan plan;
     std::optional<Numbers> seeds;
-    members(root, "a plan",
-            {is_own_ ? "base_keys" : "base", "seeds", "arms", "endpoints", "contrasts", "columns", "isa", "alpha",
-             "keep_models"},
-            [&](const std::string& name, const YamlNode& node) {
-              if (name == "base")
-                plan.base = base::is_shipped_recipe(text(node))
-                                ? std::filesystem::path(base::shipped_recipe(text(node)))
-                                : source_.directory / text(node);
-              else if (name == "base_keys")
-                members(node, "keys", {},
-                        [&](const std::string& key, const YamlNode& each) { plan.base_keys[key] = each.text; });
-              else if (name == "seeds") seeds = seeds_in(node);
-              else if (name == "arms") read_arms(node, plan);
-              else if (name == "endpoints") read_endpoints(node, plan);
-              else if (name == "contrasts") read_contrasts(node, plan);
-              else if (name == "columns") read_columns(node, plan);
-              else if (name == "isa") plan.isa = text(node);
-              else if (name == "alpha") plan.alpha = value(node, &config::read_real, 0.0);
-              else plan.keep_models = value(node, &config::read_boolean, false);
-            });
+    std::vector<std::string> known = {"base",    "seeds", "arms",  "endpoints",  "contrasts",
+                                      "columns", "isa",   "alpha", "keep_models"};
+    if (is_own_) known.front() = "steps";
+    members(root, "a plan", known, [&](const std::string& name, const YamlNode& node) {
+      if (name == "base") plan.base = base_path(text(node));
+      else if (name == "steps") plan.steps = value(node, &config::read_integer, std::int64_t{0});
+      else if (name == "seeds") seeds = seeds_in(node);
+      else if (name == "arms") read_arms(node, plan);
+      else if (name == "endpoints") read_endpoints(node, plan);
+      else if (name == "contrasts") read_contrasts(node, plan);
+      else if (name == "columns") plan.columns = texts(node);
+      else if (name == "isa") plan.isa = text(node);
+      else if (name == "alpha") plan.alpha = value(node, &config::read_real, 0.0);
+      else plan.keep_models = value(node, &config::read_boolean, false);
+    });
     if (!is_own_ && plan.base.empty()) fault(root, "base: RECIPE.yaml", "none");
     for (Arm& arm : plan.arms)
       if (arm.seeds.empty()) arm.seeds = seeds.value_or(Numbers{});
@@ -90,6 +79,16 @@ class Reader {
     return otherwise;
   }
   std::string text(const YamlNode& node) { return value(node, &config::read_text, std::string()); }
+  std::vector<std::string> texts(const YamlNode& node) {
+    std::vector<std::string> list;
+    if (node.kind != YamlNode::Kind::sequence) fault(node, "a list", config::shown_value(node));
+    for (const config::YamlPtr& item : node.items) list.push_back(text(*item));
+    return list;
+  }
+  std::filesystem::path base_path(const std::string& name) const {
+    if (base::is_shipped_recipe(name)) return base::shipped_recipe(name);
+    return source_.directory / name;
+  }
 
   /// Calls visit(name, node) for each member, and reports members outside `known`.
   template <class Visit>
@@ -119,25 +118,37 @@ class Reader {
   }
 
   Numbers seeds_in(const YamlNode& node) {
-    if (base::number_in<std::int64_t>(node.text))  // --seeds 8 are eight seeds
+    if (base::number_in<std::uint32_t>(node.text))  // --seeds 8 are eight seeds
       fault(node, "a list of seeds or a range such as 0-7", config::shown_value(node),
             "write [" + node.text + "] for one");
     return numbers(node);
   }
 
+  /// Returns a scalar, or a list of scalars, as --set has it.
+  std::string setting(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::scalar) return node.quoted ? config::write_text(node.text) : node.text;
+    if (node.kind == YamlNode::Kind::null) return "null";
+    if (node.kind != YamlNode::Kind::sequence) return fault(node, "a value or a list", config::shown_value(node)), "";
+    std::vector<std::string> items;
+    for (const config::YamlPtr& item : node.items) items.push_back(setting(*item));
+    return "[" + base::joined(items, ", ") + "]";
+  }
+
   void read_arms(const YamlNode& node, Plan& plan) {
     members(node, "arms", {}, [&](const std::string& name, const YamlNode& of_arm) {
       Arm arm{.name = name};
-      if (!is_name(name)) fault(of_arm, "an arm's name of letters, digits, _, - and .", base::quoted(name));
-      members(of_arm, "an arm", {"set", "seeds", "samples"}, [&](const std::string& key, const YamlNode& each) {
+      if (!config::is_score_name(name))
+        fault(of_arm, "a name of 1 to 64 letters, digits and . _ - @ +", base::quoted(name));
+      std::vector<std::string> known = {"set", "seeds", "samples"};
+      if (is_own_) known.push_back("recipe");
+      members(of_arm, "an arm", known, [&](const std::string& key, const YamlNode& each) {
         if (key == "seeds") arm.seeds = seeds_in(each);
         else if (key == "samples") arm.samples = value(each, &config::read_integer, std::int64_t{0});
-        else if (each.kind == YamlNode::Kind::sequence)
-          for (const config::YamlPtr& item : each.items) arm.set.push_back(text(*item));
+        else if (key == "recipe") arm.recipe = text(each);
+        else if (each.kind == YamlNode::Kind::sequence) arm.set = texts(each);
         else
           members(each, "recipe keys", {}, [&](const std::string& recipe_key, const YamlNode& set) {
-            if (set.kind != YamlNode::Kind::scalar) fault(set, "a scalar", config::shown_value(set));
-            arm.set.push_back(recipe_key + "=" + (set.quoted ? config::write_text(set.text) : set.text));
+            arm.set.push_back(recipe_key + "=" + setting(set));
           });
       });
       std::ranges::sort(arm.set);
@@ -148,6 +159,8 @@ class Reader {
   void read_endpoints(const YamlNode& node, Plan& plan) {
     members(node, "endpoints", {}, [&](const std::string& name, const YamlNode& of_endpoint) {
       Endpoint endpoint{.name = name};
+      if (!config::is_score_name(name))
+        fault(of_endpoint, "a name of 1 to 64 letters, digits and . _ - @ +", base::quoted(name));
       members(of_endpoint, "an endpoint", {"metric", "steps", "better"},
               [&](const std::string& key, const YamlNode& each) {
                 if (key == "metric") endpoint.metric = text(each);
@@ -186,11 +199,6 @@ class Reader {
     }
   }
 
-  void read_columns(const YamlNode& node, Plan& plan) {
-    if (node.kind != YamlNode::Kind::sequence) return fault(node, "a list of metrics", config::shown_value(node));
-    for (const config::YamlPtr& item : node.items) plan.columns.push_back(text(*item));
-  }
-
   const config::YamlSource& source_;
   bool is_own_;
   config::Errors& errors_;
@@ -205,19 +213,14 @@ void check_unique(config::Errors& errors, const std::string& where, const Items&
 
 void check_arms(config::Errors& errors, const std::string& where, const Plan& plan) {
   if (plan.arms.size() < 2) errors.add(where, "two arms or more", std::to_string(plan.arms.size()));
-  check_unique(errors, where + ": arms", plan.arms, [](const Arm& arm) { return arm.name; });
+  check_unique(errors, where + ": arms", plan.arms, [](const Arm& arm) { return arm.name; });  // of --arm
   for (const Arm& arm : plan.arms) {
     const std::string place = where + ": arm " + arm.name;
     if (arm.seeds.empty()) errors.add(place, "seeds", "none", "add seeds: 0-7");
-    if (!arm.seeds.empty() && (arm.seeds.front() < 0 || arm.seeds.size() > kMostPairs))
-      errors.add(place, "at most " + std::to_string(kMostPairs) + " seeds of at least 0",
-                 base::joined(
-                     [&] {
-                       std::vector<std::string> words;
-                       for (const auto seed : arm.seeds) words.push_back(std::to_string(seed));
-                       return words;
-                     }(),
-                     ","));
+    if (arm.seeds.size() > kMostPairs)
+      errors.add(place, "at most " + std::to_string(kMostPairs) + " seeds", std::to_string(arm.seeds.size()));
+    if (!arm.seeds.empty() && arm.seeds.front() < 0)
+      errors.add(place, "seeds of at least 0", std::to_string(arm.seeds.front()));
     check_unique(errors, place + ": seeds", arm.seeds, [](std::int64_t seed) { return std::to_string(seed); });
     check_unique(errors, place, arm.set, [](const std::string& word) { return word.substr(0, word.find('=')); });
     for (const std::string& word : arm.set) {
@@ -245,8 +248,8 @@ void check_contrasts(config::Errors& errors, const std::string& where, const Pla
     if (contrast.first == contrast.second) errors.add(place, "two arms", "the same one twice");
     if (!named(plan.endpoints, contrast.endpoint))
       errors.add(place, "an endpoint of the plan", base::quoted(contrast.endpoint));
-    if (has_margin(contrast.kind) && !(contrast.margin > 0))
-      errors.add(place, "a margin above 0 for " + std::string(name_of(contrast.kind)),
+    if (has_margin(contrast.kind) && !(contrast.margin > 0 && std::isfinite(contrast.margin)))
+      errors.add(place, "a finite margin above 0 for " + std::string(name_of(contrast.kind)),
                  config::write_real(contrast.margin));
     if (!has_margin(contrast.kind) && contrast.margin != 0)
       errors.add(place, "no margin for " + std::string(name_of(contrast.kind)), config::write_real(contrast.margin));
@@ -280,6 +283,22 @@ Plan checked(Plan plan, const std::string& where, config::Errors& errors) {
   return plan;
 }
 
+/// Splits KEY=VALUE,KEY=VALUE. A comma outside quotes ends a value only in front of the next KEY=.
+std::vector<std::string> settings_in(const std::string& text) {
+  std::vector<std::string> settings;
+  std::size_t begin = 0;
+  char quote = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ',';
+    if (quote != 0 || c == '"' || c == '\'') quote = quote == 0 ? c : c == quote ? 0 : quote;
+    const std::size_t next = text.find_first_of(",=\"'", i + 1);
+    const bool ends = i == text.size() || (c == ',' && quote == 0 && next != std::string::npos && text[next] == '=');
+    if (ends && i > begin) settings.push_back(text.substr(begin, i - begin));
+    if (ends) begin = i + 1;
+  }
+  return settings;
+}
+
 Plan parsed(const std::string& text, const config::YamlSource& source, bool is_own) {
   config::Errors errors;
   const config::YamlPtr root = config::parse_yaml(text, source, errors);
@@ -309,10 +328,12 @@ Numbers Plan::pairs(const Contrast& contrast) const {
 
 std::string Plan::json() const {
   nlohmann::ordered_json json = {
-      {"base_keys", base_keys}, {"alpha", alpha}, {"keep_models", keep_models}, {"columns", columns}};
+      {"steps", steps}, {"alpha", alpha}, {"keep_models", keep_models}, {"columns", columns}};
   if (!isa.empty()) json["isa"] = isa;
   for (const Arm& arm : arms)
     json["arms"][arm.name] = {{"set", arm.set}, {"seeds", arm.seeds}, {"samples", arm.samples}};
+  for (const Arm& arm : arms)
+    if (!arm.recipe.empty()) json["arms"][arm.name]["recipe"] = arm.recipe;
   for (const Endpoint& one : endpoints) {
     nlohmann::ordered_json& to = json["endpoints"][one.name];
     to = {{"metric", one.metric}, {"steps", one.steps}, {"better", one.higher_is_better ? "higher" : "lower"}};
@@ -337,52 +358,31 @@ Plan read_plan(const std::filesystem::path& file) {
 }
 
 Plan plan_of_words(const PlanWords& words) {
-  config::Errors errors;
-  Plan plan;
-  plan.base = words.base;
   const std::string places = "@steps ";
   const std::size_t at = words.endpoint.rfind(places);
-  Endpoint endpoint{.name = "endpoint", .metric = words.endpoint.substr(0, at)};
-  if (at != std::string::npos) {
-    const std::string steps = words.endpoint.substr(at + places.size());
-    const std::optional<Numbers> numbers = numbers_in(steps, &endpoint.is_range);
-    if (!numbers) errors.add("--endpoint", "METRIC@steps 40,50,60 or METRIC@steps 41-60", base::quoted(steps));
-    endpoint.steps = numbers.value_or(Numbers{});
-  }
-  plan.endpoints.push_back(endpoint);
-  std::optional<Numbers> seeds = numbers_in(words.seeds);
-  if (!seeds) errors.add("--seeds", "a number of seeds, or 0,1,2 or 0-7", base::quoted(words.seeds)), seeds.emplace();
-  if (seeds->size() == 1 && words.seeds.find_first_of(",-") == std::string::npos) {
-    const auto count = std::clamp<std::int64_t>(seeds->front(), 0, static_cast<std::int64_t>(kMostPairs) + 1);
-    seeds->clear();
-    for (std::int64_t seed = 0; seed < count; ++seed) seeds->push_back(seed);
-  }
+  nlohmann::ordered_json json = {{"seeds", words.seeds}};
+  if (const auto count = base::number_in<std::uint32_t>(words.seeds); count && *count > 0)
+    json["seeds"] = "0-" + std::to_string(*count - 1);
+  json["endpoints"]["endpoint"] = {{"metric", words.endpoint.substr(0, at)}, {"better", words.better}};
+  if (at != std::string::npos) json["endpoints"]["endpoint"]["steps"] = words.endpoint.substr(at + places.size());
   for (const std::string& word : words.arms) {
     const std::size_t equals = word.find('=');
-    Arm arm{.name = word.substr(0, equals), .seeds = *seeds};
-    if (equals == std::string::npos || !is_name(arm.name))
-      errors.add("--arm", "NAME=KEY=VALUE[,KEY=VALUE], or NAME= for the recipe as it is", base::quoted(word));
-    std::string rest = equals == std::string::npos ? "" : word.substr(equals + 1);
-    while (!rest.empty()) {  // a comma ends a value only in front of the next KEY=
-      std::size_t comma = rest.find(',');
-      while (comma != std::string::npos && rest.substr(comma + 1).find('=') >= rest.substr(comma + 1).find(','))
-        comma = rest.find(',', comma + 1);
-      arm.set.push_back(rest.substr(0, comma));
-      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-    }
-    std::ranges::sort(arm.set);
-    plan.arms.push_back(std::move(arm));
-  }
-  for (std::size_t i = 1; i < plan.arms.size(); ++i) {
-    const Contrast contrast{plan.arms[i].name, plan.arms[0].name, "endpoint", ""};
-    plan.contrasts.push_back(contrast);
+    QRL_REQUIRE(equals != std::string::npos, "--arm", "NAME=KEY=VALUE[,KEY=VALUE], or NAME= for the recipe as it is",
+                base::quoted(word));
+    const std::string name = word.substr(0, equals);
+    QRL_REQUIRE(!json["arms"].contains(name), "--arm", "each name once", base::quoted(name) + " twice");
+    json["arms"][name]["set"] = settings_in(word.substr(equals + 1));
+    if (json["arms"].size() == 1) continue;
+    const nlohmann::ordered_json contrast = {{"first", name}, {"second", json["arms"].begin().key()}};
+    json["contrasts"].push_back(contrast);
     if (words.margin == 0) continue;
-    plan.contrasts.push_back(contrast);
-    plan.contrasts.back().kind = Kind::equality;
-    plan.contrasts.back().margin = words.margin;
+    json["contrasts"].push_back(contrast);
+    json["contrasts"].back()["kind"] = "equality";
+    json["contrasts"].back()["margin"] = words.margin;
   }
-  errors.raise();
-  return checked(std::move(plan), "qrl-train compare", errors);
+  Plan plan = plan_of_json(json.dump(), "qrl-train compare");
+  plan.base = words.base;
+  return plan;
 }
 
 std::optional<Numbers> numbers_in(std::string_view text, bool* is_range) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@ struct Arm {
   std::vector<std::string> set;     ///< KEY=VALUE over the base recipe, sorted
   std::vector<std::int64_t> seeds;  ///< ascending
   std::int64_t samples = 0;         ///< other than 0: other sampling draws, while data and generators keep the seed
+  std::string recipe;               ///< hash of the resolved recipe and of what it reads, for one seed
 };
 
 struct Endpoint {
@@ -41,8 +41,8 @@ struct Contrast {
 };
 
 struct Plan {
-  std::filesystem::path base;                    ///< recipe; not part of the hash
-  std::map<std::string, std::string> base_keys;  ///< what the base recipe sets, without paths, seeds and threads
+  std::filesystem::path base;  ///< recipe; not part of the hash
+  std::int64_t steps = 0;      ///< of every run
   std::vector<Arm> arms;
   std::vector<Endpoint> endpoints;
   std::vector<Contrast> contrasts;
@@ -69,7 +69,7 @@ Plan plan_of_json(const std::string& text, const std::string& where);
 struct PlanWords {
   std::string base;
   std::vector<std::string> arms;  ///< NAME=KEY=VALUE[,KEY=VALUE]; NAME= is the base recipe
-  std::string seeds = "8", endpoint;
+  std::string seeds = "8", endpoint, better = "higher";
   double margin = 0;  ///< 0: no contrast of equality
 };
 /// Makes a plan whose contrasts compare each arm with the first. Throws input errors.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/words.h"
 #include "report/sessions.h"
 #include "state/file.h"
 #include "state/folder.h"
@@ -21,9 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostBytes = 256 << 20;
+constexpr std::size_t kMostBytes = 256 << 20;
 constexpr std::string_view kPlanLine = "# plan ";
-constexpr int kGzip = 15 + 16, kGzipOrZlib = 15 + 32;  // zlib's window bits with the kind of header
+constexpr int kGzip = 15 + 16;  // zlib's window bits, with a gzip header
 constexpr std::string_view kExport = "export/";
 constexpr std::size_t kNumNames = 6;  // plan, arm, seed, isa, program, step
 
@@ -42,37 +43,25 @@ std::string gzipped(const std::string& text) {
   return out;
 }
 
-std::string unzipped(const std::string& bytes, const std::string& where) {
-  z_stream stream{};
-  QRL_INVARIANT(inflateInit2(&stream, kGzipOrZlib) == Z_OK, "zlib", "a stream", "none");
-  stream.next_in = reinterpret_cast<const Bytef*>(bytes.data());
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  std::string out, block(1 << 16, '\0');
-  int code = Z_OK;
-  while (code == Z_OK && out.size() < kMostBytes) {
-    stream.next_out = reinterpret_cast<Bytef*>(block.data());
-    stream.avail_out = static_cast<uInt>(block.size());
-    code = inflate(&stream, Z_NO_FLUSH);
-    out.append(block, 0, block.size() - stream.avail_out);
-  }
-  inflateEnd(&stream);
-  QRL_REQUIRE(code == Z_STREAM_END, where, "rows of qrl-train compare", "a damaged or cut gzip file");
-  return out;
+/// Reads a plain or gzipped file.
+std::string read_rows_file(const fs::path& file) {
+  const std::string where = state::shown(file);
+  (void)state::File::open(file);  // has the errors of absent files
+  const gzFile in = gzopen(file.c_str(), "rb");
+  QRL_REQUIRE(in != nullptr, where, "a readable file", "none");
+  std::string text, block(1 << 16, '\0');
+  int count = 0;
+  while ((count = gzread(in, block.data(), static_cast<unsigned>(block.size()))) > 0 && text.size() < kMostBytes)
+    text.append(block, 0, static_cast<std::size_t>(count));
+  const bool is_whole = gzclose(in) == Z_OK && count == 0;
+  QRL_REQUIRE(is_whole, where, "rows of qrl-train compare", "a damaged or cut gzip file");
+  return text;
 }
 
 std::string number_text(double value) {
   if (!std::isfinite(value)) return "";
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0, end = 0; end != std::string_view::npos; begin = end + 1) {
-    end = text.find(separator, begin);
-    parts.emplace_back(text.substr(begin, end - begin));
-  }
-  return parts;
 }
 
 std::string header_of(const Plan& plan) { return "plan,arm,seed,isa,program,step," + base::joined(plan.columns, ","); }
@@ -85,9 +74,9 @@ bool same(const ArmRun& a, const ArmRun& b) {
 }
 
 /// Adds a line of a row file. `where`: "FILE:LINE".
-void add_line(const std::string& line, const Plan& plan, const std::string& hash, const std::string& where,
+void add_line(std::string_view line, const Plan& plan, const std::string& hash, const std::string& where,
               ArmRuns& runs) {
-  const std::vector<std::string> cells = split(line, ',');
+  const std::vector<std::string_view> cells = config::split(line, ",");
   QRL_REQUIRE(cells.size() == kNumNames + plan.columns.size(), where,
               std::to_string(kNumNames + plan.columns.size()) + " cells", std::to_string(cells.size()));
   QRL_REQUIRE(cells[0] == hash, where, "rows of plan " + hash, "plan " + base::quoted(cells[0]));
@@ -95,14 +84,14 @@ void add_line(const std::string& line, const Plan& plan, const std::string& hash
   const auto arm = std::ranges::find(plan.arms, cells[1], &Arm::name);
   QRL_REQUIRE(seed && step && arm != plan.arms.end() && std::ranges::count(arm->seeds, *seed) == 1, where,
               "an arm, a seed and a step of the plan", base::quoted(line));
-  ArmRun& run = runs[{cells[1], *seed}];
+  ArmRun& run = runs[{arm->name, *seed}];
   QRL_REQUIRE(run.rows.empty() || (run.isa == cells[3] && run.program == cells[4] && run.rows.back().step < *step),
               where, "ascending steps of one program and instruction set", base::quoted(line));
   run.isa = cells[3];
   run.program = cells[4];
   report::Row row{*step, {}};
   for (std::size_t i = 0; i < plan.columns.size(); ++i) {
-    const std::string& cell = cells[kNumNames + i];
+    const std::string_view cell = cells[kNumNames + i];
     const auto value = base::number_in<double>(cell);
     QRL_REQUIRE(cell.empty() || (value && std::isfinite(*value)), where, "a number or nothing", base::quoted(cell));
     if (value) row.metrics[plan.columns[i]] = *value;
@@ -128,8 +117,12 @@ ArmRun read_arm_run(const Plan& plan, const fs::path& dir) {
       if (const double value = report::value_of(row.metrics, name); std::isfinite(value)) kept.metrics[name] = value;
     run.rows.push_back(std::move(kept));
   }
+  QRL_REQUIRE(!run.rows.empty() && run.rows.back().step == plan.steps, state::shown(dir),
+              "rows of " + std::to_string(plan.steps) + " steps",
+              run.rows.empty() ? "none" : "step " + std::to_string(run.rows.back().step) + " last",
+              "delete the folder");
   const fs::path exported = dir / "export_score.json";
-  if (run.rows.empty() || !fs::exists(exported)) return run;
+  if (!fs::exists(exported)) return run;
   const nlohmann::json json = state::json_or_null(state::read_text(exported, 1 << 20));
   if (!json.is_object() || json.value("step", std::int64_t{-1}) != run.rows.back().step) return run;
   for (const auto& [source, score] : json.at("scores").items())
@@ -142,11 +135,11 @@ PlanRows read_plan_rows(std::span<const fs::path> files) {
   std::optional<PlanRows> all;
   std::string hash;
   for (const fs::path& file : files) {
-    const std::string where = state::shown(file), bytes = state::read_text(file, kMostBytes);
-    const std::vector<std::string> lines = split(bytes.starts_with("\x1f\x8b") ? unzipped(bytes, where) : bytes, '\n');
+    const std::string where = state::shown(file), text = read_rows_file(file);
+    const std::vector<std::string_view> lines = config::split(text, "\n");
     QRL_REQUIRE(lines.size() > 2 && lines[0].starts_with(kPlanLine), where, "rows of qrl-train compare",
                 "a file without a plan");
-    Plan plan = plan_of_json(lines[0].substr(kPlanLine.size()), where + ":1");
+    Plan plan = plan_of_json(std::string(lines[0].substr(kPlanLine.size())), where + ":1");
     if (!all) hash = plan.hash(), all.emplace(PlanRows{plan, {}});
     QRL_REQUIRE(plan.hash() == hash, where, "rows of plan " + hash, "rows of plan " + plan.hash(),
                 "a changed plan is another comparison");
@@ -155,6 +148,10 @@ PlanRows read_plan_rows(std::span<const fs::path> files) {
     for (std::size_t i = 2; i < lines.size(); ++i)
       if (!lines[i].empty()) add_line(lines[i], plan, hash, where + ":" + std::to_string(i + 1), runs);
     for (auto& [key, run] : runs) {
+      QRL_REQUIRE(
+          run.rows.front().step <= 1 && run.rows.back().step == plan.steps, where,
+          "steps 1 to " + std::to_string(plan.steps) + " of arm " + key.first + ", seed " + std::to_string(key.second),
+          "steps " + std::to_string(run.rows.front().step) + " to " + std::to_string(run.rows.back().step));
       const auto [known, is_new] = all->runs.try_emplace(key, run);
       QRL_REQUIRE(is_new || same(known->second, run), where, "the same rows in all files",
                   "other rows of arm " + key.first + ", seed " + std::to_string(key.second), "keep one of the files");

@@ -28,12 +28,12 @@ struct PlanRows {
   ArmRuns runs;
 };
 
-/// Returns the plan's columns of a finished run folder. Throws an input error if its sessions used several instruction
-/// sets or programs.
+/// Returns the plan's columns of a finished run folder. Throws an input error if its rows do not end at the plan's last
+/// step, or if its sessions used several instruction sets or programs.
 ArmRun read_arm_run(const Plan& plan, const std::filesystem::path& dir);
 
-/// Reads row files of one plan, gzipped or plain. Throws an input error for other plans, damaged rows, and a run with
-/// different rows in two files.
+/// Reads row files of one plan, gzipped or plain. Throws an input error for other plans, damaged or missing rows, and a
+/// run with different rows in two files.
 PlanRows read_plan_rows(std::span<const std::filesystem::path> files);
 /// Replaces `file` atomically. Equal rows give equal bytes.
 void write_plan_rows(const std::filesystem::path& file, const Plan& plan, const ArmRuns& runs);

@@ -71,6 +71,13 @@ class Compare(unittest.TestCase):
         (root / "plan.yaml").write_text(self.plan.read_text().replace(str(TINY), "tests/train/tiny.yaml"))
         return root / "plan.yaml"
 
+    def changed(self, old, new):
+        """A copy of the tiny recipe with other text."""
+        copy = self.dir / "changed.yaml"
+        self.assertIn(old, TINY.read_text())
+        copy.write_text(TINY.read_text().replace(old, new).replace("../../recipes", str(ROOT / "recipes")))
+        return str(copy)
+
     def refuse(self, expected, *words):
         out = self.dir / "refused"
         got = call(*(words or (self.plan,)), "--out", out)
@@ -133,9 +140,21 @@ class Compare(unittest.TestCase):
         self.assertIn("a changed plan is another comparison", other.stderr)
         self.mixed_rows(lines)
 
+        # Rows of another recipe are another plan's, and joining keeps what is there.
+        self.write_plan(change=lambda text: text.replace(str(TINY), self.changed("max_number: 9", "max_number: 8")))
+        other = call(self.plan, "--out", joined)
+        self.assertEqual((other.returncode, "a changed plan is another comparison" in other.stderr), (2, True), other.stderr)
+        kept = (halves[0] / "rows.csv.gz").read_bytes()
+        self.assertEqual(call("--from", halves[1] / "rows.csv.gz", "--out", halves[0]).returncode, 0)
+        self.assertEqual(self.results(halves[0]), self.results(whole))
+        self.assertNotEqual(kept, (halves[0] / "rows.csv.gz").read_bytes())
+
     def mixed_rows(self, lines):
         """Rows of another instruction set in one arm of a pair, of another program, of another plan."""
         rows = self.dir / "mixed.csv"
+        rows.write_text("\n".join(line for line in lines if ",one,3," not in line or not line.split(",")[5] == "4") + "\n")
+        cut = call("--from", rows)
+        self.assertEqual((cut.returncode, "steps 1 to 4 of arm one, seed 3, got steps 0 to 3" in cut.stderr), (2, True), cut.stderr)
         for expected, change in (("one instruction set in a pair", lambda line: line.replace(",avx", ",x").replace(",portable", ",x").replace(",amx", ",x") if ",one,3," in line else line),
                                  ("expected runs of qrl-train", lambda line: line.replace("qrl-train ", "other ") if ",one,3," in line else line),
                                  ("expected rows of plan", lambda line: "0" * 16 + line[16:])):
@@ -175,12 +194,18 @@ class Compare(unittest.TestCase):
         for expected, change in (
                 ("expected a recipe that differs from arm one, got the same recipe", lambda text: text.replace("threads: 2", "threads: 1")),
                 ("the scoring of arm one, reward.", lambda text: text.replace("optim.lr: 0.01", "reward.correct: 2")),
-                ("steps of arm one", lambda text: text.replace("optim.lr: 0.01", "trainer.total_training_steps: 3")),
+                ("the 4 steps of arm one, got 3 steps", lambda text: text.replace("optim.lr: 0.01", "trainer.total_training_steps: 3")),
+                ("the 16 steps of arm one, got 32 steps", lambda text: text.replace("optim.lr: 0.01", "trainer.total_epochs: 2").replace(
+                    str(TINY), self.changed("total_training_steps: 4", "total_epochs: 1"))),
+                ("held-out prompts and eval.freq above 0", lambda text: text.replace("critic/rewards/mean", "val/countdown/mean@2").replace("1-2", "[2]").replace(str(TINY), self.changed("eval: {freq: 2", "eval: {freq: 0"))),
+                ("val/countdown/mean@2, got \"val/countdown/mean@4\"", lambda text: text.replace("critic/rewards/mean", "val/countdown/mean@4").replace("1-2", "[2]")),
+                ("a metric of docs/reference/metrics.md, got \"actor/entrpy\"", lambda text: text + "columns: [actor/entrpy]\n"),
+                ("nowhere.jsonl", lambda text: text.replace("optim.lr: 0.01", "data.train_files: [nowhere.jsonl], data.train_generator.task: null")),
                 ("a metric of docs/reference/metrics.md", lambda text: text.replace("critic/rewards/mean", "critic/reward/mean")),
-                ("expected a margin above 0 for equality, got 0", lambda text: text.replace("margin: 0.01", "margin: 0")),
+                ("expected a finite margin above 0 for equality, got 0", lambda text: text.replace("margin: 0.01", "margin: 0")),
                 ("a list of seeds or a range such as 0-7, got \"8\"; write [8] for one", lambda text: text.replace("0-5", "8")),
                 ("expected each once, got 3 twice", lambda text: text.replace("0-5", "[0, 3, 3]")),
-                ("steps of at most trainer.total_training_steps 4, got 9", lambda text: text.replace("[2]", "[9]")),
+                ("expected steps from 0 to the last, 4, got 9", lambda text: text.replace("[2]", "[9]")),
                 ("an arm of the plan, got \"slow\"", lambda text: text.replace("first: fast", "first: slow")),
                 ("did you mean contrasts?", lambda text: text.replace("contrasts:", "contrast:")),
                 ("the plan sets seeds", lambda text: text.replace("optim.lr: 0.01", "trainer.seed: 4")),
@@ -191,9 +216,11 @@ class Compare(unittest.TestCase):
 
     def test_bad_arguments(self):
         self.refuse("--endpoint METRIC with --arm", TINY, "--arm", "a=", "--arm", "b=optim.lr=1.0")
-        self.refuse("METRIC@steps 40,50,60", TINY, "--arm", "a=", "--arm", "b=optim.lr=1.0", "--endpoint", "critic/rewards/mean@steps x")
+        self.refuse("whole numbers such as [0, 1, 2] or 0-7, got \"x\"", TINY, "--arm", "a=", "--arm", "b=optim.lr=1.0", "--endpoint", "critic/rewards/mean@steps x")
         self.refuse("NAME=KEY=VALUE", TINY, "--arm", "a", "--arm", "b=", "--endpoint", "critic/rewards/mean")
         self.refuse("K/N with K from 1 to N", self.plan, "--part", "3/2")
+        self.refuse("--seeds: expected --arm as well", self.plan, "--seeds", "3")
+        self.refuse("got both", self.plan, "--from", self.plan)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ function armCurves(endpoint, arms) {
     const own = runs.filter((run) => run.arm === place);
     return own.length === 0 ? null : {arm: place, isMean: true, ...joined(own.map((run) => [run.steps, run.values]), 0)};
   }).filter((mean) => mean !== null);
-  return [...runs, ...means].map((curve) => ({label: arms[curve.arm].name, color: curve.arm, dash: 0, isMean: curve.isMean, steps: curve.steps, values: curve.values}));
+  return [...runs, ...means].map((curve) => ({label: arms[curve.arm].name, color: curve.arm, dash: Math.floor(curve.arm / MOST_COLORS), isMean: curve.isMean, steps: curve.steps, values: curve.values}));
 }
 
 function armOptions(curves, width) {
   const options = chartOptions({unit: "", source: "steps"}, curves, width, false);
   options.series.slice(1).forEach((series, i) => {
-    series.points = {show: false};
+    series.points = {show: curves[i].steps.length === 1, size: curves[i].isMean ? 8 : 4};
     series.width = curves[i].isMean ? 2.5 : 1;
     if (!curves[i].isMean) series.stroke = () => color("curve-" + curves[i].color % MOST_COLORS) + "66";
   });
@@ -46,10 +46,10 @@ function differencePlot(contrast) {
 function contrastCard(contrast) {
   const [low, high] = contrast.interval_95, value = contrast.kind === "ratio" ? contrast.ratio : contrast.mean;
   const sure = contrast.p === null ? "" : ", p " + number(Number(contrast.p.toPrecision(2))) + ", with Holm " + number(Number(contrast.p_holm.toPrecision(2)));
-  return element("article", {}, element("h3", {}, shown(contrast.first + " − " + contrast.second), " ", element("small", {}, shown("[" + contrast.endpoint + ", " + contrast.what + "]"))),
+  return element("article", {}, element("h3", {}, shown(contrast.first + " − " + contrast.second), " ", element("small", {}, shown("[" + contrast.endpoint + ", " + contrast.kind + (contrast.margin > 0 ? " " + contrast.margin : "") + "]"))),
     element("p", {}, element("strong", {class: {better: "good", worse: "bad"}[contrast.verdict] || ""}, contrast.verdict),
-      ": " + number(Number(value.toPrecision(4))) + (low === null ? "" : " (95 %: " + number(Number(low.toPrecision(3))) + " to " + number(Number(high.toPrecision(3))) + ")") + sure),
-    differencePlot(contrast), contrast.doubt ? element("p", {class: "reason"}, contrast.doubt) : null);
+      value === null ? "" : ": " + number(Number(value.toPrecision(4))) + (low === null ? "" : " (95 %: " + number(Number(low.toPrecision(4))) + " to " + number(Number(high.toPrecision(4))) + ")") + sure),
+    value === null ? null : differencePlot(contrast), contrast.reason ? element("p", {class: "reason"}, shown(contrast.reason)) : null);
 }
 
 /** Draws the section; `pairs` is what qrl-train compare wrote. Returns the number of charts. */
@@ -60,10 +60,10 @@ function drawPairs(pairs) {
   document.title = "qrl-train: " + byId("runs-named").textContent;
   for (const id of ["verdicts", "about", "panels", "under", "samples", "diff"]) byId(id).hidden = true;
   document.querySelector(".tools label").hidden = true;
-  const arms = pairs.arms.map((arm, place) => element("li", {}, element("span", {class: "swatch", style: "background:var(--curve-" + place % MOST_COLORS + ")"}),
+  const arms = pairs.arms.map((arm, place) => element("li", {}, lineSample({color: color("curve-" + place % MOST_COLORS), dash: DASHES[Math.floor(place / MOST_COLORS)]}), " ",
     element("strong", {}, shown(arm.name)), shown(arm.set.length > 0 ? ": " + arm.set.join(", ") : ": the base recipe")));
   const charts = element("div", {class: "grid"});
-  box.lastElementChild.replaceChildren(element("p", {}, shown("plan " + pairs.plan + ", " + pairs.program)), element("ul", {class: "arms"}, ...arms),
+  box.lastElementChild.replaceChildren(element("p", {}, shown("plan " + pairs.plan + ", " + pairs.program)), element("ul", {class: "arms"}, ...arms), element("h2", {}, "Contrasts"),
     element("div", {class: "grid"}, ...pairs.contrasts.map(contrastCard)), element("h2", {}, "Curves of all seeds, and their means"), charts);
   for (const endpoint of pairs.endpoints) {
     const curves = armCurves(endpoint, pairs.arms), chart = element("div", {class: "chart"});
