@@ -76,6 +76,8 @@ struct EngineOptions {
   /// If set, ticks that sample for every row run as CUDA graphs, except the first tick of each shape. Results do not
   /// change.
   bool graphs = true;
+  /// Limit on the graphs' device memory. The least launched graph leaves for a new one.
+  std::size_t graph_bytes = kGraphBytes;
 };
 
 /// Copies the first num_slots slots of page `from` to page `to` in every layer.
@@ -106,7 +108,10 @@ struct SampledToken {
 };
 
 struct EngineStats {
-  std::int64_t num_graphs = 0, graph_ticks = 0;
+  std::int64_t num_graphs = 0;   ///< graphs recorded so far
+  std::int64_t held_graphs = 0;  ///< graphs that exist now
+  std::size_t graph_bytes = 0;   ///< device memory of the graphs that exist now
+  std::int64_t graph_ticks = 0;
   double waited_s = 0;  ///< time the caller waited for the device
 };
 

@@ -147,22 +147,19 @@ void DeviceEngine::run_all(const TickArrays& arrays) {
   }
 }
 
-/// Launches a shape's first tick kernel by kernel, because a capture may neither load kernels nor plan cuBLASLt's
-/// GEMMs. Records a graph at the second tick, and launches it in that and all later ticks.
+/// Launches a shape's first tick kernel by kernel, later ticks as a graph.
 void DeviceEngine::launch_graph(const TickArrays& arrays) {
   const auto launch = [&] {
     run_all(arrays);
     state_.head.sample(state_.blocks.rows(), arrays, state_.stream);
   };
-  const auto [found, is_new] = state_.graphs.try_emplace(arrays.shape);
-  if (is_new) return launch();
-  Graph& graph = found->second;
-  if (graph.empty()) {
-    graph = Graph(state_.stream, launch);
+  if (!state_.graphs.was_seen(arrays.shape)) return launch();
+  if (state_.graphs.launch(arrays.shape, num_started_, num_finished_, state_.stream, launch)) {
     state_.gemms->set_recorded(true);
     ++state_.stats.num_graphs;
+    state_.stats.held_graphs = state_.graphs.num_graphs();
+    state_.stats.graph_bytes = state_.graphs.num_bytes();
   }
-  graph.launch(state_.stream);
   ++state_.stats.graph_ticks;
 }
 

@@ -58,6 +58,7 @@ void DeviceSequenceScorer::forward(std::span<const Tick> ticks, std::int64_t num
   enter_device(engine_.device);
   engine_.drain();
   Stream(stream.handle).wait();  // the stream may still use memory that this call writes
+  while (forward_ticks_.size() > ticks.size()) forward_ticks_.pop_back();
   with_memory({"rollout.bitwise", "a layer's keys and values of a micro-batch",
                "lower rollout.gpu_memory_utilization or actor.max_tokens_per_micro_batch"},
               [&] {

@@ -25,7 +25,8 @@ EngineState::EngineState(const EngineOptions& options_, const DeviceFacts& devic
       kv(options_, device_),
       tick(options_),
       blocks(options_, tick, weights, *gemms),
-      head(options_, tick.max_rows(), weights, *gemms) {}
+      head(options_, tick.max_rows(), weights, *gemms),
+      graphs(options_.graph_bytes) {}
 
 void EngineState::check(const Tick& checked, std::int64_t num_pages, std::int64_t num_sampled_before) const {
   const auto row_count = static_cast<std::int64_t>(checked.tokens_N.size());
@@ -81,6 +82,8 @@ void EngineState::synchronize_callers_stream() {
 void EngineState::forget_graphs() {
   wait();
   graphs.clear();
+  stats.held_graphs = 0;
+  stats.graph_bytes = 0;
   gemms->set_recorded(false);
 }
 

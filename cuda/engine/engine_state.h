@@ -2,13 +2,13 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "cuda/engine/blocks.h"
+#include "cuda/engine/graph_cache.h"
 #include "cuda/engine/kv_memory.h"
 #include "cuda/engine/lm_head.h"
 #include "cuda/engine/sequence_scorer.h"
@@ -53,8 +53,8 @@ struct EngineState {
   TickMemory tick;
   Blocks blocks;
   LmHead head;
-  std::map<TickShape, Graph> graphs;  ///< a graph is empty until its shape's second tick
-  std::int64_t num_rows = 0;          ///< number of rows of the last tick
+  GraphCache graphs;
+  std::int64_t num_rows = 0;  ///< number of rows of the last tick
   bool in_flight = false;
   std::optional<CallersStream> callers_stream;  ///< last caller's stream; its work may still be running
   EngineStats stats;
@@ -94,7 +94,7 @@ class DeviceSequenceScorer final : public SequenceScorer {
 
  private:
   EngineState& engine_;
-  std::deque<TickMemory> forward_ticks_;  // memory for `forward`, which uploads all its ticks first
+  std::deque<TickMemory> forward_ticks_;  // one for each tick of the last `forward`, which uploads all of them first
 };
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

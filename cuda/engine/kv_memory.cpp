@@ -33,7 +33,7 @@ std::size_t PageMemory::rounding_bytes(KvFormat format) {
 KvMemory::KvMemory(const EngineOptions& options, const DeviceFacts& device)
     : options_(options),
       total_bytes_(device.total_bytes),
-      kept_back_bytes_(device.kept_back_bytes),
+      kept_back_bytes_(device.kept_back_bytes + (options.graphs ? options.graph_bytes : 0)),
       device_name_(device.name) {}
 
 void KvMemory::set_scales(std::span<const float> keys_LK, std::span<const float> values_LK, const Stream& stream) {

@@ -113,10 +113,14 @@ Graph::Graph(const Stream& stream, const std::function<void()>& record) {
   }
   QRL_CUDA_CHECK(cudaStreamEndCapture(stream_of(stream), &graph));
   cudaGraphExec_t executable = nullptr;
+  const std::size_t free_before = free_bytes();
   const cudaError_t result = cudaGraphInstantiate(&executable, graph, 0);
   (void)cudaGraphDestroy(graph);
   QRL_CUDA_CHECK(result);
   handle_ = executable;
+  QRL_CUDA_CHECK(cudaGraphUpload(executable, stream_of(stream)));  // takes the memory now, not at the first launch
+  const std::size_t free_after = free_bytes();
+  num_bytes_ = free_before > free_after ? free_before - free_after : 0;
 }
 Graph::~Graph() {
   if (handle_ != nullptr) (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle_));

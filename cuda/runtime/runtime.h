@@ -100,16 +100,25 @@ class Graph {
   /// Records without running. If `record` throws, ends the capture and rethrows.
   Graph(const Stream& stream, const std::function<void()>& record);
   ~Graph();
-  Graph(Graph&& other) noexcept { std::swap(handle_, other.handle_); }
+  Graph(Graph&& other) noexcept { swap(other); }
   Graph& operator=(Graph&& other) noexcept {
-    std::swap(handle_, other.handle_);
+    Graph taken(std::move(other));  // destroys the graph that was here
+    swap(taken);
     return *this;
   }
   bool empty() const { return handle_ == nullptr; }
   void launch(const Stream& stream) const;
+  /// Returns by how much making this graph lowered the device's free memory.
+  std::size_t num_bytes() const { return num_bytes_; }
 
  private:
+  void swap(Graph& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(num_bytes_, other.num_bytes_);
+  }
+
   void* handle_ = nullptr;
+  std::size_t num_bytes_ = 0;
 };
 
 /// Owns 256-byte aligned memory on the device, or pinned memory on the host. Unless made by `zeroed`, it may be full of

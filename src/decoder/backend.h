@@ -15,7 +15,9 @@ namespace qrl::decoder {
 
 struct DeviceStats {
   std::int64_t graph_ticks = 0;
-  double waited_s = 0;  ///< time the caller waited for the device
+  std::int64_t held_graphs = 0;  ///< CUDA graphs that exist
+  std::int64_t graph_bytes = 0;  ///< their GPU memory
+  double waited_s = 0;           ///< time the caller waited for the device
 };
 
 /// Runs ticks. A tick is one forward pass over the rows of a plan. Only one thread may call.

@@ -52,7 +52,9 @@ struct DecoderStats {
   /// number of experts that decode_ticks read, summed over layers; a team reads an expert once for all its rows
   std::int64_t decode_experts = 0;
   std::int64_t decode_graph_ticks = 0;
-  double decode_waited_s = 0;  ///< part of decode_s spent waiting for a device's results
+  std::int64_t held_graphs = 0;  ///< GPU: CUDA graphs that exist after the last tick
+  std::int64_t graph_bytes = 0;  ///< GPU: their memory
+  double decode_waited_s = 0;    ///< part of decode_s spent waiting for a device's results
 };
 
 }  // namespace qrl::decoder

@@ -140,7 +140,10 @@ bool TickLoop::ends(Sequence& sequence, types::TokenId token) const {
 
 void TickLoop::count_tick(const StartedTick& tick, std::int64_t num_dropped) {
   const double now_s = base::now_s(), tick_s = now_s - std::exchange(counted_s_, now_s);
-  const double waited_s = backend_->device_stats().waited_s;
+  const DeviceStats device = backend_->device_stats();
+  stats_.held_graphs = device.held_graphs;
+  stats_.graph_bytes = device.graph_bytes;
+  const double waited_s = device.waited_s;
   const double tick_waited_s = waited_s - std::exchange(counted_waited_s_, waited_s);
   const std::int64_t num_prefill_rows = tick.plan.num_rows() - tick.plan.num_decode_rows;
   const std::int64_t num_decode_tokens = tick.plan.num_decode_rows - num_dropped;

@@ -181,6 +181,21 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
   CHECK(ahead(bitwise, 80) == 0);
 }
 
+TEST_CASE("CUDA graphs are in the plan of a GPU's memory, and none where kernels are launched one by one") {
+  const auto graph_bytes = [](const std::vector<std::string>& more) {
+    double bytes = 0;
+    for (const train::MemoryPart& part : train::estimate_memory(on_gpu(more).recipe, large_model(), 1)) {
+      if (!part.name.starts_with("CUDA graphs")) continue;
+      CHECK((part.on_gpu && part.phase == train::MemoryPhase::always));
+      bytes += part.bytes;
+    }
+    return bytes;
+  };
+  CHECK(graph_bytes({}) == kGiB / 4);
+  CHECK(graph_bytes({"rollout.enforce_eager=true"}) == 0);
+  CHECK(graph_bytes({"rollout.device=cpu"}) == 0);
+}
+
 TEST_CASE("micro-batches hold the longest sequence and row, and no more than an update") {
   const AutoSettings update =
       choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80);

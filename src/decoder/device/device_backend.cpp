@@ -61,7 +61,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   void release_kv() override { engine_->release_kv(); }
   DeviceStats device_stats() const override {
     const cuda::EngineStats& stats = engine_->stats();
-    return {stats.graph_ticks, stats.waited_s};
+    return {stats.graph_ticks, stats.held_graphs, static_cast<std::int64_t>(stats.graph_bytes), stats.waited_s};
   }
   model::DeviceWeights* device_weights() override { return this; }
 
@@ -357,6 +357,8 @@ std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format f
                                bool row_only_sums) {
   return cuda::dequantized_bytes(format, config, num_rows, row_only_sums);
 }
+
+std::int64_t graph_bytes() { return static_cast<std::int64_t>(cuda::kGraphBytes); }
 
 std::int64_t kept_back_bytes() { return static_cast<std::int64_t>(cuda::kKeptBackBytes); }
 

@@ -19,8 +19,10 @@ std::int64_t dequantized_bytes(const model::ModelConfig& config, quant::Format f
 std::int64_t device_adapter_bytes(const model::ModelConfig& config, const model::LoraConfig& lora,
                                   std::int64_t num_rows);
 
-/// Returns the GPU bytes that the KV pages must leave free.
+/// Returns the GPU bytes that the KV pages must leave free for libraries.
 std::int64_t kept_back_bytes();
+/// Returns the GPU bytes that CUDA graphs may take, which the KV pages leave free.
+std::int64_t graph_bytes();
 
 /// Makes a backend that uses `engine`. `engine` must have been made with engine_options(config, options).
 std::unique_ptr<Backend> make_device_backend(const model::ModelConfig& config, const DecoderOptions& options,

@@ -246,6 +246,14 @@ struct Queue {
   Works works;
   bool is_recording = false;
 };
+/// Holds a graph's work, and how many of its launches have not ended.
+struct Recorded {
+  Works works;
+  std::shared_ptr<std::int64_t> num_running;
+};
+constexpr std::size_t kGraphNodeBytes = 2048;  // device memory of a launch in a graph
+std::int64_t ended_while_running = 0;
+
 std::vector<Queue*> queues;  // of all streams
 Queue& queue_of(const Stream& stream) {
   QRL_INVARIANT(std::ranges::find(queues, stream.handle()) != queues.end(), "emulated stream",
@@ -511,12 +519,25 @@ Graph::Graph(const Stream& stream, const std::function<void()>& record) {
     stop();
     throw;
   }
-  handle_ = new Works(stop());
+  auto* recorded = new Recorded{stop(), std::make_shared<std::int64_t>(0)};
+  handle_ = recorded;
+  num_bytes_ = recorded->works.size() * kGraphNodeBytes;
+  used_bytes += num_bytes_;
 }
-Graph::~Graph() { delete static_cast<Works*>(handle_); }
+Graph::~Graph() {
+  const auto* recorded = static_cast<const Recorded*>(handle_);
+  if (recorded == nullptr) return;
+  if (*recorded->num_running > 0) ++ended_while_running;
+  used_bytes -= num_bytes_;
+  delete recorded;
+}
 void Graph::launch(const Stream& stream) const {
-  for (const auto& work : *static_cast<const Works*>(handle_)) add_work(stream, work);
+  const auto* recorded = static_cast<const Recorded*>(handle_);
+  ++*recorded->num_running;
+  for (const auto& work : recorded->works) add_work(stream, work);
+  add_work(stream, [num_running = recorded->num_running] { --*num_running; });
 }
+std::int64_t graphs_ended_while_running() { return ended_while_running; }
 
 Memory::Memory(std::size_t num_bytes, Place place, int byte) : num_bytes_(num_bytes), place_(place) {
   QRL_INVARIANT(!any_records(), "emulated memory", "none made while a graph is recorded", "some");

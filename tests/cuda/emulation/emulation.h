@@ -124,6 +124,9 @@ struct Grid {
 enum class Order : std::uint8_t { ascending, descending };
 void set_thread_order(Order order);
 
+/// Returns how many graphs of this process were destroyed before their launches had ended.
+std::int64_t graphs_ended_while_running();
+
 void run_blocks(Grid grid, int threads, std::size_t shared_bytes, const std::function<void()>& kernel);
 /// Reports a launch to the callback of on_launch (callers_memory.h).
 void report_launch(const char* name);
