@@ -7,6 +7,7 @@
 #include "cuda/bench/timing.h"
 #include "cuda/engine/kv_memory.h"
 #include "cuda/engine/tick_memory.h"
+#include "cuda/gemm/block_scales.h"
 #include "cuda/gemm/gemms.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -74,12 +75,20 @@ GemmSpeeds measure_gemms(const GemmSpeedTask& task) {
   const Memory x_values = normal_memory(x.element, 1, kRowSeed, x_bytes, stream),
                x_scales = equal_floats(unit_scale(x.element), most_rows * x.num_scales(), stream),
                y(static_cast<std::size_t>(most_rows * at.rows) * sizeof(std::uint16_t));
+  Memory block_scales;
+  const DeviceMatrix first{task.format, at, pool.as<std::uint8_t>(),
+                           at.num_scales > 0 ? w_scales.as<float>() : nullptr};
+  if (task.format == quant::Format::fp8_block128) {
+    block_scales = float_memory(num_arranged_scales(at));
+    arrange_weight_scales({first, block_scales.as<float>()}, stream);
+  }
   x.quantized = x_values.data();
   if (what.has_activation_scales()) x.scales = x_scales.as<float>();
   for (const std::int64_t num_rows : task.num_rows) {
     speeds.gemm_s.push_back(best_s(std::max(num_matrices, kFewestCalls), stream, [&](std::int64_t i) {
-      const DeviceMatrix w{task.format, at, pool.as<std::uint8_t>() + i % num_matrices * segment,
-                           at.num_scales > 0 ? w_scales.as<float>() : nullptr};
+      DeviceMatrix w = first;
+      w.quantized += i % num_matrices * segment;
+      w.block_scales = block_scales.empty() ? nullptr : block_scales.as<float>();
       gemms->multiply({x, num_rows, w, y.data(), at.rows, false}, stream);
     }));
   }

@@ -6,6 +6,7 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
+#include "cuda/gemm/block_scales.h"
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/quantize/rows.h"
 
@@ -25,6 +26,11 @@ void grow(Memory& memory, std::size_t num_bytes, const Stream& stream) {
   stream.wait();
   memory = Memory();
   memory = Memory(num_bytes);
+}
+
+/// Keeps the matrix's scales in cuBLASLt's order, too, so that no tick arranges them.
+void arrange(const MatrixMemory& matrix, const Stream& stream) {
+  if (!matrix.block_scales.empty()) arrange_weight_scales({matrix.view, matrix.block_scales.as<float>()}, stream);
 }
 
 void put_floats(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
@@ -47,9 +53,12 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
     // Zeroes the padding, which GEMMs read and nothing writes.
     Memory quantized = Memory::zeroed(static_cast<std::size_t>(at.num_bytes()));
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
-    matrix.quantized = std::move(quantized);  // after both allocations succeeded
+    if (host.format == quant::Format::fp8_block128)
+      matrix.block_scales = Memory(static_cast<std::size_t>(num_arranged_scales(at)) * sizeof(float));
+    matrix.quantized = std::move(quantized);  // after all allocations succeeded
     matrix.view = {host.format, at, matrix.quantized.as<std::uint8_t>(),
-                   at.num_scales > 0 ? matrix.scales.as<float>() : nullptr};
+                   at.num_scales > 0 ? matrix.scales.as<float>() : nullptr,
+                   matrix.block_scales.empty() ? nullptr : matrix.block_scales.as<float>()};
   }
   QRL_INVARIANT(matrix.view.format == host.format, "upload",
                 "the format of the first upload, " + std::string(name(matrix.view.format)),
@@ -65,7 +74,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
   const auto count = static_cast<std::size_t>(at.num_scales * at.rows);
   if (quant::spec(host.format).weights != quant::Element::int4) {
     copy_to_device(matrix.scales.data(), host.scales, count * sizeof(float), stream);
-    return;
+    return arrange(matrix, stream);
   }
   std::vector<float>& wide = wide_scales_.emplace_back(count);
   std::transform(static_cast<const base::bf16*>(host.scales), static_cast<const base::bf16*>(host.scales) + count,
@@ -163,6 +172,7 @@ void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, s
        what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(matrix.view.format), at, master.first,
        matrix.quantized.as<std::uint8_t>(), matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
       stream);
+  arrange(matrix, stream);
 }
 
 std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& stream) {

@@ -20,9 +20,10 @@ struct AdapterMemory {
   bool empty() const { return a_values.empty(); }
 };
 
-/// Holds a matrix's quantized values, scales, fp32 bias (empty: none) and adapters.
+/// Holds a matrix's quantized values, scales, scales in cuBLASLt's order (fp8_block128 alone), fp32 bias (empty: none)
+/// and adapters.
 struct MatrixMemory {
-  Memory quantized, scales, bias;
+  Memory quantized, scales, block_scales, bias;
   DeviceMatrix view;
   AdapterMemory adapter;
 };

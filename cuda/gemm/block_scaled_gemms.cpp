@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/error.h"
 #include "cuda/gemm/block_scales.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
@@ -10,16 +11,13 @@ void BlockScaledGemms::reserve(const DeviceMatrix& w) {
 }
 
 void BlockScaledGemms::fit(const DeviceMatrix& w) {
-  constexpr const char* kWhat = "memory of block scales";
   constexpr std::int64_t kFloatBytes = sizeof(float);
-  const std::int64_t chunks = w.at.width / kInputChunk,
-                     num_weight_scales = ceil_div(w.at.rows, kInputChunk) * round_up(chunks, kBlockScaledMultiple);
-  grow(x_scales_, rows_at_once_ * chunks * kFloatBytes, may_move_, kWhat);
-  grow(w_scales_, num_weight_scales * kFloatBytes, may_move_, kWhat);
+  grow(x_scales_, rows_at_once_ * (w.at.width / kInputChunk) * kFloatBytes, may_move_, "memory of block scales");
 }
 
-void BlockScaledGemms::multiply(const GemmTask& task, const ByLibrary& by_library, const ByRest& rest,
+void BlockScaledGemms::multiply(const GemmTask& task, const ByLibrary& by_library, const ByOther& by_other,
                                 const Stream& stream) {
+  QRL_INVARIANT(task.w.block_scales != nullptr, "block scales", "a matrix with scales in cuBLASLt's order", "none");
   fit(task.w);
   const std::int64_t y_bytes = task.y_stride * (task.y_is_f32 ? 4 : 2);
   const auto part = [&](std::int64_t first, std::int64_t count) {
@@ -33,10 +31,12 @@ void BlockScaledGemms::multiply(const GemmTask& task, const ByLibrary& by_librar
   const std::int64_t num_whole = task.num_rows / kBlockScaledMultiple * kBlockScaledMultiple;
   for (std::int64_t first = 0; first < num_whole; first += rows_at_once_) {
     const GemmTask rows = part(first, std::min(rows_at_once_, num_whole - first));
-    arrange_scales({rows.x, rows.num_rows, rows.w, x_scales_.as<float>(), w_scales_.as<float>()}, stream);
-    by_library({rows, x_scales_.as<float>(), w_scales_.as<float>()});
+    arrange_row_scales({rows.x.scales, rows.num_rows, rows.w.at.width / kInputChunk, x_scales_.as<float>()}, stream);
+    if (by_library({rows, x_scales_.as<float>(), task.w.block_scales})) continue;
+    const GemmTask left = part(first, task.num_rows - first);
+    return by_other(left, choose_gemm(task.w.format, left.num_rows, task.y_is_f32, true));
   }
-  if (num_whole < task.num_rows) rest(part(num_whole, task.num_rows - num_whole));
+  if (num_whole < task.num_rows) by_other(part(num_whole, task.num_rows - num_whole), GemmKernel::streamed);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -2,7 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <utility>
+#include <algorithm>
+#include <string>
 
 #include "base/log.h"
 #include "cuda/gemm/block_scales.h"
@@ -10,6 +11,7 @@
 #include "cuda/gemm/cutlass_gemms.h"
 #include "cuda/gemm/dequantized_gemms.h"
 #include "cuda/gemm/gemm_sweep.h"
+#include "cuda/gemm/plan_cache.h"
 #include "cuda/gemm/streamed_gemm.h"
 #include "cuda/runtime/check.h"
 
@@ -83,7 +85,9 @@ class LibraryGemms final : public Gemms {
     const GemmKernel kernel = choose_gemm(w.format, num_rows, false, is_hopper_, row_only_sums_,
                                           takes_block_scales_ && w.at.has_whole_blocks);
     if (kernel == GemmKernel::dequantized) dequantized_.reserve(w);
-    if (kernel == GemmKernel::block_scaled) block_scaled_.reserve(w);
+    if (kernel != GemmKernel::block_scaled) return;
+    block_scaled_.reserve(w);
+    if (refuses_some_rows(w, num_rows)) dequantized_.reserve(w);
   }
 
   void set_recorded(bool is_recorded) override {
@@ -130,31 +134,43 @@ class LibraryGemms final : public Gemms {
     }
   }
 
-  void stream_rows(const GemmTask& task, const Stream& stream) const {
-    streamed_.multiply(task, plan_stream(task.w.format, task.w.at, task.num_rows, limits_), stream);
-  }
   void make_block_scaled(const GemmTask& task, const Stream& stream) {
     const auto by_library = [&](const BlockScaledTask& scaled) {
-      const std::string refusal = cublaslt_.refusal_of(scaled);
-      if (refusal.empty()) return cublaslt_.multiply(scaled, stream);
-      log_refusal(refusal, scaled.gemm.num_rows, scaled.gemm.w.at);
-      stream_rows(scaled.gemm, stream);
+      const std::string refusal = cublaslt_.multiply(scaled, stream);
+      if (!refusal.empty()) log_refusal(refusal, scaled.gemm.num_rows, scaled.gemm.w.at);
+      return refusal.empty();
     };
-    block_scaled_.multiply(
-        task, by_library, [&](const GemmTask& rest) { stream_rows(rest, stream); }, stream);
+    const auto by_other = [&](const GemmTask& rows, GemmKernel kernel) {
+      make(rows, {kernel, plan_stream(rows.w.format, rows.w.at, rows.num_rows, limits_)}, stream);
+    };
+    block_scaled_.multiply(task, by_library, by_other, stream);
   }
   void make_row_scaled(const GemmTask& task, const Stream& stream) {
-    const std::string refusal = cublaslt_.row_scaled_refusal(task);
-    if (refusal.empty()) return cublaslt_.multiply_row_scaled(task, stream);
+    const std::string refusal = cublaslt_.multiply_row_scaled(task, stream);
+    if (refusal.empty()) return;
     log_refusal(refusal, task.num_rows, task.w.at, "row scales", "multiplied by CUTLASS");
     cutlass_fp8(task, place_, stream);
   }
+  /// Logs the first refusal of each kind of scales.
   void log_refusal(const std::string& why, std::int64_t num_rows, const MatrixLayout& at,
-                   const char* what = "block scales", const char* instead = "streamed or dequantized") {
-    if (std::exchange(has_logged_refusal_, true)) return;
-    base::log_info("cuBLASLt " + cublaslt_.version() + " refuses " + what + " (" + why + ") for " +
-                   std::to_string(num_rows) + " rows of [" + std::to_string(at.rows) + ", " + std::to_string(at.width) +
-                   "]: such layers are " + instead);
+                   const char* what = "block scales", const char* instead = "streamed or dequantized") const {
+    base::log_once(std::string("cuBLASLt refuses ") + what,
+                   "cuBLASLt " + cublaslt_.version() + " refuses " + what + " (" + why + ") for " +
+                       std::to_string(num_rows) + " rows of [" + std::to_string(at.rows) + ", " +
+                       std::to_string(at.width) + "]: such layers are " + instead);
+  }
+  /// Returns whether the library refuses block scales for any number of rows up to num_rows for which the matrix would
+  /// then be dequantized. Recorded ticks may not allocate that memory.
+  bool refuses_some_rows(const DeviceMatrix& w, std::int64_t num_rows) {
+    const std::int64_t width = w.at.width, most = std::min(num_rows, kDequantizedRowsAtOnce);
+    const Memory x_scales(static_cast<std::size_t>(planned_rows(most) * width / kInputChunk) * sizeof(float));
+    for (std::int64_t rows = dequantized_rows(w.format); rows <= planned_rows(most); rows += kPlanRows) {
+      const QuantizedRows x{quant::Element::fp8_e4m3, nullptr, nullptr, width, w.at.in, kInputChunk};
+      const BlockScaledTask task{
+          {x, planned_rows(rows), w, nullptr, w.at.rows, false}, x_scales.as<float>(), w.block_scales};
+      if (!cublaslt_.refusal_of(task).empty()) return true;
+    }
+    return false;
   }
   bool may_take_block_scales() {
     constexpr std::int64_t kRows = 64, kWidth = 4096;
@@ -169,7 +185,7 @@ class LibraryGemms final : public Gemms {
     return refusal.empty();
   }
 
-  bool is_hopper_, row_only_sums_, has_logged_refusal_ = false;
+  bool is_hopper_, row_only_sums_;
   StreamedGemms streamed_;
   CublasLt cublaslt_;
   bool takes_block_scales_;

@@ -39,6 +39,8 @@ struct DeviceMatrix {
   MatrixLayout at;
   const std::uint8_t* quantized = nullptr;
   const float* scales = nullptr;  ///< [at.num_scales, at.rows]; null: none
+  /// Scales of fp8_block128 in cuBLASLt's order (gemm/block_scales.h); null: none.
+  const float* block_scales = nullptr;
 };
 
 /// Computes y[row, 0 … w.at.rows) = x · Wᵀ for num_rows rows. y is bf16, or fp32 if y_is_f32. Products of quantized

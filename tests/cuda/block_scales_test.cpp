@@ -3,7 +3,10 @@
 
 #include <tuple>
 
+#include "cuda/engine/weights.h"
+#include "cuda/gemm/dequantized_gemms.h"
 #include "gemm_fixtures.h"
+#include "support/models.h"
 
 namespace {
 
@@ -57,8 +60,10 @@ TEST_CASE("block scales in the library's order give the same GEMM, in parts, and
         num_by_library += task.gemm.num_rows;
         CHECK(task.gemm.num_rows <= rows_at_once);
         multiply_as_library(task, gemm.stream);
+        return true;
       };
-      const auto rest = [&](const target::GemmTask& task) {
+      const auto rest = [&](const target::GemmTask& task, GemmKernel kernel) {
+        CHECK(kernel == GemmKernel::streamed);
         num_rest += task.num_rows;
         target::plain_gemm(task, gemm.stream);
       };
@@ -69,6 +74,37 @@ TEST_CASE("block scales in the library's order give the same GEMM, in parts, and
       CHECK(num_rest == shape.rows % 4);
     }
   }
+}
+
+TEST_CASE("rows whose block scales the library refuses are dequantized where they are many, all of them at once") {
+  if (!find_device()) return;
+  constexpr std::int64_t kMostTaken = 100;
+  const auto run = [&](std::int64_t num_rows, std::int64_t rows_at_once) {
+    const GemmCase gemm(Format::fp8_block128, {num_rows, 256, 128}, normal_values(num_rows * 256, 1, 79));
+    target::BlockScaledGemms made(rows_at_once);
+    target::DequantizedGemms dequantized;
+    std::vector<std::pair<GemmKernel, std::int64_t>> others;
+    const auto by_library = [&](const target::BlockScaledTask& task) {
+      if (task.gemm.num_rows > kMostTaken) return false;
+      multiply_as_library(task, gemm.stream);
+      return true;
+    };
+    const auto by_other = [&](const target::GemmTask& task, GemmKernel kernel) {
+      others.emplace_back(kernel, task.num_rows);
+      const auto by_plain = [&](const target::GemmTask& plain) { target::plain_gemm(plain, gemm.stream); };
+      if (kernel == GemmKernel::dequantized) dequantized.multiply(task, by_plain, gemm.stream);
+      else by_plain(task);
+    };
+    const std::vector<float> y =
+        gemm.run([&](const target::GemmTask& task) { made.multiply(task, by_library, by_other, gemm.stream); });
+    CHECK(gemm.first_beyond_exact(y, 0x1p-8 + 0x1p-18) == "");
+    return others;
+  };
+  using Others = std::vector<std::pair<GemmKernel, std::int64_t>>;
+  CHECK(run(201, 4096) == Others{{GemmKernel::dequantized, 201}});
+  CHECK(run(120, 4096) == Others{{GemmKernel::streamed, 120}});  // fewer rows than dequantizing takes
+  CHECK(run(402, 200) == Others{{GemmKernel::dequantized, 402}});
+  CHECK(run(90, 4096) == Others{{GemmKernel::streamed, 2}});
 }
 
 TEST_CASE("GEMMs of fp8_block128 with bf16 results are the plain GEMM's, by whichever kernel the device has") {
@@ -105,6 +141,49 @@ TEST_CASE("memory of block scales does not move while recorded ticks name it") {
   CHECK_THROWS_WITH(gemms.reserve(matrix(256, 1024)), Catch::Matchers::Contains("reserved at upload"));
   gemms.set_fixed(false);
   gemms.reserve(matrix(256, 1024));
+}
+
+TEST_CASE("a matrix's scales are put into the library's order when it is uploaded and rewritten, not in a tick") {
+  if (!find_device()) return;
+  cuda::EngineOptions options;
+  options.model = qrl::test::model_config(model::Family::qwen3, {0, 200, 1, 3, 1, 40, 300});
+  options.max_positions = 16;
+  const std::vector<float> gain(512, 1.0F);
+  const ops::PackedLinear down = packed(Format::fp8_block128, {0, 300, 200});
+  cuda::HostWeights host;
+  host.layers.resize(1);
+  model::visit_block(
+      options.model, 0, [&](const model::BlockGain&, const auto& of) { of(host.layers[0]) = gain.data(); },
+      [&](const model::BlockMatrix& matrix, const auto& of) {
+        cuda::HostMatrix& to = of(host.layers[0]);
+        to = {Format::fp8_block128, matrix.out(), matrix.in, nullptr, nullptr, 0, nullptr};
+        if (matrix.name != "down") return;
+        to.panels = down.panels.view().data;
+        to.scales = down.scales.view().data;
+        to.scale_stride = matrix_layout(to.format, to.out, to.in).rows;
+      });
+  host.lm_head = {Format::bf16, options.model.vocab_size, options.model.hidden_size, nullptr, nullptr, 0, nullptr};
+  target::Weights weights(options);
+  const target::Stream stream;
+  weights.upload(host, stream);
+  const auto arranged = [&] {
+    const target::DeviceMatrix& w = weights.layer(0).down.view;
+    REQUIRE(w.block_scales != nullptr);
+    const std::vector<float> found = read_floats(w.block_scales, target::num_arranged_scales(w.at), stream),
+                             scales = read_floats(w.scales, w.at.num_scales * w.at.rows, stream);
+    const std::int64_t chunks = w.at.width / 128, padded = round_up(chunks, 4);
+    std::vector<float> want;
+    for (std::int64_t block = 0; block < ceil_div(w.at.rows, 128); ++block) {
+      for (std::int64_t chunk = 0; chunk < padded; ++chunk)
+        want.push_back(chunk < chunks ? scales[static_cast<std::size_t>(chunk * w.at.rows + block * 128)] : 0.0F);
+    }
+    CHECK(found == want);
+    return found;
+  };
+  const std::vector<float> uploaded = arranged();
+  const OnDevice<float> master(normal_values(200 * 300, 5, 83));
+  CHECK(weights.rewrite(std::vector<cuda::Master>{{master.data(), {"down", 0}, 0, 200}}, stream) == -1);
+  CHECK(arranged() != uploaded);
 }
 
 TEST_CASE("block scales are the library's for bf16 results of more than 16 rows, where tensors have whole blocks") {

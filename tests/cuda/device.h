@@ -12,6 +12,7 @@
 #include "cuda/attention/attention_task.h"
 #include "cuda/attention/kv.h"
 #include "cuda/engine/device_engine.h"
+#include "cuda/gemm/block_scales.h"
 #include "cuda/gemm/gemms.h"
 #include "cuda/gemm/streamed_gemm.h"
 #include "cuda/quantize/rows.h"
@@ -174,7 +175,7 @@ struct QuantizedOnDevice {
 
 /// Holds a packed matrix on the device.
 struct Uploaded {
-  target::Memory panels, quantized, scales;
+  target::Memory panels, quantized, scales, block_scales;
   target::DeviceMatrix view;
 };
 
@@ -198,6 +199,12 @@ inline Uploaded upload(const ops::PackedLinear& w, const target::Stream& stream)
   }
   stream.wait();
   to.view = {w.format, at, to.quantized.as<std::uint8_t>(), at.num_scales > 0 ? to.scales.as<float>() : nullptr};
+  if (w.format == quant::Format::fp8_block128) {
+    to.block_scales = target::Memory(static_cast<std::size_t>(target::num_arranged_scales(at)) * sizeof(float));
+    target::arrange_weight_scales({to.view, to.block_scales.as<float>()}, stream);
+    stream.wait();
+    to.view.block_scales = to.block_scales.as<float>();
+  }
   return to;
 }
 
