@@ -1,8 +1,15 @@
 // Tests that tensor memory is cached and reused, within the peak of memory in use.
 #include "learner/tensors/memory.h"
 
+#include <c10/core/AllocatorConfig.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+
 #include "learner/learner.h"
 #include "learner/support.h"
+#include "learner/tensors/cuda_library.h"
 #include "learner/tensors/torch.h"
 #include "support/catch.h"
 
@@ -44,6 +51,26 @@ TEST_CASE("a learner gives back what it keeps for the next micro-batch when the 
   CHECK(learner::kept_tensor_memory_bytes() > 0);
   learner.release_memory();
   CHECK(learner::kept_tensor_memory_bytes() == 0);
+}
+
+// Hidden: the case below runs it in processes of its own, because LibTorch reads the settings once.
+TEST_CASE("probe: segments of a GPU's memory can grow", "[.]") {
+  learner::prefer_expandable_segments();
+  CHECK(c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments());
+}
+
+TEST_CASE("segments of a GPU's memory can grow, unless the user has settings under either name") {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto can_grow = [&](const std::string& settings) {
+    const int status = std::system(("env -u PYTORCH_ALLOC_CONF -u PYTORCH_CUDA_ALLOC_CONF " + settings + " '" +
+                                    program + "' \"probe: segments of a GPU's memory can grow\" > /dev/null 2>&1")
+                                       .c_str());
+    return WEXITSTATUS(status) == 0;
+  };
+  CHECK(can_grow(""));
+  CHECK_FALSE(can_grow("PYTORCH_ALLOC_CONF=max_split_size_mb:512"));
+  CHECK_FALSE(can_grow("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"));
+  CHECK(can_grow("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
 }
 
 }  // namespace qrl

@@ -1,13 +1,18 @@
 // Tests how tensors travel between ranks: NCCL's calls, answered by a stand-in (stand_in/nccl.cpp), against host
 // memory's.
+#include <dlfcn.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "learner/ranks.h"
+#include "learner/stand_in/nccl_faults.h"
+#include "learner/tensors/cuda_library.h"
 #include "learner/tensors/rank_tensors.h"
+#include "learner/torch_learner.h"
 #include "support/catch.h"
 #include "support/files.h"
 
@@ -58,19 +63,99 @@ std::unique_ptr<RankTensors> by_stand_in(dist::Collectives& world) {
   return learner::ranks_by_nccl(world, torch::kCPU, QRL_NCCL_STAND_IN);
 }
 
+/// Orders faults from the stand-in, and ends them.
+class Faults {
+ public:
+  explicit Faults(const NcclFaults& faults) { set(faults); }
+  ~Faults() { set({}); }
+  Faults(const Faults&) = delete;
+  Faults& operator=(const Faults&) = delete;
+  static int num_aborted() { return function<int()>("nccl_stand_in_num_aborted")(); }
+  static int num_delays() { return function<int()>("nccl_stand_in_num_delays")(); }
+
+ private:
+  template <class Function>
+  static Function* function(const char* name) {
+    static void* const library = dlopen(QRL_NCCL_STAND_IN, RTLD_NOW);
+    return reinterpret_cast<Function*>(dlsym(library, name));
+  }
+  static void set(const NcclFaults& faults) { function<void(const NcclFaults*)>("nccl_stand_in_set_faults")(&faults); }
+};
+
+void check_equal(const std::vector<Seen>& got, const std::vector<Seen>& want) {
+  for (std::size_t rank = 0; rank < got.size(); ++rank) {
+    CAPTURE(got.size(), rank);
+    CHECK(torch::equal(got[rank].sum, want[rank].sum));
+    CHECK(torch::equal(got[rank].shares, want[rank].shares));
+    CHECK(torch::equal(got[rank].gathered, want[rank].gathered));
+    CHECK(torch::equal(got[rank].later, want[rank].later));
+    CHECK(torch::equal(got[rank].sent, want[rank].sent));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("ranks that NCCL delays by random times exchange the same bits") {
+  const auto want = exchange(3, [](auto& world) { return learner::ranks_through_host(world); });
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    const Faults faults({.seed = seed, .most_delay_us = 2000});
+    check_equal(exchange(3, by_stand_in), want);
+    CHECK(Faults::num_delays() >= 3 * 8);
+  }
+}
+
+TEST_CASE("a rank that is lost ends the others with an error, and their communicators with it") {
+  constexpr int kRanks = 3;
+  const Part part{0, 4, 1};
+  // Each rank ends a group and asks for errors in turn, four of each.
+  for (int lost_in = 0; lost_in < 8; ++lost_in) {
+    CAPTURE(lost_in);
+    const Faults faults({.seed = 3, .most_delay_us = 500, .lost_rank = 1, .lost_in = lost_in});
+    std::vector<std::string> said(kRanks);
+    test::Ranks(kRanks).run([&](dist::Collectives& world) {
+      const auto ranks = by_stand_in(world);
+      const torch::Tensor values = torch::ones({4});
+      try {
+        for (int round = 0; round < 2; ++round) {
+          ranks->begin_sum(values, {});
+          ranks->end_sums();
+          ranks->begin_copies(values, std::span(&part, 1));
+          ranks->end_copies();
+        }
+      } catch (const base::Error& error) {
+        said[static_cast<std::size_t>(world.rank())] = error.what();
+        CHECK_THROWS_WITH(ranks->begin_sum(values, {}), Catch::Matchers::Contains("ranks that an error has parted"));
+        CHECK_THROWS_WITH(ranks->end_sums(), Catch::Matchers::Contains("ranks that an error has parted"));
+      }
+    });
+    for (const int rank : {0, 2})
+      CHECK_THAT(said[static_cast<std::size_t>(rank)], Catch::Matchers::Contains("the stand-in's error"));
+    CHECK(Faults::num_aborted() == kRanks);
+  }
+}
+
+TEST_CASE("an exception of a rank's own aborts its communicator, a usual end destroys it") {
+  for (const bool throws : {false, true}) {
+    const Faults faults({});
+    test::Ranks(2).run([&](dist::Collectives& world) {
+      try {
+        const auto ranks = by_stand_in(world);
+        if (throws) base::fail_internal("a rank's work", "success", "an error");
+      } catch (const base::Error&) {
+      }
+    });
+    CHECK(Faults::num_aborted() == (throws ? 2 : 0));
+  }
+}
 
 TEST_CASE("tensors go by NCCL where host memory would take them") {
   for (const int num_ranks : {3, 4}) {
     const auto through_host = exchange(num_ranks, [](auto& world) { return learner::ranks_through_host(world); });
     const auto by_nccl = exchange(num_ranks, by_stand_in);
+    check_equal(by_nccl, through_host);
     for (std::size_t rank = 0; rank < by_nccl.size(); ++rank) {
       CAPTURE(num_ranks, rank);
-      CHECK(torch::equal(by_nccl[rank].sum, through_host[rank].sum));
-      CHECK(torch::equal(by_nccl[rank].shares, through_host[rank].shares));
-      CHECK(torch::equal(by_nccl[rank].gathered, through_host[rank].gathered));
-      CHECK(torch::equal(by_nccl[rank].later, through_host[rank].later));
-      CHECK(torch::equal(by_nccl[rank].sent, through_host[rank].sent));
       // The results are correct: sums only at their owner, gathered bytes everywhere.
       const double sum = num_ranks * 0.3 * 7 + 0.1 * num_ranks * (num_ranks + 1) / 2;
       CHECK(test::close(by_nccl[rank].sum[7].item<float>(), sum, 0, 1e-6));
@@ -160,6 +245,35 @@ TEST_CASE("what NCCL fails in is reported, not passed over") {
     ranks->begin_sum(values, std::span(&mine, 1));
     CHECK_THROWS_WITH(ranks->end_sums(), Catch::Matchers::Contains("the stand-in's error"));
   });
+}
+
+TEST_CASE("NCCL's own library and host memory leave the values of a GPU's only rank as they are", "[ranks]") {
+  const auto world = dist::make_solo();
+  std::optional<torch::Device> device;
+  if (!test::has_gpu(
+          [&] { device.emplace(torch::kCUDA, static_cast<c10::DeviceIndex>(learner::load_cuda_library(0))); }))
+    return;
+  const auto there = torch::TensorOptions().dtype(torch::kFloat32).device(*device);
+  const torch::Tensor want = torch::arange(1 << 20, torch::kFloat32).sin();
+  const Part sums{128, 1 << 18, 0}, copies{0, 1 << 20, 0};
+  for (const bool by_nccl : {true, false}) {
+    CAPTURE(by_nccl);
+    const auto ranks = by_nccl ? learner::ranks_by_nccl(*world, *device, "libnccl.so.2")
+                               : learner::ranks_through_host(*world, *device);
+    for (int round = 0; round < 3; ++round) {
+      torch::Tensor values = torch::empty({1 << 20}, there);
+      values.copy_(want);
+      values.mul_(2);  // under way when the sum begins
+      ranks->begin_sum(values, {});
+      ranks->begin_sum(values, std::span(&sums, 1));
+      ranks->end_sums();
+      values.div_(2);
+      ranks->begin_copies(values, std::span(&copies, 1));
+      ranks->end_copies();
+      ranks->broadcast(values, 0);
+      CHECK(torch::equal(values.cpu(), want));
+    }
+  }
 }
 
 }  // namespace qrl

@@ -1,4 +1,5 @@
 // Tests copies of updated weights that travel between ranks while the optimizer works on the next tensors.
+#include <cstring>
 #include <functional>
 #include <set>
 
@@ -210,6 +211,35 @@ TEST_CASE("copies of a layer begin to travel before the optimizer works on the n
           CHECK(before[i] == want);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a publish of ranks that share the masters has one exchange a layer, with every tensor once") {
+  for (const bool tied : {false, true}) {
+    model::ModelConfig config = test::tiny_config(true, false, tied);
+    config.num_hidden_layers = 3;
+    const model::Weights weights = test::tiny_weights(config);
+    for (const bool by_host : {true, false}) {
+      CAPTURE(tied, by_host);
+      test::Ranks(3).run([&](dist::Collectives& world) {
+        learner::ParameterOptions options;
+        options.rank = world.rank();
+        options.shards = world.size();
+        const Parameters parameters(config, weights, options);
+        int num_exchanges = 0;
+        Watched ranks(by_host ? through_host(world) : by_nccl(world), [&] { ++num_exchanges; });
+        Names seen;
+        parameters.visit_masters(ranks, [&](const model::WeightViews& some) {
+          for (const auto& [name, view] : some) {
+            CHECK(seen.insert(name).second);
+            const base::Buffer& want = weights.at(name);
+            CHECK(std::memcmp(view.as<float>(), want.as<float>(), want.num_bytes()) == 0);
+          }
+        });
+        CHECK(seen.size() == model::weight_specs(config).size());
+        CHECK(num_exchanges == 3 + (tied ? 1 : 2) + 1);  // layers; embedding and lm_head; gains
+      });
     }
   }
 }

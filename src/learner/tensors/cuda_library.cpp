@@ -44,11 +44,17 @@ void open_library() {
 
 }  // namespace
 
+void prefer_expandable_segments() {
+  if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr || std::getenv("PYTORCH_ALLOC_CONF") != nullptr) return;
+  (void)setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
+}
+
 int load_cuda_library(int number) {
   static bool loaded = false;
   if (!loaded) {
     // cuBLAS reads this variable when it starts, and then sums deterministically.
     (void)setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+    prefer_expandable_segments();
     open_library();
     loaded = true;
   }
@@ -98,11 +104,23 @@ std::int64_t all_of(const c10::CachingAllocator::StatArray& stats) {
 
 std::int64_t gpu_bytes_in_tensors(int device_number) { return all_of(memory_stats(device_number).allocated_bytes); }
 
+namespace {
+
+std::pair<std::size_t, std::size_t> free_and_total(int device_number) {
+  return at::getDeviceAllocator(torch::kCUDA)->getMemoryInfo(static_cast<c10::DeviceIndex>(device_number));
+}
+
+}  // namespace
+
+std::int64_t gpu_bytes_in_use(int device_number) {
+  const auto [free, total] = free_and_total(device_number);
+  return static_cast<std::int64_t>(total - free);
+}
+
 std::int64_t gpu_bytes_left(int device_number) {
   const auto stats = memory_stats(device_number);
   const std::int64_t kept = all_of(stats.reserved_bytes) - all_of(stats.allocated_bytes);
-  const auto [free, total] =
-      at::getDeviceAllocator(torch::kCUDA)->getMemoryInfo(static_cast<c10::DeviceIndex>(device_number));
+  const auto [free, total] = free_and_total(device_number);
   const auto used = static_cast<std::int64_t>(total - free) - kept;
   return static_cast<std::int64_t>(kPlannedGpuShare * static_cast<double>(total)) - used;
 }

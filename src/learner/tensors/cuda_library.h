@@ -7,6 +7,11 @@
 
 namespace qrl::learner {
 
+/// Lets LibTorch's allocator grow its segments (expandable_segments), so that micro-batches of uneven sizes leave no
+/// gaps. Does nothing if the environment has either name of the allocator's settings, PYTORCH_CUDA_ALLOC_CONF or
+/// PYTORCH_ALLOC_CONF. LibTorch reads them at its first allocation on a GPU.
+void prefer_expandable_segments();
+
 /// Loads libtorch_cuda.so (libtorch_cuda_path), logs its path and version, and selects deterministic operations.
 /// Selects device `number` modulo the count of visible devices, and returns the device's number. Call it on one thread,
 /// before making any engine of cuda/. Throws an input error if the library, its dependencies, a driver or a GPU is
@@ -17,6 +22,8 @@ int load_cuda_library(int number);
 double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
 
 std::int64_t gpu_bytes_in_tensors(int device_number);
+/// Returns the GPU memory that is not free, whoever uses it.
+std::int64_t gpu_bytes_in_use(int device_number);
 /// Returns how many more bytes tensors may use within kPlannedGpuShare of the GPU's memory.
 std::int64_t gpu_bytes_left(int device_number);
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/shared_library.h"
@@ -38,6 +39,7 @@ struct Library {
     find(get_unique_id, "ncclGetUniqueId");
     find(comm_init_rank, "ncclCommInitRank");
     find(comm_destroy, "ncclCommDestroy");
+    find(comm_abort, "ncclCommAbort");
     find(group_start, "ncclGroupStart");
     find(group_end, "ncclGroupEnd");
     find(all_reduce, "ncclAllReduce");
@@ -61,6 +63,7 @@ struct Library {
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm*, int num_ranks, UniqueId, int rank) = nullptr;
   int (*comm_destroy)(Comm) = nullptr;
+  int (*comm_abort)(Comm) = nullptr;  // ends the communicator's kernels, which a lost rank leaves waiting
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
   int (*all_reduce)(const void*, void*, std::size_t count, Type, int op, Comm, Stream) = nullptr;
@@ -81,8 +84,10 @@ class ByNccl final : public RankTensors {
     nccl_.check(nccl_.comm_init_rank(&comm_, world.size(), id, world.rank()), "connecting the ranks");
   }
   ~ByNccl() override {
-    if (std::uncaught_exceptions() == 0)
-      (void)nccl_.comm_destroy(comm_);  // not after an exception: other ranks may be in another call
+    if (comm_ == nullptr) return;
+    // After an exception other ranks may be in another call, and destroying would wait for them.
+    if (std::uncaught_exceptions() == 0) (void)nccl_.comm_destroy(comm_);
+    else abort();
   }
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
@@ -91,10 +96,10 @@ class ByNccl final : public RankTensors {
     auto* values = f32_values.data_ptr<float>();
     const auto count = static_cast<std::size_t>(f32_values.numel());
     begin("a sum", [&](Stream stream) {
-      if (parts.empty()) nccl_.check(nccl_.all_reduce(values, values, count, kFloat32, kSum, comm_, stream), "a sum");
+      if (parts.empty()) check(nccl_.all_reduce(values, values, count, kFloat32, kSum, comm_, stream), "a sum");
       for (const dist::Part& part : parts) {
         float* mine = values + part.begin;
-        nccl_.check(nccl_.reduce(mine, mine, part.count, kFloat32, kSum, part.owner, comm_, stream), "a sum to owners");
+        check(nccl_.reduce(mine, mine, part.count, kFloat32, kSum, part.owner, comm_, stream), "a sum to owners");
       }
     });
   }
@@ -105,7 +110,7 @@ class ByNccl final : public RankTensors {
     begin("a copy", [&](Stream stream) {
       for (const dist::Part& part : byte_parts) {
         std::byte* mine = bytes + part.begin;
-        nccl_.check(nccl_.broadcast(mine, mine, part.count, kInt8, part.owner, comm_, stream), "copies from owners");
+        check(nccl_.broadcast(mine, mine, part.count, kInt8, part.owner, comm_, stream), "copies from owners");
       }
     });
   }
@@ -118,6 +123,19 @@ class ByNccl final : public RankTensors {
   }
 
  private:
+  /// Throws unless the result is success. First aborts the communicator: kernels that wait for a lost rank would keep
+  /// the device, and whatever waits for it, forever.
+  void check(int result, const char* what) {
+    if (result != kSuccess) abort();
+    nccl_.check(result, what);
+  }
+  void require_connected(const char* what) const {
+    QRL_INVARIANT(comm_ != nullptr, std::string("NCCL, ") + what, "connected ranks", "ranks that an error has parted");
+  }
+  void abort() {
+    if (comm_ != nullptr) (void)nccl_.comm_abort(std::exchange(comm_, nullptr));
+  }
+
   dist::Deadline limit(const char* what) const {
     const double seconds = world_.time_limit_s();
     return {seconds, "waited " + std::to_string(static_cast<std::int64_t>(seconds)) + " s for the other ranks' GPUs (" +
@@ -136,17 +154,19 @@ class ByNccl final : public RankTensors {
       there.block(*stream_);
       stream = stream_->native_handle();
     }
-    nccl_.check(nccl_.group_start(), what);
+    require_connected(what);
+    check(nccl_.group_start(), what);
     body(stream);
-    nccl_.check(nccl_.group_end(), what);
+    check(nccl_.group_end(), what);
   }
   void end(const char* what) {
     const dist::Deadline deadline = limit(what);
+    require_connected(what);
     for (bool is_done = false; !is_done; std::this_thread::yield()) {
       is_done = !stream_ || stream_->query();
       int met = kSuccess;
-      nccl_.check(nccl_.get_async_error(comm_, &met), what);
-      nccl_.check(met, what);
+      check(nccl_.get_async_error(comm_, &met), what);
+      check(met, what);
     }
   }
 

@@ -31,8 +31,8 @@ class RankTensors {
   virtual void broadcast(const torch::Tensor& values, int root) = 0;
 };
 
-/// Makes RankTensors that use `world`, which must outlive the result. Copies tensors through host memory. Calls return
-/// when complete.
+/// Makes RankTensors that use `world`, which must outlive the result. A GPU's tensors travel through
+/// pinned host memory, 16 MiB at a time. Calls return when complete.
 std::unique_ptr<RankTensors> ranks_through_host(dist::Collectives& world, const torch::Device& device = torch::kCPU);
 
 /// Makes RankTensors that exchange data between GPUs with NCCL. No other rank may use `device`. `world` provides the

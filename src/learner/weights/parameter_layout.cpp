@@ -104,6 +104,17 @@ GradientRange ParameterLayout::layer(std::size_t idx) const {
   return range;
 }
 
+std::vector<GradientRange> ParameterLayout::published() const {
+  std::vector<GradientRange> ranges;
+  for (std::size_t idx = 0; layer(idx).count > 0; ++idx) ranges.push_back(layer(idx));
+  for (const std::size_t i : in_order()) {
+    const Placement& placement = placements_[i];
+    if (tables().holds(placement.offset)) ranges.push_back({placement.offset, placement.spec.shape.numel()});
+  }
+  if (vectors().count > 0) ranges.push_back(vectors());
+  return ranges;
+}
+
 std::vector<dist::Part> ParameterLayout::parts(const GradientRange& range) const {
   std::vector<dist::Part> parts;
   for (dist::Part part : parts_) {

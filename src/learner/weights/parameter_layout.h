@@ -67,6 +67,9 @@ class ParameterLayout {
   GradientRange others() const { return {first_other_, size_ - first_other_}; }         ///< all but layers()
   GradientRange all() const { return {0, size_}; }
 
+  /// Returns the ranges that ranks exchange one after another in a publish: each layer's matrices, each table, and all
+  /// gains and biases.
+  std::vector<GradientRange> published() const;
   /// Returns the range's tensors with their owners. Offsets count from the range's beginning.
   std::vector<dist::Part> parts(const GradientRange& range) const;
   /// Returns this rank's AdamW segments in the range, with adjacent tensors merged.

@@ -12,6 +12,19 @@
 
 namespace qrl::learner {
 
+namespace {
+
+/// Converts parts from elements of `values` to bytes.
+std::vector<dist::Part> in_bytes(std::vector<dist::Part> parts, const Tensor& values) {
+  for (dist::Part& part : parts) {
+    part.begin *= values.element_size();
+    part.count *= values.element_size();
+  }
+  return parts;
+}
+
+}  // namespace
+
 Parameters::Parameters(const model::ModelConfig& config, const model::WeightSource& initial,
                        const ParameterOptions& options)
     : config_(config),
@@ -189,12 +202,7 @@ void Parameters::begin_refresh(const GradientRange& range, RankTensors& ranks, b
       values.narrow(0, placement.offset - here.begin, count).copy_(flat_.master(placement));
     }
     if (!layout_.is_sharded()) continue;
-    std::vector<dist::Part> byte_parts = layout_.parts(here);
-    for (dist::Part& part : byte_parts) {
-      part.begin *= values.element_size();
-      part.count *= values.element_size();
-    }
-    ranks.begin_copies(values, byte_parts);
+    ranks.begin_copies(values, in_bytes(layout_.parts(here), values));
   }
 }
 
@@ -290,12 +298,19 @@ void Parameters::visit_masters(RankTensors& ranks, const std::function<void(cons
     wait_for_device();
     return visit(all);
   }
-  for (const Placement& from : layout_.placements()) {
-    const Tensor values =
-        layout_.is_mine(from) ? flat_.master(from) : torch::empty({from.spec.shape.numel()}, flat_.masters.options());
-    ranks.broadcast(values, from.owner);
+  for (const GradientRange& range : layout_.published()) {
+    const Tensor values = torch::empty({range.count}, flat_.masters.options());
+    model::WeightViews views;
+    for (const Placement& from : layout_.placements()) {
+      if (!range.holds(from.offset)) continue;
+      const Tensor of_tensor = values.narrow(0, from.offset - range.begin, from.spec.shape.numel());
+      if (layout_.is_mine(from)) of_tensor.copy_(flat_.master(from));
+      views[from.spec.name] = view_of(of_tensor, from.spec.shape);
+    }
+    ranks.begin_copies(values, in_bytes(layout_.parts(range), values));
+    ranks.end_copies();
     wait_for_device();
-    visit({{from.spec.name, view_of(values, from.spec.shape)}});
+    visit(views);
   }
 }
 

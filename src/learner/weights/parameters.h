@@ -83,8 +83,9 @@ class Parameters {
   /// Writes a tensor's master to `to` on every rank. Collective when sharded.
   void read_master(const model::WeightSpec& spec, float* to, dist::Collectives& world) const;
 
-  /// Calls `visit` with views of all ranks' masters on options().device. When sharded, calls it for one tensor at a
-  /// time, with a view that is valid only during the call. Collective when sharded.
+  /// Calls `visit` with views of all ranks' masters on options().device. When sharded, calls it for one
+  /// range of ParameterLayout::published at a time, with views that are valid only during the call. Collective when
+  /// sharded.
   void visit_masters(RankTensors& ranks, const std::function<void(const model::WeightViews&)>& visit) const;
 
   void clear_moments();

@@ -273,8 +273,12 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   else if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
     parts.push_back({"weights to compute with", copies, true, on_gpu});
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantized", largest});
-  if (num_shards > 1 && on_gpu && config::samples_on_gpu(recipe))
-    parts.push_back({"a tensor of another rank", largest, true, true});
+  if (num_shards > 1 && on_gpu && config::samples_on_gpu(recipe)) {
+    std::int64_t most_at_once = 0;
+    for (const learner::GradientRange& range : learner::ParameterLayout(config, {}).published())
+      most_at_once = std::max(most_at_once, range.count);
+    parts.push_back({"a layer's masters of all ranks", static_cast<double>(most_at_once) * kF32, true, true});
+  }
   if (on_gpu) parts.push_back({"a checkpoint's way to its files", std::min(largest, kStaging)});
   return parts;
 }
@@ -323,6 +327,10 @@ void add_sampler_on_gpu(const config::Recipe& recipe, const model::ModelConfig& 
       decoder::device_adapter_bytes(config, sampler_formats(recipe).lora, recipe.rollout.max_num_batched_tokens);
   if (bytes_of_adapters > 0)
     parts.push_back({"its adapters on the GPU", static_cast<double>(bytes_of_adapters), false, true});
+  if (!recipe.rollout.enforce_eager) {
+    parts.push_back({"CUDA graphs, at most (a run measures one's bytes)", static_cast<double>(decoder::graph_bytes()),
+                     false, true});
+  }
   if (const double bytes = dequantized_on_gpu(recipe, config); bytes > 0)
     parts.push_back({"dequantized operands", bytes, true, true});
 }

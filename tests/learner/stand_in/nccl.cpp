@@ -1,28 +1,53 @@
 // Implements the NCCL functions that learner/tensors/nccl.cpp calls, for ranks that are threads of one process with
 // tensors in host memory. It is stricter than NCCL: a group's operations begin only at its end, and complete only when
 // a rank queries for errors. Until then, memory that receives is NaN, and memory in transit must not be written. Every
-// rank must call the same operations.
+// rank must call the same operations. nccl_faults.h orders delays and lost ranks.
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "nccl_faults.h"
+
 namespace {
 
-constexpr int kSuccess = 0, kInternalError = 3, kInvalidArgument = 4;
+constexpr int kSuccess = 0, kInternalError = 3, kInvalidArgument = 4, kRemoteError = 6;
+
+NcclFaults the_faults;
+std::atomic<int> num_aborted = 0, num_delays = 0;
 
 struct Job {
   std::mutex mutex;
   std::condition_variable met;
-  int num_ranks = 0, waiting = 0, round = 0;
+  int num_ranks = 0, waiting = 0, round = 0, joined = 0;
+  bool has_lost = false;  // a rank
+  int parted = 0;         // communicators that were destroyed or aborted
   std::vector<void*> buffers;
   std::vector<std::array<std::size_t, 4>> asked;  // kind, count, root, and whether it was written before completion
 
-  void meet() {
+  /// Begins a job with its first rank.
+  void join(int count) {
+    const std::lock_guard lock(mutex);
+    if (joined++ == 0) {
+      num_ranks = count;
+      waiting = parted = 0;
+      has_lost = false;
+      buffers.assign(static_cast<std::size_t>(count), nullptr);
+      asked.assign(static_cast<std::size_t>(count), {});
+    }
+    if (joined == count) joined = 0;
+  }
+
+  /// Returns false if a rank is lost before all ranks are here.
+  [[nodiscard]] bool meet() {
     std::unique_lock lock(mutex);
     const int now = round;
     if (++waiting == num_ranks) {
@@ -30,8 +55,23 @@ struct Job {
       ++round;
       met.notify_all();
     } else {
-      met.wait(lock, [&] { return round != now; });
+      met.wait(lock, [&] { return round != now || has_lost; });
     }
+    return round != now;
+  }
+
+  void part() {
+    const std::lock_guard lock(mutex);
+    ++parted;
+    met.notify_all();
+  }
+
+  /// Plays a rank that was killed: takes part in nothing until the others are gone, which may take 20 s.
+  void lose() {
+    std::unique_lock lock(mutex);
+    has_lost = true;
+    met.notify_all();
+    (void)met.wait_for(lock, std::chrono::seconds(20), [&] { return parted == num_ranks - 1; });
   }
 };
 
@@ -52,6 +92,21 @@ struct Rank {
   Job* job;
   std::size_t rank;
   std::vector<Exchange> begun;
+  NcclFaults faults;
+  int num_calls = 0;
+  std::minstd_rand random;
+
+  /// Sleeps, or is lost, as the faults have it. Returns whether this rank goes on.
+  bool goes_on() {
+    if (faults.most_delay_us > 0) {
+      ++num_delays;
+      const auto most = static_cast<unsigned>(faults.most_delay_us);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % (most + 1)));
+    }
+    if (num_calls++ != faults.lost_in || static_cast<int>(rank) != faults.lost_rank) return true;
+    job->lose();
+    return false;
+  }
 };
 
 Job the_job;
@@ -78,11 +133,11 @@ int together(const Exchange& exchange) {
   const bool written = std::memcmp(exchange.buffer, exchange.left.data(), exchange.num_bytes) != 0;
   job.buffers[rank] = exchange.buffer;
   job.asked[rank] = {exchange.what[0], exchange.what[1], exchange.what[2], written ? 1U : 0U};
-  job.meet();
+  if (!job.meet()) return kRemoteError;
   bool agree = true;
   for (const auto& theirs : job.asked) agree = agree && theirs == job.asked[0] && theirs[3] == 0;
   if (agree && rank == 0) exchange.act(job);
-  job.meet();
+  if (!job.meet()) return kRemoteError;
   return agree ? kSuccess : kInternalError;
 }
 
@@ -112,21 +167,30 @@ int ncclGetUniqueId(UniqueId* id) {
 
 int ncclCommInitRank(void** comm, int num_ranks, UniqueId id, int rank) {
   if (id.bytes[0] != 7 || id.bytes[127] != 7) return kInvalidArgument;
-  {
-    const std::lock_guard lock(the_job.mutex);
-    the_job.num_ranks = num_ranks;
-    the_job.buffers.resize(static_cast<std::size_t>(num_ranks));
-    the_job.asked.resize(static_cast<std::size_t>(num_ranks));
-  }
-  *comm = new Rank{&the_job, static_cast<std::size_t>(rank), {}};
-  the_job.meet();
-  return kSuccess;
+  the_job.join(num_ranks);
+  *comm = new Rank{&the_job, static_cast<std::size_t>(rank),
+                   {},       the_faults,
+                   0,        std::minstd_rand(the_faults.seed * 97 + static_cast<unsigned>(rank) + 1)};
+  return the_job.meet() ? kSuccess : kRemoteError;
 }
 
 int ncclCommDestroy(void* comm) {
+  static_cast<Rank*>(comm)->job->part();
   delete static_cast<Rank*>(comm);
   return kSuccess;
 }
+
+int ncclCommAbort(void* comm) {
+  ++num_aborted;
+  return ncclCommDestroy(comm);
+}
+
+void nccl_stand_in_set_faults(const NcclFaults* faults) {
+  the_faults = *faults;
+  num_aborted = num_delays = 0;
+}
+int nccl_stand_in_num_aborted() { return num_aborted; }
+int nccl_stand_in_num_delays() { return num_delays; }
 
 int ncclGroupStart() {
   in_group = true;
@@ -135,12 +199,17 @@ int ncclGroupStart() {
 
 int ncclGroupEnd() {
   in_group = false;
+  if (!queued.empty() && !queued.front().mine->goes_on()) {
+    queued.clear();
+    return kInternalError;
+  }
   for (Exchange& exchange : std::exchange(queued, {})) begin(std::move(exchange));
   return kSuccess;
 }
 
 int ncclCommGetAsyncError(void* comm, int* error) {
   *error = kSuccess;
+  if (!static_cast<Rank*>(comm)->goes_on()) return kInternalError;
   for (const Exchange& exchange : std::exchange(static_cast<Rank*>(comm)->begun, {}))
     *error = *error == kSuccess ? together(exchange) : *error;
   return kSuccess;
