@@ -23,8 +23,9 @@ struct Router {
 /// distinct experts), or own_k if given_k is null. Writes the route to used_k, ascending, and its gates to gates_k.
 ///
 /// A gate is the expert's softmax probability over all M logits, computed in fp32 after subtracting the largest logit.
-/// With Router::normalizes, gates are divided by their sum over the route. Sums are in expert order. If a logit is not
-/// finite, own_k is 0 … k − 1, gates are NaN, and the result is false.
+/// With Router::normalizes, gates are divided by their sum over the route. The largest logit of the route is then
+/// subtracted instead, so that gates of a route far below the row's largest logit stay exact. Sums are in expert order.
+/// If a logit is not finite, own_k is 0 … k − 1, gates are NaN, and the result is false.
 bool choose_experts(const Router& router, const float* logits_M, const std::uint8_t* given_k, std::uint8_t* own_k,
                     std::uint8_t* used_k, float* gates_k);
 

@@ -157,6 +157,32 @@ TEST_CASE("a given route is used with gates of the row's own logits, beside the 
   CHECK_THROWS_AS(route_of({4, 2, true}, logits, {1, 4}), base::Error);
 }
 
+TEST_CASE("a given route far below the row's largest logit has exact gates and gradients") {
+  for (const float distance : {30.0F, 95.0F, 104.0F, 1e4F, 3e38F}) {  // exp(-104) is 0 in fp32, exp(-95) has 4 bits
+    CAPTURE(distance);
+    const std::vector<float> logits{0.25F - distance, distance > 1e5F ? 0.0F : 1.0F, -distance, -0.5F - distance};
+    const std::vector<std::uint8_t> given{0, 2, 3};
+    const Router router{4, 3, true};
+    const Route route = route_of(router, logits, given);
+    CHECK(route.own.front() == 0);
+    double total = 0;
+    for (const std::uint8_t expert : given) total += std::exp(static_cast<double>(logits[expert]) - logits[0]);
+    std::vector<double> want;
+    for (const std::uint8_t expert : given)
+      want.push_back(std::exp(static_cast<double>(logits[expert]) - logits[0]) / total);
+    test::check_close(route.gates, want, [&](std::size_t i) { return 30 * 0x1p-24 * want[i]; });
+
+    const std::vector<float> d_gates{1.0F, -2.0F, 0.5F};
+    std::vector<float> got(4);
+    ops::gate_gradients(router, logits.data(), route.used.data(), route.gates.data(), d_gates.data(), got.data());
+    double mean = 0;
+    for (std::size_t i = 0; i < 3; ++i) mean += want[i] * d_gates[i];
+    std::vector<double> d_want(4);
+    for (std::size_t i = 0; i < 3; ++i) d_want[given[i]] = want[i] * (d_gates[i] - mean);
+    test::check_close(got, d_want, [](std::size_t) { return 1e-6; });
+  }
+}
+
 TEST_CASE("logits that are not finite make the row NaN") {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {

@@ -29,11 +29,12 @@ void copy_row(const Activations& from, std::int64_t from_row, Activations& to, s
                 static_cast<std::size_t>(scales) * sizeof(float));
 }
 
+/// Holds softmax terms exp(min(0, logit − reference)) of all experts. With the largest logit as reference, `of` is the
+/// softmax. With a smaller one, ratios between experts whose logits are below it are still those of the softmax.
 struct Softmax {
-  Softmax(const float* logits_M, std::int64_t count) {
-    const float largest = *std::max_element(logits_M, logits_M + count);
+  Softmax(const float* logits_M, std::int64_t count, float reference) {
     for (std::int64_t expert = 0; expert < count; ++expert) {
-      terms[static_cast<std::size_t>(expert)] = std::exp(logits_M[expert] - largest);
+      terms[static_cast<std::size_t>(expert)] = std::exp(std::min(logits_M[expert] - reference, 0.0F));
       total += terms[static_cast<std::size_t>(expert)];
     }
   }
@@ -41,6 +42,18 @@ struct Softmax {
   std::array<float, kMaxRouterExperts> terms{};
   float total = 0;
 };
+
+Softmax softmax_of(const float* logits_M, std::int64_t count) {
+  return {logits_M, count, *std::max_element(logits_M, logits_M + count)};
+}
+
+/// Returns the softmax for gates that are divided by their sum over the route. The reference is the route's largest
+/// logit: in a given route all logits can be so far below the largest that their terms would be 0.
+Softmax softmax_of_route(const float* logits_M, std::int64_t count, std::span<const std::uint8_t> route) {
+  float largest = logits_M[route[0]];
+  for (const std::uint8_t expert : route) largest = std::max(largest, logits_M[expert]);
+  return {logits_M, count, largest};
+}
 
 }  // namespace
 
@@ -69,7 +82,9 @@ bool choose_experts(const Router& router, const float* logits_M, const std::uint
     std::fill_n(gates_k, chosen, std::nanf(""));
     return false;
   }
-  const Softmax softmax(logits_M, count);
+  const Softmax softmax = router.normalizes
+                              ? softmax_of_route(logits_M, count, {used_k, static_cast<std::size_t>(chosen)})
+                              : softmax_of(logits_M, count);
   float of_route = 0;
   for (std::int64_t i = 0; i < chosen; ++i) {
     gates_k[i] = softmax.of(used_k[i]);
@@ -95,7 +110,7 @@ void gate_gradients(const Router& router, const float* logits_M, const std::uint
     for (std::int64_t i = 0; i < chosen; ++i) d_logits_M[used_k[i]] = gates_k[i] * (d_gates_k[i] - mean);
     return;
   }
-  const Softmax softmax(logits_M, count);
+  const Softmax softmax = softmax_of(logits_M, count);
   float mean = 0;
   for (std::int64_t i = 0; i < chosen; ++i) {
     d_logits_M[used_k[i]] = d_gates_k[i];
