@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "support/processor_time.h"
 
 using OrderedJson = nlohmann::ordered_json;
 using namespace qrl::data::jinja;
@@ -68,4 +69,43 @@ TEST_CASE("Jinja: time, memory and depth have bounds") {
     CHECK_FALSE(render(text, OrderedJson::object()).second);
   }
   CHECK(render(repeated("{{ 1 }}", 1000), OrderedJson::object()).second);
+}
+
+TEST_CASE("Jinja: a search costs of the bound on time what it compares") {
+  const auto numbered = [](const std::string& before, const std::string& after, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += before + std::to_string(i) + after;
+    return all;
+  };
+  const auto in_loop = [](const std::string& body) { return "{% for i in range(500000) %}" + body + "{% endfor %}"; };
+  const std::string names = numbered("{% set a", " = 1 %}", 9000),
+                    long_text = "{% set t = '" + std::string(900'000, 'x') + "' %}";
+  OrderedJson big = {{"big", OrderedJson::object()}};
+  for (int i = 0; i < 20'000; ++i)
+    big["big"].get_ref<OrderedJson::object_t&>().OrderedJson::object_t::Container::emplace_back("k" + std::to_string(i),
+                                                                                                i);
+  std::string looked_up, filtered = "{{ 'a'";
+  for (int i = 0; i < 100; ++i) looked_up += "zz,";
+  for (int i = 0; i < 120; ++i) filtered += "|trim";
+  std::string many_filters;
+  for (int i = 0; i < 1500; ++i) many_filters += filtered + " }}";
+  for (const std::string& text :
+       {names + in_loop("{{ zz }}"), names + in_loop("{% if [" + looked_up + "] %}{% endif %}"),
+        "{% set ns = namespace() %}" + numbered("{% set ns.a", " = 1 %}", 9000) + in_loop("{{ ns.zz }}"),
+        in_loop("{{ big.zz }}"), in_loop("{{ big['zz'] }}"), in_loop("{{ big.get('zz') }}"),
+        in_loop("{{ big|list|length }}"), in_loop("{{ big.values()|length }}"), in_loop("{{ big|dictsort|length }}"),
+        in_loop("{{ 'zz' in big }}"), in_loop("{% if big == big %}{% endif %}"),
+        in_loop(numbered("{% if ", " == -1 %}{% endif %}", 4000)),
+        in_loop(numbered("{% for a in [] %}", "{% endfor %}", 4000)),
+        in_loop("{% if 0 %}" + numbered("{% elif 0 %}", "", 9000) + "{% endif %}"),
+        long_text + in_loop("{{ t|length }}"), long_text + in_loop("{% if t is eq(t) %}{% endif %}"),
+        long_text + in_loop("{% if big[t] %}{% endif %}"), many_filters}) {
+    INFO(text.substr(0, 100) << " … " << text.substr(text.size() - std::min<std::size_t>(text.size(), 60)));
+    CHECK(qrl::test::seconds_on_xeon([&] { render(text, big); }) < 3);  // the dearest takes 0.5
+  }
+  CHECK(render("{{ big.k19999 }}", big) == std::pair(std::string("19999"), true));
+  CHECK(render("{% for k in big %}{{ big[k] }}{% endfor %}", big).first.ends_with("1999819999"));
+  CHECK_FALSE(render(std::string((1 << 20) + 1, 'x'), big).second);
+  CHECK_FALSE(render(numbered("{{ ", " }}", 10'001), big).second);
+  CHECK(render(numbered("{{ ", " }}", 9'999), big).second);
 }

@@ -126,6 +126,7 @@ Value list_of(const Call& call) { return elements_of(call.value, call.name, call
 std::int64_t length(const Call& call) {
   const Text* text = call.value.text();
   if (text == nullptr) return std::ssize(list_of(call).list()->items);
+  call.budget.spend(text->size() / 8);
   return std::ranges::count_if(text->bytes(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
@@ -134,7 +135,10 @@ Value pairs_of(const Call& call) {
   if (call.value.is_undefined() && !is_sorted) return make_list({});
   if (call.value.object() == nullptr) fail("the items of a non-object");
   Values pairs;
-  for (const auto& [name, member] : call.value.object()->members) pairs.push_back(make_list({name, member}));
+  for (const auto& [name, member] : call.value.object()->members) {
+    call.budget.spend(64 + (is_sorted ? 16 * name.cost_bytes() : 0));  // a sort compares each name some 16 times
+    pairs.push_back(make_list({name, member}));
+  }
   const auto key = [](const Value& pair) {
     std::string name = pair.list()->items[0].text()->bytes();
     std::ranges::transform(name, name.begin(), base::lower);
@@ -146,11 +150,13 @@ Value pairs_of(const Call& call) {
 
 Value values_of(const Call& call) {
   Values values;
+  call.budget.spend(64 * call.value.object()->members.size());
   for (const auto& [name, member] : call.value.object()->members) values.push_back(member);
   return make_list(std::move(values));
 }
 
 Value got(const Call& call) {
+  call.budget.spend(cost_of_search(call.text(0).bytes()));
   const Value* found = call.value.object()->find(call.text(0).bytes());
   return found != nullptr ? *found : call.arguments.size() == 2 ? call.argument(1) : Value(nullptr);
 }

@@ -13,6 +13,7 @@ namespace qrl::data::jinja {
 namespace {
 
 constexpr std::size_t kMaxTagTokens = 256;  // with the limits on nesting, it bounds recursion
+constexpr std::size_t kMaxTemplate_bytes = std::size_t{1} << 20, kMaxTags = 10'000;  // bound the time to compile
 
 using base::is_digit;
 using base::is_space;
@@ -23,6 +24,7 @@ bool is_name(char c) { return is_name_start(c) || is_digit(c); }
 class Lexer {
  public:
   explicit Lexer(const std::string& text) {
+    if (text.size() > kMaxTemplate_bytes) fail("a template of more than 1 MiB");
     // Converts all line ends to \n and drops the last one, like Jinja.
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
@@ -80,6 +82,7 @@ class Lexer {
   }
 
   void tag(char kind) {
+    if (++num_tags_ > kMaxTags) fail("a template of more than 10,000 tags");
     const bool is_block = kind == '%';
     put(TokenKind::sign, is_block ? "{%" : "{{");
     const std::string_view closing = is_block ? "%}" : "}}";
@@ -144,7 +147,7 @@ class Lexer {
   }
 
   std::string text_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, num_tags_ = 0;
   bool is_line_start_ = true;
   std::vector<Token> tokens_;
 };

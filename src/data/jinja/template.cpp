@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <utility>
 
 #include "base/text.h"
@@ -22,12 +23,13 @@ struct Run {
   const Value* find(int name) const {
     const auto found =
         std::find_if(names.rbegin(), names.rend(), [name](const auto& one) { return one.first == name; });
+    budget.spend(16 + static_cast<std::size_t>(found - names.rbegin()));
     return found == names.rend() ? nullptr : &found->second;
   }
   void set(int name, Value value) {
-    budget.spend(64);
     std::size_t i = scopes.back();
     while (i < names.size() && names[i].first != name) ++i;
+    budget.spend(64 + i - scopes.back());
     if (i == names.size()) names.emplace_back(name, Value());
     names[i].second = std::move(value);
   }
@@ -44,8 +46,22 @@ struct Run {
   }
 };
 
-using Expression = std::function<Value(Run&)>;
-using Statement = std::function<void(Run&)>;
+/// A compiled part of a template. Copies share it, so that a part of many parts compiles in linear time.
+template <class Result>
+class Compiled {
+ public:
+  Compiled() = default;
+  template <class Function>
+  requires(!std::same_as<std::remove_cvref_t<Function>, Compiled>) Compiled(Function&& run)
+      : run_(std::make_shared<const std::function<Result(Run&)>>(std::forward<Function>(run))) {}
+  Result operator()(Run& run) const { return (*run_)(run); }
+  explicit operator bool() const noexcept { return run_ != nullptr; }
+
+ private:
+  std::shared_ptr<const std::function<Result(Run&)>> run_;
+};
+using Expression = Compiled<Value>;
+using Statement = Compiled<void>;
 
 struct Macro {
   static constexpr Kind kKind = Kind::macro;
@@ -60,8 +76,8 @@ struct Macro {
 
 namespace {
 
-constexpr int kMaxDepth = 40;  // nesting of expressions and statements
-constexpr int kMaxMacros = 30;
+constexpr int kMaxDepth = 40;   // nesting of expressions and statements
+constexpr int kMaxMacros = 16;  // calls within calls: with kMaxDepth each, they fit a stack of 512 kB
 constexpr std::size_t kWork_bytes = std::size_t{64}
                                     << 20;  // limit on the bytes of all texts that a render makes, plus 64 per step
 
@@ -169,6 +185,7 @@ class Parser {
     }
     return [all = std::move(all)](Run& run) {
       for (const Statement& one : all) {
+        run.budget.spend(64);
         one(run);
         if (run.leave != Run::Leave::no) return;
       }
@@ -203,8 +220,8 @@ class Parser {
     if (take_tag("else")) cases.emplace_back(literal(true), statements());
     expect_tag("endif");
     return [cases = std::move(cases)](Run& run) {
-      run.budget.spend(64);
       for (const auto& [condition, body] : cases) {
+        run.budget.spend(64);
         if (is_true(condition(run))) return body(run);
       }
     };
@@ -276,7 +293,7 @@ class Parser {
       if (member.empty()) return run.set(id, std::move(result));
       const Value* target = run.find(id);
       if (target == nullptr || target->names() == nullptr) fail("`set` of a member of a non-namespace");
-      run.budget.spend(64);
+      run.budget.spend(64 + cost_of_search(member));
       target->names()->set(Text(member), std::move(result));
     };
   }
@@ -413,7 +430,7 @@ class Parser {
   }
   static std::function<Arguments(Run&)> evaluated(std::vector<Item> all) {
     return [all = std::move(all)](Run& run) {
-      run.budget.spend(64 * all.size());
+      run.budget.spend(16 + 64 * all.size());
       Arguments values;
       values.positional.reserve(all.size());
       for (const auto& [key, value] : all) {
@@ -454,7 +471,7 @@ class Parser {
       };
     }
     return [value = std::move(value), name, has_method = is_method(name)](Run& run) {
-      run.budget.spend(64);
+      run.budget.spend(64 + cost_of_search(name));
       const Value base = value(run);
       return has_method && base.object() != nullptr ? Value(Kind::method) : member_of(base, name);
     };

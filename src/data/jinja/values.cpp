@@ -34,15 +34,25 @@ const Value& Arguments::get(std::size_t place, std::string_view name) const {
 }
 
 const Value* Object::find(std::string_view name) const {
+  if (!places_.empty()) {
+    const auto place = places_.find(name);
+    return place == places_.end() ? nullptr : &members[place->second].second;
+  }
   const auto found = std::ranges::find(members, name, name_of);
   return found == members.end() ? nullptr : &found->second;
 }
 
 void Object::set(Text name, Value value) {
+  constexpr std::size_t kMostSearched = 16;
   depth = depth_with(value, depth);
-  const auto found = std::ranges::find(members, std::string_view(name.bytes()), name_of);
-  if (found == members.end()) members.emplace_back(std::move(name), std::move(value));
-  else found->second = std::move(value);
+  if (const Value* there = find(name.bytes())) {
+    *const_cast<Value*>(there) = std::move(value);
+    return;
+  }
+  members.emplace_back(std::move(name), std::move(value));
+  if (members.size() <= kMostSearched) return;
+  const std::size_t first_new = places_.empty() ? 0 : members.size() - 1;
+  for (std::size_t i = first_new; i < members.size(); ++i) places_.emplace(members[i].first.bytes(), i);
 }
 
 Value make_list(Values items) {
@@ -100,6 +110,7 @@ Value elements_of(const Value& value, std::string_view what, Budget& budget) {
       items.push_back(text->part(begin, end - begin));
     }
   } else if (const Object* object = value.object()) {
+    budget.spend(64 * object->members.size());
     for (const auto& [name, member] : object->members) items.push_back(name);
   } else if (!value.is_undefined()) {
     fail(std::string(what) + " on a non-list");
@@ -213,7 +224,10 @@ bool are_equal(const Value& left, const Value& right, Budget& budget) {
   budget.spend(16);
   if (left.is_number() && right.is_number()) return compare(left, right) == 0;
   if (left.kind() != right.kind()) return false;
-  if (const Text* text = left.text()) return text->bytes() == right.text()->bytes();
+  if (const Text* text = left.text()) {
+    budget.spend(text->size() / 8);
+    return text->bytes() == right.text()->bytes();
+  }
   if (const List* list = left.list()) {
     return std::ranges::equal(list->items, right.list()->items,
                               [&](const Value& a, const Value& b) { return are_equal(a, b, budget); });
@@ -223,6 +237,7 @@ bool are_equal(const Value& left, const Value& right, Budget& budget) {
   if (object == nullptr) return left.is_undefined() || left.is_none();
   return object->members.size() == right.object()->members.size() &&
          std::ranges::all_of(object->members, [&](const auto& member) {
+           budget.spend(cost_of_search(member.first.bytes()));
            const Value* found = right.object()->find(member.first.bytes());
            return found != nullptr && are_equal(member.second, *found, budget);
          });
@@ -265,9 +280,9 @@ bool is_method(std::string_view name) {
 }
 
 Value item_of(const Value& base, const Value& key, Budget& budget) {
-  budget.spend(64);
-  if (base.is_undefined()) fail("an element of an undefined value");
   const Text* name = key.text();
+  budget.spend(64 + (name == nullptr ? 0 : cost_of_search(name->bytes())));
+  if (base.is_undefined()) fail("an element of an undefined value");
   if (name != nullptr && base.object() != nullptr && is_method(name->bytes()) && !base.object()->find(name->bytes()))
     return Value(Kind::method);
   if (name != nullptr && (base.object() != nullptr || base.names() != nullptr)) return member_of(base, name->bytes());

@@ -2,6 +2,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -87,6 +89,9 @@ struct Object {
   const Value* find(std::string_view name) const;  ///< null if absent
   /// Adds or replaces a member. Throws Unsupported for a loop, a namespace, or values nested too deeply.
   void set(Text name, Value value);
+
+ private:
+  std::map<std::string, std::size_t, std::less<>> places_;  ///< indices of members by name, once they are many
 };
 struct Namespace : Object {
   static constexpr Kind kKind = Kind::names;
@@ -104,7 +109,8 @@ struct Arguments {
   std::size_t size() const noexcept { return positional.size() + named.size(); }
 };
 
-/// Limits a render's work; a unit is about a byte of text. spend() throws Unsupported beyond the limit.
+/// Limits a render's work; a unit is about a byte of text, or a name that a search compares. spend() throws Unsupported
+/// beyond the limit.
 struct Budget {
   std::size_t left = 0;
   void spend(std::size_t amount) {
@@ -140,6 +146,8 @@ Text json_of(const Value& value, std::size_t indent, Budget& budget);
 bool are_equal(const Value& left, const Value& right, Budget& budget);
 /// Compares numbers or texts in Python's order. Returns −1, 0 or 1. Throws Unsupported for other types.
 int compare(const Value& left, const Value& right);
+/// Returns what the search for a member of this name costs of a budget, however many members there are.
+inline std::size_t cost_of_search(std::string_view name) { return 16 + name.size(); }
 /// Return base[key] and base.name; undefined if absent.
 Value item_of(const Value& base, const Value& key, Budget& budget);
 Value member_of(const Value& base, std::string_view name);
