@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "report/page_data.h"
 #include "state/file.h"
+#include "state/json.h"
 
 namespace qrl::report {
 
@@ -31,7 +32,7 @@ Json rows_json(const Rows& rows) {
   Json list = Json::array();
   for (const Row& row : rows.rows) {
     Json one = {{"step", row.step}};
-    for (const auto& [metric, value] : row.metrics) one[metric] = finite_or_null(value);
+    for (const auto& [metric, value] : row.metrics) state::add_member(one, metric, finite_or_null(value));
     list.push_back(std::move(one));
   }
   return list;

@@ -7,6 +7,7 @@
 
 #include "report/panels.h"
 #include "report/recipe_lines.h"
+#include "state/json.h"
 
 namespace qrl::report {
 
@@ -143,7 +144,7 @@ std::string base64_floats(const std::vector<double>& values) {
 Json table_json(const Rows& rows, std::size_t max_rows) {
   const Table table = thinned(table_of(rows), max_rows);
   Json columns = Json::object();
-  for (const auto& [name, column] : table.columns) columns[name] = base64_floats(column);
+  for (const auto& [name, column] : table.columns) state::add_member(columns, name, base64_floats(column));
   return {{"steps", base64_floats(table.steps)}, {"columns", std::move(columns)}};
 }
 

@@ -1,6 +1,7 @@
 #include "state/json.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 template <class Json>
 class StrictBuilder final : public nlohmann::json_sax<Json> {
   using Sax = nlohmann::json_sax<Json>;
+  static constexpr bool kKeepsOrder = std::is_same_v<Json, nlohmann::ordered_json>;
 
  public:
   StrictBuilder(std::string_view text, const std::string& where, int max_depth)
@@ -36,10 +38,16 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
 
   bool key(std::string& name) override {
-    const auto [slot, fresh] =
-        open_.back()->template get_ref<typename Json::object_t&>().emplace(std::move(name), nullptr);
-    QRL_REQUIRE(fresh, where_, "each key once in an object", base::quoted(slot->first) + " twice");
-    member_ = &slot->second;
+    bool fresh = false;
+    if constexpr (kKeepsOrder) {
+      fresh = names_.back().insert(name).second;
+      member_ = &add_member(*open_.back(), name);
+    } else {
+      const auto slot = open_.back()->template get_ref<typename Json::object_t&>().try_emplace(name, nullptr);
+      fresh = slot.second;
+      member_ = &slot.first->second;
+    }
+    QRL_REQUIRE(fresh, where_, "each key once in an object", base::quoted(name) + " twice");
     return true;
   }
 
@@ -60,11 +68,13 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
     QRL_REQUIRE(std::cmp_less(open_.size(), max_depth_), where_,
                 "JSON nested at most " + std::to_string(max_depth_) + " deep", "deeper nesting");
     open_.push_back(place(std::move(container)));
+    names_.emplace_back();
     return true;
   }
 
   bool close() {
     open_.pop_back();
+    names_.pop_back();
     return true;
   }
 
@@ -85,8 +95,9 @@ class StrictBuilder final : public nlohmann::json_sax<Json> {
   const std::string& where_;
   int max_depth_;
   Json root_;
-  std::vector<Json*> open_;  ///< unfinished objects and lists, outermost first
-  Json* member_ = nullptr;   ///< value of the key just read, in the innermost object
+  std::vector<Json*> open_;                             ///< unfinished objects and lists, outermost first
+  std::vector<std::unordered_set<std::string>> names_;  ///< keys read in each of them, if it keeps their order
+  Json* member_ = nullptr;                              ///< value of the key just read, in the innermost object
 };
 
 template <class Json>
@@ -102,6 +113,13 @@ Json parse_strictly(std::string_view text, const std::string& where, int max_dep
 }
 
 }  // namespace
+
+nlohmann::ordered_json& add_member(nlohmann::ordered_json& object, std::string name, nlohmann::ordered_json value) {
+  using Members = nlohmann::ordered_json::object_t;
+  return static_cast<Members::Container&>(object.get_ref<Members&>())
+      .emplace_back(std::move(name), std::move(value))
+      .second;
+}
 
 nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth) {
   return parse_strictly<nlohmann::json>(text, where, max_depth);

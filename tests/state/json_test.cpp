@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "support/catch.h"
+#include "support/processor_time.h"
 
 using namespace qrl;
 using state::parse_json;
@@ -70,6 +71,18 @@ TEST_CASE("what other parsers shrug at is refused") {
     INFO(text);
     CHECK(refusal(text) != "");
   }
+}
+
+TEST_CASE("an object of many members in the order of the text takes linear time") {
+  std::string text = "{";
+  for (int i = 0; i < 100'000; ++i) text += (i == 0 ? "\"k" : ",\"k") + std::to_string(i) + "\":" + std::to_string(i);
+  text += "}";
+  nlohmann::ordered_json object;
+  CHECK(test::seconds_on_xeon([&] { object = state::parse_ordered_json(text, "x"); }) < 2);  // 0.1; quadratic: 30
+  CHECK(object.size() == 100'000);
+  CHECK(std::next(object.begin(), 99'999).value() == 99'999);
+  text.back() = ',';
+  CHECK_THROWS_AS(state::parse_ordered_json(text + "\"k500\":1}", "x"), base::Error);
 }
 
 TEST_CASE("members in the order of the text, and null for what is refused") {
