@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -11,6 +10,7 @@
 #include "commands.h"
 #include "data/jsonl.h"
 #include "data/row.h"
+#include "data/row_file.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
 #include "tasks/alternatives.h"
@@ -65,8 +65,7 @@ Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier
 }
 
 Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const tasks::Verifier& verifier) {
-  std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(in.is_open() && !std::filesystem::is_directory(file), file, "a JSONL file", "no readable file");
+  std::ifstream in = data::open_rows(file, "a JSONL file");
   const RowForm form{nullptr, data::ground_truth_names(recipe.data.ground_truth_key), true};
   const tasks::VerifierOptions options = train::verifier_options(recipe);
   Rows rows;

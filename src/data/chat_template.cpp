@@ -1,12 +1,12 @@
 #include "data/chat_template.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "data/jinja/jinja.h"
+#include "state/file.h"
 #include "state/json.h"
 
 namespace qrl::data {
@@ -38,9 +38,11 @@ std::string template_of(const nlohmann::json& config, const std::string& where) 
 }
 
 std::string file_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  QRL_REQUIRE(in.is_open(), "data.chat_template", list_of_names() + ", auto, or a Jinja file", "no file " + path);
-  return {std::istreambuf_iterator<char>(in), {}};
+  constexpr std::uint64_t kMost_bytes = std::uint64_t{16} << 20;
+  std::error_code error;
+  QRL_REQUIRE(std::filesystem::exists(path, error), "data.chat_template", list_of_names() + ", auto, or a Jinja file",
+              "no file " + path);
+  return state::read_text(path, kMost_bytes);
 }
 
 std::string sample_prompt(const ChatTemplate& chat, const RenderOptions& options, bool has_system = false) {

@@ -1,12 +1,13 @@
 #include "data/csv.h"
 
 #include <algorithm>
-#include <fstream>
+#include <istream>
 #include <set>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/row_file.h"
 
 namespace qrl::data {
 
@@ -82,7 +83,7 @@ class CsvReader {
 }  // namespace
 
 void read_csv(std::istream& in, const std::string& name,
-              const std::function<void(const nlohmann::json& record, std::int64_t line)>& take) {
+              const std::function<void(const nlohmann::json& record, std::int64_t line)>& take) try {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   CsvReader reader(in, name);
   std::vector<std::string> columns, fields;
@@ -109,12 +110,12 @@ void read_csv(std::istream& in, const std::string& name,
     }
     take(record, reader.record_line());
   }
+} catch (const std::ios_base::failure& error) {
+  base::fail_input(name, "a readable file", error.code().message());
 }
 
 std::string describe_csv(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(std::filesystem::is_regular_file(file) && in.is_open(), file.string(), "a readable file",
-              "a missing or unreadable file");
+  std::ifstream in = open_rows(file, "a CSV file");
   std::int64_t num_records = 0;
   std::string columns;
   read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t) {

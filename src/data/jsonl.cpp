@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "data/csv.h"
 #include "data/parquet.h"
+#include "data/row_file.h"
 #include "state/json.h"
 
 namespace qrl::data {
@@ -19,7 +20,6 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlank = " \t\r";
-constexpr std::size_t kStart_bytes = 32;  // enough for a Git LFS pointer
 
 struct Signature {
   std::string_view bytes;
@@ -103,30 +103,6 @@ void replace_lone_surrogates(std::string& line) {
   }
 }
 
-/// Returns the command that creates a shipped recipe's data file; "" for others.
-std::string maker_of(const std::filesystem::path& file) {
-  constexpr std::array<std::string_view, 4> kSets = {"gsm8k", "math", "dapo_math", "deepscaler"};
-  const std::string set = file.parent_path().filename().string();
-  const bool is_ours =
-      file.parent_path().parent_path().filename() == "datasets" && std::ranges::find(kSets, set) != kSets.end();
-  return is_ours ? "run python3 scripts/fetch/datasets.py " + set + " SOURCE to make it from a downloaded copy" : "";
-}
-
-std::ifstream opened(const std::filesystem::path& file, const char* expected) {
-  std::error_code error;
-  const bool is_there = std::filesystem::exists(file, error);
-  QRL_REQUIRE(std::filesystem::is_regular_file(file, error), file.string(), expected,
-              is_there ? "not a regular file" : "no such file", is_there ? "" : maker_of(file));
-  std::ifstream in(file, std::ios::binary);
-  QRL_REQUIRE(in.is_open(), file.string(), "a readable file", "no permission to read it");
-  std::string start(kStart_bytes, '\0');
-  in.read(start.data(), static_cast<std::streamsize>(start.size()));
-  QRL_REQUIRE(!base::is_lfs_pointer(start), file.string(), expected, base::kLfsPointer);
-  in.clear();
-  in.seekg(0);
-  return in;
-}
-
 void read_lines(std::istream& in, const std::string& name, const std::function<void(const FileRow&)>& take) {
   JsonLines lines(in, name);
   std::int64_t num_rows = 0;
@@ -153,7 +129,7 @@ std::vector<PromptRow> prompts_of(const ReadRows& read, const std::string& name,
 
 }  // namespace
 
-std::optional<nlohmann::json> JsonLines::next() {
+std::optional<nlohmann::json> JsonLines::next() try {
   for (;;) {
     ++line_;
     if (!read_line(in_, buffer_, where())) return std::nullopt;
@@ -171,6 +147,8 @@ std::optional<nlohmann::json> JsonLines::next() {
     }
     return state::parse_json(line, where(), kMaxRowDepth);
   }
+} catch (const std::ios_base::failure& error) {
+  base::fail_input(where(), "a readable file", error.code().message());
 }
 
 std::string_view JsonLines::text() const {
@@ -179,13 +157,13 @@ std::string_view JsonLines::text() const {
 }
 
 nlohmann::ordered_json FileRow::ordered() const {
-  if (!text.empty()) return nlohmann::ordered_json::parse(text);
+  if (!text.empty()) return state::parse_ordered_json(text, where, kMaxRowDepth);
   return nlohmann::ordered_json(value);
 }
 
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take) {
   const bool is_csv = file.extension() == ".csv", is_parquet = file.extension() == ".parquet";
-  std::ifstream in = opened(file, is_csv ? "a CSV file" : is_parquet ? "a parquet file" : "a JSONL file");
+  std::ifstream in = open_rows(file, is_csv ? "a CSV file" : is_parquet ? "a parquet file" : "a JSONL file");
   std::int64_t num_rows = 0;
   if (is_parquet) {
     read_parquet(file, [&](std::string_view text, std::int64_t number) {
