@@ -123,10 +123,11 @@ struct Constraint {
 
 /// Maps another trainer's key name to ours (config/keys/other_trainers.yaml).
 struct Alias {
-  std::string name;  ///< as the other trainer writes it, without dashes; may be a full dotted name or
-                     ///< a section.* for all of its keys
-  std::string key;   ///< our key or keys, as text; "": none
-  std::string note;  ///< units or alternative; may be empty
+  std::string name;       ///< as the other trainer writes it, without dashes; may be a full dotted name or
+                          ///< a section.* for all of its keys
+  std::string key;        ///< our key or keys, as text; "": none
+  std::string note;       ///< units or alternative; may be empty
+  std::string rule = {};  ///< how `qrl-train port` translates the value (other_trainers.yaml); "": copies it
 };
 
 struct Option {
@@ -141,6 +142,7 @@ struct Option {
   std::vector<std::string> uses = {};
   std::vector<Alias> aliases = {};
   bool needs_updates = false;  ///< if set, the loss differs from the default loss only in steps with several updates
+  std::string former = {};     ///< word of earlier versions, which recipes and records may still have
 
   /// Returns the option's default for `key` as YAML, or "null".
   std::string default_of(std::string_view key) const;
@@ -174,7 +176,7 @@ class Choices : public AnyChoices {
   const T* find(std::string_view word) const { return select(word).get(); }
   Selected<T> select(std::string_view word) const {
     for (std::size_t i = 0; i < typed_.size(); ++i)
-      if (all_[i]->word == word) return {*all_[i], *typed_[i]};
+      if (all_[i]->word == word || (!word.empty() && all_[i]->former == word)) return {*all_[i], *typed_[i]};
     return {};
   }
   Selected<T> default_option() const { return select(default_word_); }

@@ -255,7 +255,8 @@ class Loader {
     } catch (const ParseError& error) {
       is_valid = false;
       origins_.invalid.insert(key.name);
-      errors_.add(where, key.type, error.got, error.advice);
+      const std::string foreign = advice_for_value(key.name, node.text);
+      errors_.add(where, key.type, error.got, foreign.empty() ? error.advice : foreign);
     }
     if (is_valid && key.anchor) {
       for (const Key& one : keys_.all())  // resets keys whose values an earlier value of this key implied

@@ -39,19 +39,20 @@ const AdvantageEstimator kBatchStd{
     divided_by_batch_std,
     BatchStd::of_rewards};
 
-const AdvantageEstimator kReinforcePp{
-    {.word = "reinforce_pp",
+const AdvantageEstimator kReinforcePlusPlusBaseline{
+    {.word = "reinforce_plus_plus_baseline",
      .what = "reward - mean of the group, divided by the deviation of these differences over the step",
-     .paper = "Hu et al. 2025, REINFORCE++",
+     .paper = "Hu et al. 2025, REINFORCE++ with baseline",
      .defaults = {{"algorithm.norm_adv_by_std", "false"}},
-     .constraints = constraints_without_group_std()},
+     .constraints = constraints_without_group_std(),
+     .former = "reinforce_pp"},
     divided_by_batch_std,
     BatchStd::of_centred};
 
 }  // namespace
 
 config::Choices<AdvantageEstimator> advantage_estimators() {
-  return {{&kGrpo, &kRloo, &kBatchStd, &kReinforcePp}, "grpo"};
+  return {{&kGrpo, &kRloo, &kBatchStd, &kReinforcePlusPlusBaseline}, "grpo"};
 }
 
 }  // namespace qrl::rollout

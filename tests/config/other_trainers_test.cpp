@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "config/keys/key.h"
+#include "config/reader.h"
+#include "config/words.h"
 #include "support.h"
 #include "train/plan/catalog.h"
 
@@ -92,6 +94,58 @@ TEST_CASE("no advice leads from one meaning to another") {
     INFO(name << ": " << advice);
     CHECK(advice.find(expected) != std::string::npos);
   }
+}
+
+TEST_CASE("a value of another trainer is answered with ours, or with the reason that there is none") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"algorithm: {name: bnpo}", "here it is grpo and algorithm.loss_agg_mode: token-mean"},
+      {"algorithm: {name: ppo}", "here it is grpo (its clipped ratio; there is no critic)"},
+      {"algorithm: {name: rloo}", "here it is grpo and algorithm.adv_estimator: rloo"},
+      {"algorithm: {name: vespo}", "it has no counterpart here: sapo is the nearest"},
+      {"algorithm: {adv_estimator: reinforce_plus_plus}", "reinforce_plus_plus_baseline subtracts the group's"},
+      {"algorithm: {adv_estimator: gae}", "it has no counterpart here: there is no critic"},
+      {"algorithm: {kl_loss_coef: 0.1, kl_loss_type: low_var_kl}", "here it is k3"},
+      {"optim: {name: adamw_torch}", "here it is adamw"},
+      {"optim: {name: adamw_8bit}", "here it is adamw (its moments are float32)"},
+      {"optim: {lr_scheduler: constant_with_warmup}", "here it is constant (the warm-up is optim.lr_warmup_steps)"},
+      {"quant: {rollout: {weights: fp8}}", "here it is fp8_e4m3"},
+      {"quant: {rollout: {weights: nf4}}", "here it is int4 (its steps are equal)"},
+      {"model: {dtype: float16}", "it has no counterpart here: bfloat16 is the nearest"},
+      {"data: {overlong_prompt: left}", "here it is truncate"},
+      {"trainer: {device: gpu}", "here it is cuda"},
+  };
+  for (const auto& [recipe, expected] : cases) {
+    const std::string told = fault(recipe);
+    INFO(told);
+    CHECK(holds(told, expected));
+  }
+}
+
+TEST_CASE("every row of other trainers' values belongs to a name, and a recipe accepts what it sets") {
+  std::set<std::string> names;
+  for (const config::Alias& alias : config::aliases(train::keys().catalog())) names.insert(alias.name);
+  for (const config::ForeignValue& row : config::foreign_values()) {
+    INFO(row.name << ": " << row.value);
+    const bool is_key = train::keys().find(row.name) != nullptr;
+    CHECK((is_key || names.contains(row.name)));
+    CHECK((row.has_counterpart || !row.note.empty()));
+    if (row.settings.empty()) continue;
+    for (const std::string_view part : config::split(row.settings, " and ")) {
+      const std::size_t colon = part.find(": ");
+      if (colon == std::string_view::npos && !is_key) continue;  // a value of the name's own key, which port checks
+      const std::string key(colon == std::string_view::npos ? std::string_view(row.name) : part.substr(0, colon));
+      const std::string value(colon == std::string_view::npos ? part : part.substr(colon + 2));
+      INFO(key << " = " << value);
+      REQUIRE(train::keys().find(key) != nullptr);
+      CHECK(config::value_fault(train::keys(), key, value).empty());
+    }
+  }
+}
+
+TEST_CASE("a word of earlier versions is read as its new word") {
+  const config::Recipe recipe = read("algorithm: {adv_estimator: reinforce_pp}");
+  CHECK(recipe.algorithm.adv_estimator.word() == "reinforce_plus_plus_baseline");
+  CHECK(read("algorithm: {adv_estimator: reinforce_plus_plus_baseline}") == recipe);
 }
 
 TEST_CASE("where other trainers log is told with what does so here") {

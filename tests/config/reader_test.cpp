@@ -419,9 +419,8 @@ TEST_CASE("resume_mode is auto, never or a path") {
   CHECK(recipe.trainer.resume_from.mode == config::ResumeMode::path);
   CHECK(recipe.trainer.resume_from.path == "runs/x/checkpoints/step_3");
   CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_from.path.empty());
-  for (const std::string word : {"disable", "false"}) {
-    CHECK(holds(fault("trainer: {resume_mode: " + word + "}"), "got \"" + word + "\"; use never"));
-  }
+  CHECK(holds(fault("trainer: {resume_mode: false}"), "got \"false\"; use never"));
+  CHECK(holds(fault("trainer: {resume_mode: disable}"), "got \"disable\"; here it is never"));
   CHECK(read("trainer: {resume_mode: \"disable\"}").trainer.resume_from.path == "disable");
 }
 

@@ -91,10 +91,11 @@ key is refused.
 constexpr std::string_view kOtherTrainersIntro = R"(# Names of other trainers
 
 For readers who come from veRL, TRL or OpenRLHF. No name in the left column is accepted. A recipe or argument that uses one
-gets the advice on the right. Our keys are in [recipe keys](recipe-keys.md).
+gets the advice on the right. Our keys are in [recipe keys](recipe-keys.md). `qrl-train port` translates a
+[whole script](../howto/port.md) by these tables.
 
-`other_trainers_markdown` in `tests/config/reference_pages.cpp` makes this page from `src/config/keys/other_trainers.yaml` and from the names
-listed with each loss, correction and task. A test compares the two. To write it again: `QRL_WRITE_REFERENCE=1
+`other_trainers_markdown` in `tests/config/reference_pages.cpp` makes this page from `src/config/keys/other_trainers.yaml`, `other_values.yaml` and the
+names listed with each loss, correction and task. A test compares the two. To write it again: `QRL_WRITE_REFERENCE=1
 build/tests/test_config 'the committed reference page*'`.
 
 | there | here |
@@ -124,6 +125,15 @@ std::string other_trainers_markdown(const Keys& keys) {
     page += "| `" + one.name + "` | " +
             cell(one.key.empty() ? "none: " + one.note : one.key + (one.note.empty() ? "" : " (" + one.note + ")")) +
             " |\n";
+  }
+  page +=
+      "\n## Values\n\nValues of such a name, or of a key here. Several settings replace a value that has no word of "
+      "its own.\n\n| name or key | there | here |\n|---|---|---|\n";
+  for (const ForeignValue& row : foreign_values()) {
+    const std::string here = !row.has_counterpart   ? "none: " + row.note
+                             : row.settings.empty() ? "nothing to set: " + row.note
+                                                    : row.settings + (row.note.empty() ? "" : " (" + row.note + ")");
+    page += "| `" + row.name + "` | `" + row.value + "` | " + cell(here) + " |\n";
   }
   return page;
 }

@@ -95,7 +95,7 @@ TEST_CASE("aggregation: both ways from scores to advantages are numpy's, with nu
 
 TEST_CASE("a response that was not judged is in no mean, and a group with one that was teaches nothing") {
   std::vector<Rollout> rollouts = {judged(1), not_judged(), judged(0), judged(3), not_judged(), not_judged()};
-  for (const char* estimator : {"grpo", "rloo", "batch_std", "reinforce_pp"}) {
+  for (const char* estimator : {"grpo", "rloo", "batch_std", "reinforce_plus_plus_baseline"}) {
     CAPTURE(estimator);
     const std::vector<double> values = advantages(rollouts, 3, estimator);
     CHECK(values[0] == -values[2]);

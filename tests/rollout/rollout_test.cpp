@@ -118,14 +118,14 @@ TEST_CASE("advantages: the group's other samples, the deviation of all samples, 
   const double std = 1.6690459207925603;
   const double centred[] = {0.5, -0.5, -0.5, 0.5, 0, -2, -1, 3};
   for (std::size_t i = 0; i < 8; ++i) CHECK(test::close(rollouts[i].advantage, centred[i] / (std + 1e-6), 1e-12, 0));
-  // reinforce_pp: numpy, (r − mean of the group).std(ddof=1) = sqrt(15/7) of the same eight.
-  (void)advantages(rollouts, 4, "reinforce_pp", false);
+  // reinforce_plus_plus_baseline: numpy, (r − mean of the group).std(ddof=1) = sqrt(15/7) of the same eight.
+  (void)advantages(rollouts, 4, "reinforce_plus_plus_baseline", false);
   for (std::size_t i = 0; i < 8; ++i)
     CHECK(test::close(rollouts[i].advantage, centred[i] / (1.4638501094227998 + 1e-6), 1e-12, 0));
   (void)advantages(rollouts, 4, "grpo", false, true);
   for (std::size_t i = 0; i < 8; ++i) CHECK(rollouts[i].advantage == std::max(centred[i], 0.0));
   auto flat = with_rewards({0.1, 0.1, 0.1});
-  for (const char* word : {"grpo", "rloo", "batch_std", "reinforce_pp"}) {
+  for (const char* word : {"grpo", "rloo", "batch_std", "reinforce_plus_plus_baseline"}) {
     CHECK(advantages(flat, 3, word, false) == 1);
     CHECK(flat[0].advantage == 0.0);
   }

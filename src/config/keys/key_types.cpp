@@ -1,7 +1,6 @@
 #include "config/keys/key_types.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <regex>
@@ -10,6 +9,7 @@
 #include "base/ascii.h"
 #include "base/hub.h"
 #include "base/shipped_files.h"
+#include "config/keys/other_trainers.h"
 
 namespace qrl::config {
 
@@ -135,16 +135,14 @@ Type<double> real(const Range& range) {
 }
 
 std::string nearest_advice(const std::string& word, const std::vector<std::string>& names) {
-  static constexpr std::array<std::pair<const char*, const char*>, 4> kTwins = {
-      {{"bfloat16", "bf16"}, {"float32", "fp32"}, {"low_var_kl", "k3"}, {"gpu", "cuda"}}};
-  static constexpr std::array<std::string_view, 2> kLookalikes = {"float16", "fp16"};  // they are not bf16 misspelled
   const std::string lower = base::lower_case(word.substr(0, 100));
-  for (const auto& [one, other] : kTwins) {
-    for (const std::string& name : names) {
-      if ((lower == one && name == other) || (lower == other && name == one)) return "here it is " + name;
-    }
+  bool is_foreign = false;
+  for (const ForeignValue& row : foreign_values()) {
+    if (row.value != lower) continue;
+    if (std::ranges::find(names, row.settings) != names.end()) return "here it is " + row.settings;
+    is_foreign = is_foreign || !row.has_counterpart;  // float16 is not bf16 misspelled
   }
-  if (std::ranges::find(kLookalikes, lower) != kLookalikes.end()) return "";
+  if (is_foreign) return "";
   const std::string nearest = base::nearest_name(lower, names);
   return nearest.empty() ? "" : "did you mean " + nearest + "?";
 }

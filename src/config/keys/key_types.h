@@ -71,7 +71,11 @@ Type<Selected<T>> option_of(const Choices<T>& choices, std::string_view except =
     if (one->word != except) words.push_back(one->word);
   const Type<std::size_t> index = one_of(words);
   return {index.text,
-          [choices, words, read = index.read](const YamlNode& node) { return choices.select(words[read(node)]); },
+          [choices, words, read = index.read](const YamlNode& node) {
+            const auto is_former = [&](const Option* one) { return !one->former.empty() && one->former == node.text; };
+            const bool has_former = std::ranges::any_of(choices.all(), is_former);
+            return choices.select(has_former ? node.text : words[read(node)]);
+          },
           [](const Selected<T>& option) { return option.empty() ? "null" : option.word(); }};
 }
 

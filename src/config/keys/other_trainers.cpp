@@ -12,15 +12,37 @@ namespace qrl::config {
 
 namespace {
 
+YamlPtr table(const std::string& name) {
+  const auto files = table_files();
+  const auto found = std::ranges::find(files, std::string_view(name), &base::EmbeddedFile::name);
+  QRL_INVARIANT(found != files.end(), "tables of other trainers", name, "no such file");
+  return parse_own_yaml(found->text, name);
+}
+
 std::vector<Alias> read_rows() {
   std::vector<Alias> rows;
-  const YamlPtr root = parse_own_yaml(table_files().front().text, "other_trainers.yaml");
+  const YamlPtr root = table("other_trainers.yaml");
   for (const YamlMember& row : root->members) {
     const std::vector<YamlPtr>& cells = row.value->items;
-    QRL_INVARIANT(!cells.empty() && cells.size() <= 2, "other_trainers.yaml", "[key] or [key, note]", row.name);
-    rows.push_back({row.name, cells[0]->text, cells.size() > 1 ? cells[1]->text : ""});
+    QRL_INVARIANT(!cells.empty() && cells.size() <= 3, "other_trainers.yaml", "[key], [key, note] or [key, note, rule]",
+                  row.name);
+    const auto cell = [&](std::size_t i) { return i < cells.size() ? cells[i]->text : ""; };
+    rows.push_back({row.name, cell(0), cell(1), cell(2)});
   }
   return rows;
+}
+
+std::vector<ForeignValue> read_values() {
+  std::vector<ForeignValue> values;
+  const YamlPtr root = table("other_values.yaml");
+  for (const YamlMember& name : root->members) {
+    for (const YamlMember& row : name.value->members) {
+      const std::vector<YamlPtr>& cells = row.value->items;
+      QRL_INVARIANT(cells.size() == 2, "other_values.yaml", "[settings, note]", name.name + ": " + row.name);
+      values.push_back({name.name, row.name, cells[0]->text, cells[1]->text, cells[0]->kind != YamlNode::Kind::null});
+    }
+  }
+  return values;
 }
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
@@ -38,6 +60,23 @@ std::string advice_of(const Alias& alias) {
 }
 
 }  // namespace
+
+const std::vector<ForeignValue>& foreign_values() {
+  static const std::vector<ForeignValue> values = read_values();
+  return values;
+}
+
+YamlPtr foreign_defaults() { return table("other_defaults.yaml"); }
+
+std::string advice_for_value(std::string_view key, std::string_view value) {
+  for (const ForeignValue& row : foreign_values()) {
+    if (row.name != key || row.value != value) continue;
+    if (!row.has_counterpart) return "it has no counterpart here: " + row.note;
+    if (row.settings.empty()) return "leave the key out: " + row.note;
+    return "here it is " + row.settings + (row.note.empty() ? "" : " (" + row.note + ")");
+  }
+  return {};
+}
 
 std::vector<Alias> aliases(const Catalog& catalog) {
   static const std::vector<Alias> rows = read_rows();
@@ -58,12 +97,13 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   const std::string last(last_part(plain));
   const std::vector<Alias> known = aliases(keys.catalog());
 
-  // Tries aliases that match the full name, or its whole section (NAME.*), before aliases that match only the last
-  // part.
+  // Tries aliases that match the full name, its end of several parts, or its whole section (NAME.*), before aliases
+  // that match only the last part.
   const auto is_whole = [&](const Alias& alias) {
     const std::string_view called = alias.name;
     if (called.ends_with(".*")) return plain.starts_with(called.substr(0, called.size() - 1));
-    return called == plain && plain != last;
+    const bool is_dotted = called.find('.') != std::string_view::npos;
+    return (called == plain && plain != last) || (is_dotted && plain.ends_with("." + std::string(called)));
   };
   if (const auto whole = std::find_if(known.begin(), known.end(), is_whole); whole != known.end()) {
     return advice_of(*whole);

@@ -116,7 +116,7 @@ const Correction ais_correction{
      .constraints = constraints_of_correction("set its cap with rollout_correction.ais.C instead", true),
      .params = {kAisCap, kAisDelta, kAisGamma, kAisBeta, kAisEps},
      .aliases = {{"gamma", "rollout_correction.ais.gamma",
-                  "for AIS; there is no discount factor, because there is no critic"}}},
+                  "for AIS; there is no discount factor, because there is no critic", "hint"}}},
     CorrectionLevel::token,
     adaptive_importance,
     read_cap,
