@@ -18,9 +18,10 @@ void add_commands(CLI::App& app, Action& action) {
   add_judge(app, action);
   add_tokenize(app, action);
   add_compare(app, action);
+  add_port(app, action);
   add_report(app, action);
   add_watch(app, action);
-  for (const char* rare : {"dump", "profile", "tokenize"}) app.get_subcommand(rare)->group(kRareCommands);
+  for (const char* rare : {"dump", "data", "profile", "tokenize"}) app.get_subcommand(rare)->group(kRareCommands);
   add_help(app);
 }
 

@@ -19,6 +19,7 @@ void add_check_gap(CLI::App& check, Action& action);
 void add_judge(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
+void add_port(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_watch(CLI::App& app, Action& action);
 

@@ -121,8 +121,7 @@ void compare_arms(const CompareArguments& arguments, dist::Collectives& world) {
 void add_compare(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<CompareArguments>();
   CLI::App* command = app.add_subcommand(
-      "compare",
-      "train arms side by side with the same seeds, prompts and draws; prints paired differences and verdicts");
+      "compare", "train arms with the same seeds, prompts and draws; prints paired differences and verdicts");
   CLI::Option* plan =
       command->add_option("PLAN", arguments->file, "plan file (YAML); with --arm, the recipe that all arms share")
           ->check(not_empty());

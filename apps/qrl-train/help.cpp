@@ -34,7 +34,7 @@ std::string screen(const CLI::App& program) {
     if (command->get_group() == kRareCommands) others += (others.empty() ? "" : ", ") + command->get_name();
     else commands.emplace_back(command->get_name(), first_fact(command->get_description()));
   }
-  commands.emplace_back(others, "more commands");
+  commands.emplace_back("more", others);
   return program.get_description() + "\n\n" +
          columns({{name + " RECIPE [OPTIONS]", "trains"}, {name + " COMMAND --help", "shows a command's help"}}) +
          "\n" + columns(options) + "\n" + columns(commands);
@@ -43,7 +43,7 @@ std::string screen(const CLI::App& program) {
 }  // namespace
 
 void add_help(CLI::App& program) {
-  program.set_help_flag("-h,--help", "print this help, and exit");
+  program.set_help_flag("-h,--help", "print this help, and exit")->group(kRareOptions);
   program.set_help_all_flag("--help-all", "print all options and recipe keys, and exit");
   const auto whole = std::dynamic_pointer_cast<CLI::Formatter>(program.get_formatter());
   program.formatter_fn([whole](const CLI::App* app, std::string name, CLI::AppFormatMode mode) {

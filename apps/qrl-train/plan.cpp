@@ -192,9 +192,24 @@ void describe_data(const train::RunPlan& plan) {
   }
 }
 
+/// Prints what follows from the recipe alone, where the model's config.json is absent.
+void describe_without_model(const config::LoadedRecipe& loaded) {
+  for (const std::string& line : train::describe_settings(loaded)) base::print("%s\n", line.c_str());
+  base::print("model       %s is absent: its shapes, and so memory and disk use, are unknown\n",
+              loaded.recipe.model.path.c_str());
+  describe_batch(loaded.recipe);
+  base::print("run folder  %s\n", loaded.recipe.trainer.default_local_dir.c_str());
+  for (const std::string& file : train::absent_files(loaded.recipe, !loaded.recipe.lora.path.empty()))
+    base::print("absent      %s: needed by a run\n", file.c_str());
+}
+
 }  // namespace
 
 void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options) {
+  if (options.allow_absent && train::lacks_model(loaded.recipe)) {
+    describe_without_model(loaded);
+    return;
+  }
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   const train::PlanRequest request{options.num_ranks, options.num_here, false};
   const train::RunOutline outline = train::outline_run(loaded, request, *solo);

@@ -1,7 +1,9 @@
 #include "base/process.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -45,6 +47,22 @@ void skip_library_destructors() {
       },
       nullptr);
 #endif
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return status;
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char piece[4096];
+  for (;;) {
+    const ssize_t size = ::read(fd, piece, sizeof piece);
+    if (size > 0) text.append(piece, static_cast<std::size_t>(size));
+    else if (size == 0 || errno != EINTR) return text;
+  }
 }
 
 }  // namespace qrl::base

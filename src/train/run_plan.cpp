@@ -26,14 +26,20 @@ namespace qrl::train {
 
 namespace fs = std::filesystem;
 
-namespace {
+bool lacks_model(const config::Recipe& recipe) {
+  std::error_code error;
+  return !recipe.model.path.empty() &&
+         !fs::exists(fs::path(base::local_model(recipe.model.path)) / "config.json", error);
+}
 
 std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
   std::vector<std::string> absent;
   const auto need = [&](const char* key, const fs::path& file) {
     if (!fs::exists(file)) absent.push_back(file.string() + " (" + key + ")");
   };
-  if (!recipe.model.path.empty()) {
+  if (lacks_model(recipe)) {
+    absent.push_back("model " + recipe.model.path + " (model.path)");
+  } else if (!recipe.model.path.empty()) {
     const fs::path dir = base::model_folder(recipe.model.path);
     if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
     need("model.path", dir / "tokenizer.json");
@@ -60,6 +66,8 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
     need("--resume", fs::path(recipe.trainer.resume_from.path) / "state.json");
   return absent;
 }
+
+namespace {
 
 void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
   require_positions(loaded, model);

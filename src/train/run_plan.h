@@ -39,6 +39,11 @@ struct RunOutline {
   const config::Recipe& recipe() const { return loaded.recipe; }
 };
 
+/// Returns whether model.path names a model whose config.json this machine lacks.
+bool lacks_model(const config::Recipe& recipe);
+/// Lists the files that a run needs and this machine lacks, each with its key. `reads_adapters`: a run reads lora.path.
+std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters);
+
 /// Checks the recipe against the model's config and the machine. Throws an input error if they do not fit together.
 /// With request.is_run, also throws if this machine lacks memory, the recipe's GPU or its libraries, and loads
 /// LibTorch's CUDA part for a learner on a GPU. Collective.

@@ -18,9 +18,18 @@ data: {{train_files: [{root}/tests/data/golden/parquet/countdown.{form}]}}
 reward: {{verifier: command, command: [python3, -m, qrl_reward, "verl:own.py"]}}
 """
 WANDB = """
+class Table:
+    def __init__(self, **settings):
+        pass
+class Config:
+    def update(self, values, **settings):
+        pass
 class Run:
+    config, offline = Config(), True
     def log(self, metrics, step):
         print("logged step", step)
+    def finish(self):
+        pass
 def init(**settings):
     return Run()
 """
@@ -104,9 +113,11 @@ class Venv(unittest.TestCase):
         cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
         self.assertGreater(len(cells), 3)
         (work / "notebook").mkdir()
-        said = require(self.python, "-c", "\n\n".join(cells), cwd=work / "notebook")
+        (work / "notebook/cells.py").write_text("\n\n".join(cells), encoding="utf-8")  # a file, so that functions have a source
+        said = require(self.python, "cells.py", cwd=work / "notebook")
         self.assertIn("exit code 75", said)
         self.assertIn("exit code 0", said)
+        self.assertIn("runs/own: ended with exit code 0", said)
 
     def test_the_python_door(self):
         require(self.python, ROOT / "tests/package/door.py", TINY)

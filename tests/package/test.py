@@ -19,7 +19,8 @@ from support import BUILD, DEPS, ROOT, make_torch, pack, run, variables, wheel, 
 
 # The libraries of the wheel, and the file that has each one's license.
 LICENSES = {"libicuuc": "libicu.txt", "libicudata": "libicu.txt", "libpcre2-8": "libpcre2-8.txt", "libxxhash": "libxxhash.txt",
-            "libyaml-cpp": "libyaml-cpp.txt", "libqrl_mpi": "LICENSE", "libqrl_parquet": "LICENSE"}
+            "libyaml-cpp": "libyaml-cpp.txt", "libqrl_mpi": "LICENSE", "libqrl_parquet": "LICENSE",
+            "libz": "zlib1g.txt"}
 COMPILED_IN = {"LICENSE", "uPlot.txt", "CLI11.txt", "nlohmann-json.txt"}
 
 

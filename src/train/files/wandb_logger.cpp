@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -15,6 +14,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
+#include "base/python.h"
 #include "base/shipped_files.h"
 #include "base/text.h"
 
@@ -24,33 +25,6 @@ namespace {
 
 constexpr const char* kWandbKey = "trainer.wandb";
 constexpr const char* kLogModule = "qrl_log";
-
-/// Returns the Python that the program was started by, otherwise python3 in PATH.
-std::string log_python() {
-  const char* started_by = std::getenv("QRL_PYTHON");
-  return started_by != nullptr && *started_by != '\0' ? started_by : "python3";
-}
-
-std::vector<std::string> environment_with_module() {
-  const std::string folder = base::shipped_folder("apps/python", "python", std::string(kLogModule) + ".py");
-  std::vector<std::string> variables;
-  std::string path = folder;
-  for (char** one = environ; *one != nullptr; ++one) {
-    const std::string_view text = *one;
-    if (!text.starts_with("PYTHONPATH=")) variables.emplace_back(text);
-    else if (const std::string_view value = text.substr(text.find('=') + 1); !value.empty())
-      path += (path.empty() ? "" : ":") + std::string(value);
-  }
-  if (!path.empty()) variables.push_back("PYTHONPATH=" + path);
-  return variables;
-}
-
-std::vector<char*> pointers_of(const std::vector<std::string>& texts) {
-  std::vector<char*> all;
-  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
-  all.push_back(nullptr);
-  return all;
-}
 
 struct PipeEnds {
   int read = -1, write = -1;
@@ -78,33 +52,16 @@ pid_t start_logger(const std::vector<std::string>& words, int input, int output)
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::vector<std::string> argv = {log_python(), "-m", kLogModule, "wandb"};
+  std::vector<std::string> argv = {base::python_program(), "-m", kLogModule, "wandb"};
   argv.insert(argv.end(), words.begin(), words.end());
-  const std::vector<std::string> environment = environment_with_module();
+  const std::vector<std::string> environment = base::python_environment(std::string(kLogModule) + ".py");
   pid_t child = -1;
-  const int error = posix_spawnp(&child, argv[0].c_str(), &actions, &attributes, pointers_of(argv).data(),
-                                 pointers_of(environment).data());
+  const int error = posix_spawnp(&child, argv[0].c_str(), &actions, &attributes, base::pointers_of(argv).data(),
+                                 base::pointers_of(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   errno = error;
   return error == 0 ? child : -1;
-}
-
-int wait_for(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
-std::string read_all(int fd) {
-  std::string text;
-  char piece[4096];
-  for (;;) {
-    const ssize_t size = ::read(fd, piece, sizeof piece);
-    if (size > 0) text.append(piece, static_cast<std::size_t>(size));
-    else if (size == 0 || errno != EINTR) return text;
-  }
 }
 
 std::string last_line(std::string_view text) {
@@ -120,22 +77,22 @@ std::string last_line(std::string_view text) {
 std::string WandbLogger::fault() {
   const PipeEnds in = make_log_pipe(), out = make_log_pipe();
   const pid_t child = start_logger({"--check"}, in.read, out.write);
-  const std::string no_python = child < 0 ? log_python() + ": " + std::strerror(errno) : "";
+  const std::string no_python = child < 0 ? base::python_program() + ": " + std::strerror(errno) : "";
   for (const int fd : {in.read, in.write, out.write}) ::close(fd);
-  const std::string said = read_all(out.read);
+  const std::string said = base::read_all(out.read);
   ::close(out.read);
   if (child < 0) return no_python;
-  const int status = wait_for(child);
+  const int status = base::wait_for(child);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
   const std::string line = last_line(said);
-  return line.empty() ? log_python() + " -m qrl_log wandb --check, which failed" : line;
+  return line.empty() ? base::python_program() + " -m qrl_log wandb --check, which failed" : line;
 }
 
 WandbLogger::WandbLogger(const std::filesystem::path& run_folder) {
   const std::string folder = std::filesystem::absolute(run_folder).string();
   const std::string script = base::shipped_folder("apps/python", "python", std::string(kLogModule) + ".py");
-  command_ =
-      log_python() + " " + base::shell_word(script + "/" + kLogModule + ".py") + " wandb " + base::shell_word(folder);
+  command_ = base::python_program() + " " + base::shell_word(script + "/" + kLogModule + ".py") + " wandb " +
+             base::shell_word(folder);
   const PipeEnds in = make_log_pipe();
   child_ = start_logger({folder, "--child"}, in.read, -1);
   const std::string error = std::strerror(errno);
@@ -143,7 +100,7 @@ WandbLogger::WandbLogger(const std::filesystem::path& run_folder) {
   input_ = in.write;
   if (child_ >= 0) return;
   ::close(input_);
-  base::fail_input(kWandbKey, "a Python that starts", log_python() + ": " + error);
+  base::fail_input(kWandbKey, "a Python that starts", base::python_program() + ": " + error);
 }
 
 WandbLogger::~WandbLogger() {

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""qrl-train port on scripts in the style of each trainer: every name is accounted for, and the recipe is one that the program accepts.
+
+usage: test.py PROGRAM
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+
+VERL = r"""
+set -x
+export HYDRA_FULL_ERROR=1            # a comment
+MODEL_PATH=${MODEL_PATH:-Qwen/Qwen3-0.6B}
+n=8
+max_response_length=$((1024 * 2))
+if [ "$HOST" = big ]; then
+    n=16
+    offload=True
+fi
+cat > notes.txt <<EOF
+python3 -m verl.trainer.main_ppo data.train_batch_size=1
+EOF
+ACTOR=(
+    actor_rollout_ref.actor.ppo_mini_batch_size=32   # behind a word
+    'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4'
+    actor_rollout_ref.actor.fsdp_config.param_offload=${offload}
+)
+ACTOR+=(+actor_rollout_ref.actor.clip_ratio_c=10.0)
+nohup python3 -m verl.trainer.main_ppo \
+    --config-name=ppo_trainer \
+    algorithm.adv_estimator=rloo \
+    data.train_files="['$HOME/a.parquet', 'b.parquet']" \
+    data.max_prompt_length=512 data.max_response_length=${max_response_length} \
+    data.train_batch_size=64 \
+    actor_rollout_ref.model.path="$MODEL_PATH" \
+    "${ACTOR[@]}" \
+    ++actor_rollout_ref.rollout.n=$n \
+    actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001 \
+    custom_reward_function.path=judge.py custom_reward_function.name=score \
+    trainer.experiment_name=run_$(date +%m) trainer.nnodes=1 \
+    trainer.unheard_of=1 "$@" 2>&1 | tee log.txt
+"""
+
+TRL = '''
+"""A script that trains as soon as it is imported."""
+import re
+import torch
+from datasets import load_dataset
+from peft import LoraConfig
+from trl import GRPOConfig, GRPOTrainer
+
+MODEL = "Qwen/Qwen3-0.6B"
+STEPS = 4
+raise SystemExit("port must not run this")
+
+
+def found(text):
+    return re.findall(r"\\d+", text)
+
+
+def digits(completions, answer, **kwargs):
+    return [float(a in found(c[0]["content"])) for c, a in zip(completions, answer)]
+
+
+def short(completions, **kwargs):
+    return [float(len(c) < 40) for c in completions]
+
+
+def main(learning_rate):
+    dataset = load_dataset("openai/gsm8k", "main", split="train[:50%]").map(str)
+    config = GRPOConfig(output_dir=f"runs/{MODEL}-{STEPS}", learning_rate=learning_rate, per_device_train_batch_size=8,
+                        gradient_accumulation_steps=STEPS, steps_per_generation=2 * STEPS, num_generations=4, max_steps=100, save_steps=10,
+                        num_iterations=2, optim="adamw_torch", lr_scheduler_type="constant_with_warmup", warmup_steps=3, loss_type="bnpo",
+                        scale_rewards="none", beta=0.04, epsilon=0.1, chat_template_kwargs={"enable_thinking": False},
+                        model_init_kwargs={"torch_dtype": torch.bfloat16}, report_to=["tensorboard"], neftune_noise_alpha=5, callbacks=[],
+                        reward_weights=[1.0, 0.5])
+    trainer = GRPOTrainer(model=MODEL, reward_funcs=[digits, short], args=config, train_dataset=dataset, tools=[found],
+                          peft_config=LoraConfig(r=16, lora_alpha=32, target_modules=["q_proj", "v_proj"], bias="none"))
+    trainer.train()
+'''
+
+COUNTS = re.compile(r"(\d+) names? read: (\d+) translated, (\d+) without a counterpart, (\d+) not constant")
+
+
+def value(recipe, key):
+    """Returns the text of a key's value in a recipe of sections; None if it is not set."""
+    place = []
+    for line in recipe.splitlines():
+        found = re.match(r"( *)([\w.]+):(?: (.*?))?(?:  # .*)?$", line)
+        if found:
+            place = [*place[:len(found.group(1)) // 2], found.group(2)]
+            if ".".join(place) == key:
+                return found.group(3)
+    return None
+
+
+class Port(unittest.TestCase):
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="qrl-port-"))
+        self.addCleanup(shutil.rmtree, self.work)
+
+    def run_program(self, *words):
+        done = subprocess.run([PROGRAM, *words], cwd=self.work, capture_output=True, text=True, check=False, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    def port(self, name, text):
+        """Returns the recipe of a script. Its counts add up, and the program accepts it."""
+        (self.work / name).write_text(textwrap.dedent(text))
+        code, said = self.run_program("port", name, "--out", "made.yaml")
+        self.assertEqual(code, 0, said)
+        recipe = (self.work / "made.yaml").read_text()
+        (self.work / "made.yaml").rename(self.work / "kept.yaml")
+        read, *parts = map(int, COUNTS.search(recipe).groups())
+        self.assertEqual(read, sum(parts), recipe)
+        self.assertIn(COUNTS.search(recipe).group(), said)
+        code, said = self.run_program("kept.yaml", "--dry-run", "--allow-absent")
+        self.assertEqual(code, 0, said + recipe)
+        return recipe, parts
+
+    def check(self, recipe, **values):
+        for name, wanted in values.items():
+            key = name.replace("__", ".")
+            self.assertEqual(value(recipe, key), wanted, f"{key}\n{recipe}")
+
+    def test_a_veRL_script(self):
+        recipe, (translated, without, varying) = self.port("run.sh", VERL)
+        self.check(recipe, model__path="Qwen/Qwen3-0.6B", data__max_response_length="2048", data__train_batch_size="64", rollout__n="8",
+                   actor__mini_batch_size="32", actor__max_tokens_per_micro_batch="10240", algorithm__adv_estimator="rloo",
+                   algorithm__clip_ratio_c="10.0", algorithm__kl_loss_coef="0.001", algorithm__kl_loss_type="k3", optim__weight_decay="0.01",
+                   reward__command='[python3, "-m", qrl_reward, "verl:judge.py:score"]', reward__verifier="command")
+        self.assertEqual(value(recipe, "data.train_files"), f'["{pathlib.Path.home()}/a.parquet", b.parquet]')
+        self.assertEqual((translated, without, varying), (15, 3, 1), recipe)
+        for line in ("#   trainer.unheard_of = 1: qrl-train does not know this name", "4 samples × (512 + 2048) tokens",
+                     "#   trainer.experiment_name = run_$(date +%m): here trainer.default_local_dir",
+                     "# n: line 8 has 16, under a condition", "param_offload = True (line 9, under a condition)"):
+            self.assertIn(line, recipe)
+
+    def test_a_TRL_script(self):
+        recipe, (_, without, varying) = self.port("train.py", TRL)
+        self.check(recipe, model__path="Qwen/Qwen3-0.6B", model__dtype="bfloat16", data__enable_thinking="false",
+                   data__train_batch_size="16", actor__mini_batch_size="8", actor__ppo_epochs="2", rollout__n="4", optim__name="adamw",
+                   optim__lr_scheduler="constant", optim__lr_warmup_steps="3", optim__lr=None, optim__weight_decay="0", algorithm__name="grpo",
+                   algorithm__loss_agg_mode="token-mean", algorithm__norm_adv_by_std="false", algorithm__kl_loss_coef="0.04",
+                   algorithm__clip_ratio_low="0.1", algorithm__clip_ratio_high="0.1", lora__rank="16", lora__target_modules="[q_proj, v_proj]",
+                   trainer__total_training_steps="25", trainer__save_freq="3", trainer__total_epochs=None, trainer__tensorboard="true",
+                   trainer__default_local_dir="runs/Qwen/Qwen3-0.6B-4", data__train_files='["openai/gsm8k:train"]',
+                   reward__weights="{digits: 1.0, short: 0.5}")
+        self.assertEqual((without, varying), (4, 1), recipe)
+        for line in ("#   learning_rate = learning_rate: here optim.lr", "#   tools = [found]: answers are of one turn",
+                     "per_device_train_batch_size 8 × gradient_accumulation_steps 4 × 1 process = 32 responses; / num_generations 4 = 8",
+                     "hf download --repo-type dataset openai/gsm8k --local-dir openai/gsm8k", "100 updates / 4 updates a step",
+                     "the script then does .map(str)"):
+            self.assertIn(line, recipe)
+        # The functions are cut out with what they use, and judge.
+        rewards = (self.work / "made_rewards.py").read_text()
+        self.assertIn("import re", rewards)
+        self.assertNotIn("GRPOTrainer", rewards)
+        rows = [{"prompt": "q", "answer": "7"}]
+        (self.work / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        code, said = self.run_program("check", "reward", "kept.yaml", "--set", "data.train_files=[rows.jsonl]", "--set", "model.path=null", "--set", "lora.rank=0", "--set", "data.enable_thinking=null",
+                                      "--set", "model.init.config=recipes:models/quickstart/config.json")
+        self.assertIn("digits", said)
+
+    def test_flags_of_a_shell_script_win_over_its_python_script(self):
+        (self.work / "train.py").write_text(TRL.replace("learning_rate=learning_rate, ", ""))
+        recipe, _ = self.port("run.sh", """
+            accelerate launch --num_processes 2 train.py --learning_rate 2e-6 --beta=0.0 --per_device_train_batch_size 4 \\
+                --log_completions --report_to none
+        """)
+        self.check(recipe, optim__lr="2e-6", algorithm__kl_loss_coef="0.0", actor__mini_batch_size="8", trainer__rollout_dump="true")
+        self.assertIn("× 2 processes = 32 responses", recipe)
+
+    def test_unsloth(self):
+        recipe, _ = self.port("unsloth.py", '''
+            from unsloth import FastLanguageModel
+            from trl import GRPOConfig, GRPOTrainer
+            max_seq_length = 1024
+            model, tokenizer = FastLanguageModel.from_pretrained(model_name="unsloth/Qwen3-4B", max_seq_length=max_seq_length, load_in_4bit=True,
+                                                                 fast_inference=True, max_lora_rank=32, gpu_memory_utilization=0.6)
+            model = FastLanguageModel.get_peft_model(model, r=32, target_modules=["q_proj"], lora_alpha=64,
+                                                     use_gradient_checkpointing="unsloth", random_state=3407)
+            args = GRPOConfig(optim="paged_adamw_8bit", num_generations=6, max_prompt_length=256, max_completion_length=max_seq_length - 256)
+            trainer = GRPOTrainer(model=model, processing_class=tokenizer, reward_funcs="org/reward-model", args=args, train_dataset=rows())
+        ''')
+        self.check(recipe, model__path="unsloth/Qwen3-4B", lora__rank="32", lora__alpha="64", quant__rollout__weights="int4",
+                   actor__activation_checkpointing="true", data__max_response_length="768", rollout__n="6", optim__name="adamw")
+        self.assertIn("#   fast_inference = true: the decoder is built in", recipe)
+
+    def test_configs(self):
+        recipe, parts = self.port("grpo.json", '{"model_name_or_path": "a/b", "loss_type": "cispo", "epsilon_high": 5.0, "rollout_is": "sequence"}')
+        self.check(recipe, algorithm__name="cispo", algorithm__clip_ratio_high="4.0")
+        self.assertEqual(parts, [3, 1, 0], recipe)
+        recipe, parts = self.port("ppo.yaml", """
+            actor_rollout_ref: {rollout: {n: 4, val_kwargs: {do_sample: true, n: 2}}, actor: {optim: {lr: 1e-6}}}
+            algorithm: {adv_estimator: gae, rollout_correction: {rollout_is: token, rollout_is_threshold: 2.0}}
+        """)
+        self.check(recipe, rollout__n="4", eval__n="2", optim__lr="1e-6", eval__temperature=None, rollout_correction__method="tis")
+        self.assertIn("gae: there is no critic", recipe)
+
+    def test_a_value_that_the_recipe_refuses_becomes_a_comment_with_the_error(self):
+        recipe, parts = self.port("grpo.json", '{"num_generations": 1, "learning_rate": -1, "temperature": 0.5}')
+        self.check(recipe, rollout__n=None, optim__lr=None, rollout__temperature="0.5")
+        self.assertEqual(parts, [1, 2, 0], recipe)
+        self.assertIn("#   refused: rollout.n: expected integer from 2", recipe)
+
+    def test_an_absent_model_is_planned_with_allow_absent_alone(self):
+        self.port("grpo.json", '{"model_name_or_path": "nobody/absent", "max_completion_length": 100}')
+        code, said = self.run_program("kept.yaml", "--dry-run", "--allow-absent")
+        self.assertIn("\nmodel       nobody/absent is absent: its shapes, and so memory and disk use, are unknown\n", said)
+        self.assertIn("\nabsent      model nobody/absent (model.path): needed by a run\n", said)
+        code, said = self.run_program("kept.yaml", "--dry-run")
+        self.assertEqual(code, 2, said)
+        self.assertIn("run hf download nobody/absent", said)
+
+    def test_every_rule_of_the_table_has_a_function_and_every_default_is_translated(self):
+        table = (ROOT / "src/config/keys/other_trainers.yaml").read_text()
+        rules = set(re.findall(r", ([a-z_0-9]+)\]$", "\n".join(line for line in table.splitlines() if line.count(", ") >= 2), re.MULTILINE))
+        done = subprocess.run([sys.executable, "-c", "from qrl_port.rules import RULES; print(*RULES)"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "apps/python")}, check=True)
+        known = set(done.stdout.split())
+        self.assertEqual((known - rules, rules - known), (set(), {"hint"}))
+        recipe, _ = self.port("grpo.json", '{"model_name_or_path": "a/b"}')
+        self.check(recipe, optim__lr_scheduler="linear", optim__weight_decay="0", algorithm__loss_agg_mode="token-mean", rollout__n="8")
+
+    def test_what_is_no_script_of_a_trainer_is_one_error(self):
+        for name, text, error in (("a.sh", "echo hello\n", "a.sh: expected a command that starts TRL, veRL or OpenRLHF, got 1 other command"),
+                                  ("b.py", "print(1)\n", "b.py: expected a script with GRPOConfig"),
+                                  ("c.py", "def (\n", "c.py:1: expected Python, got invalid syntax"),
+                                  ("d.json", "{", "d.json: expected JSON, got "), ("e.json", "[1]", "e.json: expected a config"),
+                                  ("f.yaml", "a: [", "f.yaml:1: expected well-formed YAML"), ("g.ipynb", "{}", "g.ipynb: expected a script with"),
+                                  ("h.sh", "trl grpo\n", "h.sh: expected names of a trainer's options, got none"),
+                                  ("i.sh", b"\xff\xfe\n", "i.sh: expected a text in UTF-8"), ("j.sh", "", "j.sh: expected a command that starts")):
+            (self.work / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+            code, said = self.run_program("port", name)
+            self.assertEqual((code, said.count("\n")), (2, 1), said)
+            self.assertTrue(said.startswith("error: " + error), said)
+        for words, error in ((["absent.sh"], "absent.sh: expected a script, notebook or config of another trainer, got no such file"),
+                             (["a.sh", "--out", "a.sh"], "a.sh: expected the name of a new file, got an existing file")):
+            code, said = self.run_program("port", *words)
+            self.assertEqual((code, said.count("\n")), (2, 1), said)
+            self.assertTrue(said.startswith("error: " + error), said)
+
+
+if __name__ == "__main__":
+    unittest.main()
