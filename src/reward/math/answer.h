@@ -16,10 +16,32 @@ struct Measure {
   std::uint64_t dimensions = 0;  ///< sum over the units of exponent · number_of(dimension); 0: unknown
   long double factor = 1;        ///< product of the units' conversion factors
   long double scale = 1;         ///< 1e6 for "million"
+  bool is_unit = false;          ///< whether every word is a unit, with known dimensions or not
   bool is_known() const noexcept { return dimensions != 0; }
   bool is(char dimension) const noexcept { return dimensions == number_of(dimension); }
   static constexpr std::uint64_t number_of(char dimension) noexcept {
-    if (dimension == 's') return number_of('l') - number_of('t');
+    switch (dimension) {
+      case 's':  // speed
+        return number_of('l') - number_of('t');
+      case 'v':  // volume
+        return 3 * number_of('l');
+      case 'H':  // frequency
+        return 0 - number_of('t');
+      case 'N':  // force
+        return number_of('m') + number_of('l') - 2 * number_of('t');
+      case 'J':  // energy
+        return number_of('N') + number_of('l');
+      case 'W':  // power
+        return number_of('J') - number_of('t');
+      case 'P':  // pressure
+        return number_of('N') - 2 * number_of('l');
+      case 'V':  // voltage
+        return number_of('W') - number_of('A');
+      case 'R':  // resistance
+        return number_of('V') - number_of('A');
+      default:
+        break;
+    }
     const std::uint64_t mixed = static_cast<unsigned char>(dimension) * 0x9e3779b97f4a7c15u;
     return (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9u;
   }

@@ -21,6 +21,11 @@ void unmark(Answer& x) noexcept {
   x.node = &x.at()[0];
 }
 
+/// Returns whether a unit's only letter is a small one, with or without an exponent.
+bool is_small_letter(std::string_view unit) noexcept {
+  return unit[0] >= 'a' && std::ranges::count_if(unit, base::is_letter) == 1;
+}
+
 /// Returns those of `words` that both answers must share (WordClass::saying).
 std::set<std::string> saying_words(std::string_view words, const Vocabulary& vocabulary) {
   std::set<std::string> found;
@@ -144,8 +149,13 @@ bool Equality::same_values(const Answer& g, const Answer& a) {
     return false;  // 7:30 p.m. is not 7/30
   const auto modulus = modulus_of(g.at()), other = modulus_of(a.at());
   if (modulus && other && !same_value({.node = modulus}, {.node = other})) return false;  // 3 mod 7 is not 3 mod 5
-  const bool unit = !a.parts.empty() && (!g.notes.words.empty() || is_plain_number(g));   // reads 6 m/s with its unit
-  return same_units(g, unit ? a.parts[0] : a);
+  // Letters that may be a unit are one if the other side has none that may be a variable: 12 N is 12, and not 12 x. A
+  // small letter alone in the gold answer is a variable unless the answer has a unit: 2 m is 200 cm, and not 2.
+  const bool letters[] = {!g.parts.empty(), !a.parts.empty()};
+  if (letters[0] == letters[1]) return same_units(g, a) || (letters[0] && same_units(g.parts[0], a.parts[0]));
+  const bool is_variable = letters[0] && a.notes.words.empty() && is_small_letter(g.parts[0].notes.words);
+  const bool is_unit = !is_variable && !has_symbols((letters[0] ? a : g).at());
+  return same_units(letters[0] && is_unit ? g.parts[0] : g, letters[1] && is_unit ? a.parts[0] : a);
 }
 
 Measure Equality::unit_of(const Answer& x) const {

@@ -112,8 +112,8 @@ Value Evaluator::raised(const Value& base, const Value& exponent) {
 Value Evaluator::subscript(const Node& at) {
   const auto radix = integer_of(at[1]);
   if (!at[0].is(Kind::number) || !radix) return as_written(at);
-  const bool fit = is_digits(at[0]) && *radix >= 2 && *radix <= 10 &&
-                   std::ranges::all_of(at[0].text, [&](char c) { return c - '0' < *radix; });
+  const bool fit = *radix >= 2 && *radix <= kMaxRadix &&
+                   std::ranges::all_of(at[0].text, [&](char c) { return digit_value(c) < *radix; });
   return fit ? digits(at[0].text, 0, static_cast<unsigned>(*radix)) : Value::nothing();
 }
 

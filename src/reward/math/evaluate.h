@@ -81,7 +81,8 @@ class Algebra {
 
   Value rational(Rational q) const noexcept;
   Value integer(std::int64_t n) const noexcept { return rational({n, 1}); }
-  /// Returns d · 10^exponent, where d are ASCII digits in `base` (2 to 10) with at most one '.'. |exponent| < 10⁵.
+  /// Returns d · 10^exponent, where d are ASCII digits and letters in `base` (2 to kMaxRadix) with at most one '.'.
+  /// |exponent| < 10⁵.
   Value digits(std::string_view text, std::int64_t exponent = 0, unsigned base = 10) const noexcept;
   Value constant(char code) const noexcept;
   Value symbol(std::string_view name) const noexcept;

@@ -16,6 +16,27 @@ constexpr std::string_view kSpaced = ":-+=<>,";  // signs that may have braces f
 
 bool is_word_byte(char c) noexcept { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
+/// Returns the size of the digits and letters at the text's start if an index behind them makes them a number with a
+/// base above ten (A3F_{16}), else 0. One letter has an index and is no number. Neither are small letters that are not
+/// upright, unless a digit follows one: 2a_{12} is a product.
+std::size_t numeral_with_base(std::string_view text, bool is_upright) noexcept {
+  const auto is_numeric = [](char c) { return is_digit(c) || is_letter(c); };
+  const auto size = static_cast<std::size_t>(std::ranges::find_if_not(text, is_numeric) - text.begin());
+  const std::string_view numeral = text.substr(0, size);
+  text.remove_prefix(std::min(text.find_first_not_of("}) ", size), text.size()));
+  if (size < 2 || !text.starts_with("_{")) return 0;
+  text.remove_prefix(2);
+  const auto num_digits = static_cast<std::size_t>(std::ranges::find_if_not(text, is_digit) - text.begin());
+  if (num_digits != 2 || !text.substr(2).starts_with('}')) return 0;
+  const int radix = 10 * (text[0] - '0') + text[1] - '0';
+  const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
+  const bool is_mixed =
+      std::ranges::adjacent_find(numeral, [](char a, char b) { return is_letter(a) && is_digit(b); }) != numeral.end();
+  const bool fits = std::ranges::all_of(numeral, [&](char c) { return digit_value(c) < radix; });
+  const bool is_number = is_upright || is_mixed || std::ranges::none_of(numeral, is_small);
+  return radix > 10 && radix <= kMaxRadix && fits && is_number ? size : 0;
+}
+
 class Lexer {
  public:
   Lexer(Tokens& out, Comma comma, const Vocabulary& vocabulary)
@@ -29,6 +50,9 @@ class Lexer {
         space_ = true;
         newline_ = newline_ || c == '\n';
         ++at_;
+      } else if (const std::size_t size = numeral_with_base(rest(), is_upright()); size > 0 && !after_letter()) {
+        push(T::number, 0, text_.substr(at_, size));
+        at_ += size;
       } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
         push_number(scan_number(text_, at_, comma_, words_), at_, 0);
       } else if (c == '\\' && is_letter(peek(1))) {
@@ -54,6 +78,8 @@ class Lexer {
   char peek(std::size_t ahead = 0) const noexcept { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   std::string_view rest() const noexcept { return text_.substr(std::min(at_, text_.size())); }
   bool in_text() const noexcept { return at_ < text_end_; }
+  bool is_upright() const noexcept { return in_text() || at_ < upright_end_; }
+  bool after_letter() const noexcept { return at_ > 0 && (is_word_byte(text_[at_ - 1]) || text_[at_ - 1] == '\\'); }
   void push(T type, char code = 0, std::string_view text = {}) {
     out_.tokens.push_back({type, code, space_, newline_, false, text});
     space_ = newline_ = false;
@@ -190,7 +216,8 @@ class Lexer {
       return push(T::symbol, 0, text_.substr(command, at_ - command));
     }
     if (!content || wrapper == 'd') return;
-    const bool letters = content->size() > 1 && std::ranges::all_of(*content, is_letter);
+    const bool is_numeral = numeral_with_base({content->data(), text_.data() + text_.size()}, true) == content->size();
+    const bool letters = !is_numeral && content->size() > 1 && std::ranges::all_of(*content, is_letter);
     if (wrapper == 'o' || (wrapper == 'r' && letters)) {
       const bool unit = wrapper == 'r' && after_value() && words_.unit(*content).code != 0;
       const Meaning* meaning = unit ? nullptr : words_.word(*content);

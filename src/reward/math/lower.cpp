@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "reward/math/answer.h"
 
@@ -47,20 +48,56 @@ const Node* usual_domain(Lowering& to, const Node& at, Notes&) {
 
 namespace {
 
-/// Returns the text after a number and a space if this text is a known unit ("m/s^2"), else "".
-std::string_view unit_letters(const Lowering& to) {
-  const Node& root = *to.tree.root;
-  const auto is_other = [](const Node& part) {
-    return part.is(Kind::symbol) ? part.text.size() > 1 : !part.is(Kind::product, Kind::power, Kind::sum, Kind::number);
+/// Returns how many first factors of a product are an amount: 2 for 3.5 × 10⁴, 1 for another number, else 0.
+std::size_t size_of_amount(const Node& product) noexcept {
+  if (!product.is(Kind::product) || !unsigned_of(product[0]).is(Kind::number)) return 0;
+  const Node& next = product[1];
+  const bool is_power_of_ten = next.joint == '*' && next.is(Kind::power) && integer_of(next[0]) == 10 &&
+                               integer_of(unsigned_of(next[1])).has_value();
+  return is_power_of_ten ? 2 : 1;
+}
+
+/// Returns whether a space, or a comma between thousands, separates a token from the number before it.
+bool follows_space(const std::vector<Token>& tokens, std::vector<Token>::const_iterator at) noexcept {
+  for (; at != tokens.begin(); --at) {
+    if (at->space) return true;
+    const Token& before = *(at - 1);
+    if (before.type == TokenType::number || before.type == TokenType::close) return before.thousands;
+  }
+  return false;
+}
+
+/// Returns the text of the letters after a product's amount and a space if they are units ("m/s^2"), else "".
+std::string_view unit_letters(const Lowering& to, const Node& product) {
+  const std::size_t first = size_of_amount(product);
+  if (first == 0 || first == product.parts.size()) return {};
+  const char *begin = nullptr, *end = nullptr;
+  const auto is_other = [&](const Node& part) {
+    if (part.is(Kind::symbol) && begin == nullptr) begin = part.text.data();
+    if (part.is(Kind::symbol, Kind::number)) end = std::max(end, part.text.data() + part.text.size(), std::less<>());
+    if (part.is(Kind::symbol)) return part.text.size() > 1;
+    return part.is(Kind::sum) ? part.parts.size() > 1 : !part.is(Kind::product, Kind::power, Kind::number);
   };
-  if (!root.is(Kind::product) || !root[0].is(Kind::number) || any_node(root, is_other)) return {};
-  const std::vector<char>& source = to.tree.tokens.source;
+  if (std::ranges::any_of(product.rest(first), [&](const Node& part) { return any_node(part, is_other); }) ||
+      begin == nullptr)
+    return {};
   const std::vector<Token>& tokens = to.tree.tokens.tokens;
-  const std::string_view number = root[0].text;
-  const auto at = std::ranges::find(tokens, number.data(), [](const Token& token) { return token.text.data(); });
-  if (at == tokens.end() || (!(at + 1)->space && !at->thousands)) return {};  // 6m is a product
-  const std::string_view behind(number.data() + number.size(), source.data() + source.size());
-  return measure(behind, to.vocabulary).is_known() ? behind : std::string_view();
+  const auto at = std::ranges::find(tokens, begin, [](const Token& token) { return token.text.data(); });
+  if (at == tokens.end() || !follows_space(tokens, at)) return {};  // 6m is a product
+  const std::string_view letters(begin, end);
+  return measure(letters, to.vocabulary).is_unit ? letters : std::string_view();
+}
+
+/// Returns whether letters after a number may be units here: in an answer that is such a product, in the value of a
+/// name (F = 12 N), and in lists of such products.
+bool may_be_unit(const Lowering& to, const Node& product) {
+  const Node& root = *to.tree.root;
+  if (&product == &root) return true;
+  if (root.is(Kind::relation))
+    return root.parts.size() == 2 && &product == &root[1] && product.joint == '=' && root[0].is(Kind::symbol) &&
+           !has_symbol(product, root[0].text);
+  return root.is(Kind::list, Kind::set) &&
+         std::ranges::all_of(root.parts, [&](const Node& part) { return !unit_letters(to, part).empty(); });
 }
 
 }  // namespace
@@ -120,7 +157,14 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
     for (const int each : {1, -1}) answer.parts.push_back(answer_of(to, rules, at, each, answer.notes));
     return answer;
   }
-  if (answer.form == Form::value) return answer;
+  if (answer.form == Form::value) {
+    const std::string_view letters = unit_letters(to, *at);
+    if (letters.empty() || !may_be_unit(to, *at)) return answer;
+    Node amount = size_of_amount(*at) == 1 ? at->parts[0] : Node{Kind::product, at->parts[0], at->parts[1]};
+    const Node* quantity = to.add(Node{Kind::quantity, std::move(amount), Node(Kind::words, letters)});
+    answer.parts.push_back(answer_of(to, rules, quantity, sign));
+    return answer;
+  }
   const std::size_t columns = matrix && (collection || at->columns < at->parts.size()) ? at->columns : 1;
   for (const Node& each : at->parts) {
     answer.either = answer.either || each.joint == '|';
@@ -138,12 +182,7 @@ Answer answer_of(Lowering& to, std::span<const Rule> rules, const Node* at, int 
 
 Answer lower(Tree& tree, const Vocabulary& vocabulary, std::span<const Rule> rules) {
   Lowering to{tree, vocabulary};
-  Answer answer = answer_of(to, rules, &*tree.root, 0);
-  const std::string_view letters = unit_letters(to);
-  if (!letters.empty() && answer.form == Form::value)
-    answer.parts.push_back(
-        answer_of(to, rules, to.add(Node{Kind::quantity, (*tree.root)[0], Node(Kind::words, letters)}), 0));
-  return answer;
+  return answer_of(to, rules, &*tree.root, 0);
 }
 
 // ---- units
@@ -169,11 +208,14 @@ Measure measure(std::string_view words, const Vocabulary& vocabulary) {
   std::size_t before = 0;
   for (Words each{words}; each.next(); before = each.end) {
     const std::string_view between = words.substr(before, each.begin - before);
-    const Meaning unit = vocabulary.unit(each.word);
+    const std::string_view spelled = words.substr(each.begin, each.end - each.begin);
+    Meaning unit = vocabulary.unit(spelled);  // mW is not MW
+    if (unit.code == 0 && spelled.size() > 1) unit = vocabulary.unit(each.word);
     if (has(between, '/') || between.find("}{") != std::string_view::npos || unit.code == '/')
       below = true;  // \frac{m}{s}
     if (unit.code == '^') power = static_cast<int>(unit.value);
     if (unit.code == 'x') all.scale *= unit.value;
+    all.is_unit = (all.is_unit || before == 0) && unit.code != 0;
     if (has("/^x", unit.code)) continue;
     if (unit.code == 'k' || unit.code == 'f') all.dimensions = 0;  // degrees Celsius are no angle
     known = known && unit.code != 0 && unit.code != '?';

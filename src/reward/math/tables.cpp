@@ -70,21 +70,26 @@ constexpr Row kRows[] = {
                         "widebar overarc wideparen GL SL mathop bigoplus bigotimes"),
     {W::command, T::function, "sign tr rank hat bar dot span char"},
 
-    // Dimensions: l length, m mass, t time, v volume, a angle; k, f and n temperature, compared as written; c, e, y and
-    // r money. Other codes: x a number, / "per", ^ "square", ? a unit without a factor. Factors convert to meter, gram,
-    // second, liter and degree.
+    // Dimensions: l length, m mass, t time, a angle, A current, M amount, and those that Measure::number_of composes; k, f
+    // and n temperature, compared as written; c, e, y and r money. Other codes: x a number, / "per", ^ "square", ? a unit
+    // without a factor. Factors convert to meter, gram, second, ampere, mole and degree.
     unit('l', 1e-3L, "mm millimeter millimetre"), unit('l', 1e-2L, "cm centimeter centimetre"), unit('l', 0.1L, "dm"), unit('l', 1, "m meter metre"),
     unit('l', 1000, "km kilometer kilometre"), unit('l', 0.0254L, "inch inche in"), unit('l', 0.3048L, "ft foot feet"), unit('l', 0.9144L, "yd yard"),
     unit('l', 1609.344L, "mi mile"), unit('m', 1e-3L, "mg"), unit('m', 1, "g gram"), unit('m', 1000, "kg kilogram"),
     unit('m', 453.59237L, "lb pound gbp"), unit('m', 28.349523125L, "oz ounce"), unit('m', 1e6L, "ton"), unit('t', 1, "s sec second"),
     unit('t', 60, "min minute"), unit('t', 3600, "h hr hour"), unit('t', 86400, "day"), unit('t', 604800, "week"), unit('t', 2629746, "month"),
-    unit('t', 31556952, "year"), unit('v', 1e-3L, "ml milliliter cc"), unit('v', 1, "l liter litre"), unit('v', 3.785411784L, "gallon"),
+    unit('t', 31556952, "year"), unit('v', 1e-6L, "ml milliliter cc"), unit('v', 1e-3L, "l liter litre L"), unit('v', 3.785411784e-3L, "gallon"),
     unit('a', 1, "degree deg"), unit('a', 57.2957795130823L, "radian rad"), unit('c', 0.01L, "cent"), unit('c', 1, "dollar usd"), unit('e', 1, "euro eur"),
     unit('y', 1, "yen jpy yuan rmb"), unit('r', 1, "rupee inr"), unit('k', 1, "celsius centigrade"), unit('f', 1, "fahrenheit"), unit('n', 1, "kelvin"),
     unit('s', 1609.344L / 3600, "mph"), unit('s', 1000.0L / 3600, "kph kmh"), unit('p', 1, "pm noon"), unit('d', 1, "am midnight"), unit('x', 12, "dozen"), unit('x', 100, "hundred"), unit('x', 1e3L, "thousand"),
     unit('x', 1e5L, "lakh lakhs"), unit('x', 1e6L, "million"), unit('x', 1e7L, "crore crores"), unit('x', 1e9L, "billion"), unit('x', 1e12L, "trillion"),
     unit('/', 1, "per"), unit('^', 2, "square sq"), unit('^', 3, "cubic"),
-    unit('?', 1, "unit cup N J W V A K C F T L Pa Hz mol eV bar atm cal Wh cd rpm kN kJ kW kV mA kPa MPa kHz MHz GHz mol kcal kWh mV mW MW nm Omega mu"),
+    unit('N', 1e3L, "N newton"), unit('N', 1e6L, "kN"), unit('J', 1e3L, "J joule"), unit('J', 1e6L, "kJ"), unit('J', 4184, "cal"),
+    unit('J', 4.184e6L, "kcal"), unit('J', 3.6e6L, "Wh"), unit('J', 3.6e9L, "kWh"), unit('J', 1.602176634e-16L, "eV"), unit('W', 1, "mW"),
+    unit('W', 1e3L, "W watt"), unit('W', 1e6L, "kW"), unit('W', 1e9L, "MW"), unit('P', 1e3L, "Pa pascal"), unit('P', 1e6L, "kPa"), unit('P', 1e9L, "MPa"),
+    unit('P', 1e8L, "bar"), unit('P', 101'325'000, "atm"), unit('V', 1, "mV"), unit('V', 1e3L, "V volt"), unit('V', 1e6L, "kV"), unit('A', 1e-3L, "mA"),
+    unit('A', 1, "A ampere"), unit('R', 1e3L, "Omega ohm"), unit('H', 1, "Hz hertz"), unit('H', 1e3L, "kHz"), unit('H', 1e6L, "MHz"), unit('H', 1e9L, "GHz"),
+    unit('M', 1, "mol mole"), unit('l', 1e-9L, "nm"), unit('?', 1, "unit cup K C F T cd rpm mu"),
 
     numbers('n', 0, 1, "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"),
     numbers('n', 20, 10, "twenty thirty forty fifty sixty seventy eighty ninety"), numbers('h', 100, 0, "hundred"), numbers('p', 1000, 0, "thousand"),

@@ -126,7 +126,7 @@ Value Algebra::digits(std::string_view text, std::int64_t exponent, unsigned bas
   std::size_t places = 0;
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k] == '.') places = text.size() - k - 1;
-    else some = some * base + text[k] - '0', scale *= base;
+    else some = some * base + digit_value(text[k]), scale *= base;
     if (scale >= kSome || k + 1 == text.size())
       value = add(multiply(value, integer(std::exchange(scale, 1))), integer(std::exchange(some, 0)));
   }

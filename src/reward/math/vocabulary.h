@@ -14,6 +14,11 @@
 namespace qrl::reward::math {
 
 inline bool has(std::string_view characters, char c) noexcept { return characters.find(c) != std::string_view::npos; }
+inline constexpr int kMaxRadix = 36;
+/// Returns the value of a digit or letter in a base above ten; the case of letters does not count.
+constexpr int digit_value(char c) noexcept {
+  return base::is_digit(c) ? c - '0' : base::is_letter(c) ? base::lower(c) - 'a' + 10 : kMaxRadix;
+}
 inline std::string_view letters_of(std::string_view text) noexcept {
   return text.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(text, base::is_letter) - text.begin()));
 }
