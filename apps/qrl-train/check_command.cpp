@@ -155,7 +155,8 @@ void add_row_arguments(CLI::App& command, RowArguments& arguments) {
 }
 
 void describe_rows(const RowArguments& arguments, const std::string& before) {
-  const auto rows = data::read_prompt_file(arguments.file, data::RowReader(arguments.keys));
+  data::RowReader reader(arguments.keys);
+  const auto rows = data::read_prompt_file(arguments.file, reader.allow_no_ground_truth(true));
   const auto numbers = arguments.numbers == "subset" ? tasks::Numbers::subset : tasks::Numbers::all;
   std::printf("%s%s\n%s", before.c_str(), data::describe_rows(rows).c_str(),
               describe_unsolvable_countdown(rows, numbers).c_str());

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/csv.h"
+#include "data/json_array.h"
 #include "data/parquet.h"
 #include "data/row_file.h"
 #include "state/json.h"
@@ -61,7 +62,7 @@ void refuse_lookalikes(std::string_view line, bool is_first, const std::string& 
   const std::string_view behind = carriage_return == std::string_view::npos ? "" : text.substr(carriage_return);
   QRL_REQUIRE(is_blank(behind), where, expected, "lines that end in only CR", "end them with LF (tr '\\r' '\\n')");
   QRL_REQUIRE(text.front() != '[', where, expected, "a JSON array",
-              "write each element on a line of its own (jq -c '.[]')");
+              "name the file .json, or write each element on a line of its own (jq -c '.[]')");
   const bool brace_alone = text.front() == '{' && is_blank(text.substr(1));
   QRL_REQUIRE(!brace_alone, where, expected, "JSON over several lines", "write each object on one line (jq -c .)");
   const std::size_t inside = text.front() == '{' ? text.find_first_not_of(kBlank, 1) : std::string_view::npos;
@@ -77,7 +78,7 @@ bool read_line(std::istream& in, std::string& line, const std::string& where) {
   std::streambuf& buffer = *in.rdbuf();
   for (int c = buffer.sbumpc(); c != std::char_traits<char>::eof(); c = buffer.sbumpc()) {
     if (c == '\n') return true;
-    QRL_REQUIRE(line.size() < kMaxLine_bytes, where, "lines up to 64 MiB", "a longer line");
+    QRL_REQUIRE(line.size() < kMaxRow_bytes, where, "lines up to 64 MiB", "a longer line");
     line += static_cast<char>(c);
   }
   return !line.empty();
@@ -115,13 +116,18 @@ std::vector<PromptRow> prompts_of(const ReadRows& read, const std::string& name,
                                   const RowReader& reader, std::int64_t* num_read) {
   std::vector<PromptRow> rows;
   std::int64_t num_rows = 0;
+  std::string with, without;  // the first row with a ground truth, and the first without
   read([&](const FileRow& file_row) {
     ++num_rows;
     auto row = reader.read(file_row.value, file_row.where, default_source, file_row.text);
     if (!row) return;
+    std::string& first = row->has_ground_truth ? with : without;
+    if (first.empty()) first = file_row.where;
     row->line = file_row.line;
     rows.push_back(std::move(*row));
   });
+  QRL_REQUIRE(with.empty() || without.empty(), without, reader.expected_ground_truth() + ", as " + with + " has",
+              "none", "give each row of the file a ground truth, or none");
   if (num_read != nullptr) *num_read = num_rows;
   QRL_REQUIRE(!rows.empty(), name, "rows that " + reader.filter_key() + " keeps", "no rows: it removes all of them");
   return rows;
@@ -165,12 +171,15 @@ void read_rows(const std::filesystem::path& file, const std::function<void(const
   const bool is_csv = file.extension() == ".csv", is_parquet = file.extension() == ".parquet";
   std::ifstream in = open_rows(file, is_csv ? "a CSV file" : is_parquet ? "a parquet file" : "a JSONL file");
   std::int64_t num_rows = 0;
+  const auto take_text = [&](std::string_view text, std::int64_t number) {
+    ++num_rows;
+    const std::string where = file.string() + ":" + std::to_string(number);
+    take({state::parse_json(text, where, kMaxRowDepth), text, where, number});
+  };
   if (is_parquet) {
-    read_parquet(file, [&](std::string_view text, std::int64_t number) {
-      ++num_rows;
-      const std::string where = file.string() + ":" + std::to_string(number);
-      take({state::parse_json(text, where, kMaxRowDepth), text, where, number});
-    });
+    read_parquet(file, take_text);
+  } else if (file.extension() == ".json" && begins_array(in)) {
+    read_json_array(in, file.string(), take_text);
   } else if (is_csv) {
     read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t line) {
       ++num_rows;
@@ -206,10 +215,14 @@ std::string describe_rows(const std::vector<PromptRow>& rows) {
                      std::to_string(shortest) + " to " + std::to_string(longest) + " bytes, data sources:";
   std::size_t num_named = 0;
   for (const auto& [name, count] : sources) {
-    if (++num_named > 8) return line + " and " + std::to_string(sources.size() - 8) + " more";
+    if (++num_named > 8) {
+      line += " and " + std::to_string(sources.size() - 8) + " more";
+      break;
+    }
     line += (num_named == 1 ? " " : ", ") + base::quoted(name) + " (" + std::to_string(count) + ")";
   }
-  return line;
+  return line +
+         (rows.empty() || rows.front().has_ground_truth ? "" : "; no ground truths: for reward.verifier command alone");
 }
 
 }  // namespace qrl::data

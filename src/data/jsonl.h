@@ -21,8 +21,6 @@
 
 namespace qrl::data {
 
-inline constexpr std::size_t kMaxLine_bytes = std::size_t{64} << 20;
-
 /// How to treat a lone surrogate's escape ("\\ud800"), which UTF-8 cannot represent.
 enum class LoneSurrogate : bool {
   error,
@@ -60,8 +58,9 @@ struct FileRow {
   nlohmann::ordered_json ordered() const;
 };
 
-/// Calls `take` with each row of a file. Reads .csv files as CSV, .parquet files as parquet (parquet.h), and others as
-/// JSONL. Throws an input error for a missing file, a file without rows, and the faults in csv.h and parquet.h.
+/// Calls `take` with each row of a file. Reads .csv files as CSV, .parquet files as parquet (parquet.h), .json files
+/// that hold an array as the array's objects, and others as JSONL. Throws an input error for a missing file, a file
+/// without rows, and the faults in csv.h and parquet.h.
 ///
 /// Errors name file:line. Faults of JSONL are invalid UTF-8, lone surrogates, raw NUL, duplicate keys, NaN, nesting
 /// beyond 64, JSON arrays, multi-line rows, and lines that end in CR alone. If the content looks like CSV, Python

@@ -162,9 +162,12 @@ RowReader::RowReader(const RowOptions& options)
       ground_truth_setting_(options.ground_truth_setting),
       data_source_key_(options.data_source_key.empty() ? "data_source" : options.data_source_key),
       needs_source_(!options.data_source_key.empty()),
+      names_ground_truth_(!options.ground_truth_key.empty()),
       filter_key_(options.filter_key) {
   for (const std::string& text : options.filter) filter_.push_back(parse_condition(text));
 }
+
+std::string RowReader::expected_ground_truth() const { return "a field " + named(ground_truth_keys_); }
 
 RowReader RowReader::prompts_only(const RowOptions& options) {
   RowOptions unfiltered = options;
@@ -239,9 +242,15 @@ std::optional<PromptRow> RowReader::read(const json& row, const std::string& whe
   }
   if (!prompt->is_array()) result.prompt = require_text(*prompt, prompt_name, where, "a string or a list of messages");
   if (prompts_only_) return result;
-  const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, ground_truth_setting_);
-  result.ground_truth = gold_text(*gold, gold_name, where);
-  if (keeps_rows_ || gold->is_array()) result.ground_truth_json = gold->dump();
+  result.has_ground_truth = !may_lack_ground_truth_ ||
+                            find_at_most_one(row, ground_truth_keys_, where, ground_truth_setting_).first != nullptr;
+  if (result.has_ground_truth) {
+    const auto [gold, gold_name] = find_one(row, ground_truth_keys_, where, ground_truth_setting_);
+    result.ground_truth = gold_text(*gold, gold_name, where);
+    if (keeps_rows_ || gold->is_array()) result.ground_truth_json = gold->dump();
+  } else {
+    result.ground_truth_json = "null";
+  }
   if (keeps_rows_) result.row_json = row.dump();
   const json* source = find_field(row, data_source_key_);
   QRL_REQUIRE(source != nullptr || !needs_source_, where, "a field `" + data_source_key_ + "`", names_of_fields(row));

@@ -22,6 +22,7 @@ struct PromptRow {
   std::int64_t line = 0;                                  ///< 1-based
   std::shared_ptr<const Conversation> conversation = {};  ///< set for several turns, or for tools
   std::string ground_truth_json = {};                     ///< as JSON; set for a list, or with RowReader::keep_rows
+  bool has_ground_truth = true;                           ///< if false, ground_truth is "", its JSON null
   std::string row_json = {};                              ///< set with RowReader::keep_rows
 };
 
@@ -35,6 +36,7 @@ struct RowOptions {
 };
 
 inline constexpr int kMaxRowDepth = 64;
+inline constexpr std::size_t kMaxRow_bytes = std::size_t{64} << 20;
 
 /// Returns a gold answer as text: a string unchanged, a number by its shortest decimal digits, an array or object as
 /// compact JSON with sorted keys. Throws an input error for another type, text of whitespace, or a number that has lost
@@ -80,6 +82,14 @@ class RowReader {
     return *this;
   }
 
+  /// Reads rows without a ground truth if `may_lack` is set and no key names the field.
+  RowReader& allow_no_ground_truth(bool may_lack) {
+    may_lack_ground_truth_ = may_lack && !names_ground_truth_;
+    return *this;
+  }
+  /// Returns the error's text for a row that lacks a ground truth: "a field `answer` …".
+  std::string expected_ground_truth() const;
+
   /// Returns nothing if the filter excludes the row. Throws input errors that name `where` (file:line). `text` is the
   /// row's JSON, which gives the order of members in messages and tools. If `text` is "", these members are sorted.
   std::optional<PromptRow> read(const nlohmann::json& row, const std::string& where, const std::string& default_source,
@@ -103,7 +113,7 @@ class RowReader {
   std::string prompt_setting_, ground_truth_setting_;
   std::string data_source_key_;
   bool needs_source_ = false;
-  bool prompts_only_ = false;
+  bool prompts_only_ = false, names_ground_truth_ = false, may_lack_ground_truth_ = false;
   bool keeps_rows_ = false;
   std::string filter_key_;
   std::vector<Condition> filter_;
