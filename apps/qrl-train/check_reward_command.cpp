@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -38,6 +39,7 @@ struct Row {
   std::string where;
   std::shared_ptr<const types::Gold> gold;
   std::int64_t group = 0;
+  std::vector<types::TokenId> tokens = {}, prompt_tokens = {};
 };
 using Rows = std::vector<Row>;
 
@@ -48,7 +50,7 @@ std::string noise(std::size_t prompt) {
   return text;
 }
 
-/// Makes three rows from each training row, one per kind of response.
+/// Makes rows from each training row, one per kind of response: its ground truth if it has one, nothing, noise.
 Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
@@ -57,25 +59,38 @@ Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier
     const types::Prompt& prompt = set.prompts[i];
     const auto group = static_cast<std::int64_t>(i);
     const std::string where = "training row " + std::to_string(i + 1);
-    rows.push_back({tasks::first_answer(prompt.ground_truth), "ground truth", where, prompt.gold, group});
+    const std::size_t first = rows.size();
+    if (!prompt.ground_truth.empty())
+      rows.push_back({tasks::first_answer(prompt.ground_truth), "ground truth", where, prompt.gold, group});
     rows.push_back({"", "nothing", where, prompt.gold, group});
     rows.push_back({noise(i), "noise", where, prompt.gold, group});
+    for (Row& row : std::span(rows).subspan(first)) {
+      row.tokens = response_tokens(tokenizer, row.response);
+      row.prompt_tokens = prompt.tokens;
+    }
   }
   return rows;
 }
 
 Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const tasks::Verifier& verifier) {
   std::ifstream in = data::open_rows(file, "a JSONL file");
-  const RowForm form{nullptr, data::ground_truth_names(recipe.data.ground_truth_key), true};
+  const RowForm form{nullptr, data::ground_truth_names(recipe.data.ground_truth_key), true,
+                     recipe.data.ground_truth_key.empty() && !verifier.needs_ground_truths()};
   const tasks::VerifierOptions options = train::verifier_options(recipe);
   Rows rows;
+  std::vector<JudgedRow> judged;
   data::JsonLines lines(in, file, data::LoneSurrogate::replaced);
   while (const auto json = lines.next()) {
-    const JudgedRow row = read_judged_row(*json, form, lines.where());
+    const JudgedRow& row = judged.emplace_back(read_judged_row(*json, form, lines.where()));
     tasks::check_gold(verifier, options, row.question(), lines.where());
     rows.push_back({row.response, "response", lines.where(), verifier.prepare(row.question()), lines.line()});
   }
   verifier.finish_checks();
+  if (verifier.wants_tokens()) add_tokens(judged, recipe);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].tokens = judged[i].tokens;
+    rows[i].prompt_tokens = judged[i].prompt_tokens;
+  }
   QRL_REQUIRE(!rows.empty(), file, "at least one row", "no rows");
   return rows;
 }
@@ -94,8 +109,12 @@ Judged judge_all(const Rows& rows, const tasks::Verifier& verifier, bool backwar
   std::vector<tasks::Sample> samples;
   for (const std::size_t i : order) {
     const Row& row = rows[i];
-    samples.push_back(
-        {.response = row.response, .gold = row.gold.get(), .group = row.group, .index = static_cast<std::int64_t>(i)});
+    samples.push_back({.response = row.response,
+                       .gold = row.gold.get(),
+                       .group = row.group,
+                       .tokens = row.tokens,
+                       .prompt_tokens = row.prompt_tokens,
+                       .index = static_cast<std::int64_t>(i)});
   }
   (void)verifier.take_report();
   const double begin_s = base::now_s();
@@ -198,6 +217,13 @@ std::string weights_text(const std::vector<std::string>& names, std::span<const 
   return text;
 }
 
+/// Prints what the user's program reads and what it gets, a line each.
+void print_reads(const tasks::Verifier& verifier) {
+  for (const auto& [name, words] : verifier.reads())
+    std::printf("  reads %-24s %s\n", name.c_str(),
+                words ? words->c_str() : "nothing: the first row has no value for it");
+}
+
 void check_reward(const CheckRewardArguments& arguments) {
   const config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
@@ -212,6 +238,7 @@ void check_reward(const CheckRewardArguments& arguments) {
   const std::vector<double> weights = verifier->score_weights(train::rule_weights(recipe.reward));
   std::printf("%s: reward.verifier %s; %s\n", arguments.recipe.file.c_str(), recipe.reward.verifier.word().c_str(),
               (verifier->is_rule() ? rule_text(recipe.reward) : weights_text(names, weights)).c_str());
+  print_reads(*verifier);
   print_kinds(rows, first, weights);
   print_speed(first.report);
   std::fflush(stdout);

@@ -67,10 +67,11 @@ void print_line(const nlohmann::ordered_json& line, std::string& lines) {
   lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-void print_verdicts(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, bool partial, bool time) {
+void print_verdicts(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, const config::Recipe& recipe,
+                    bool partial, bool time) {
   std::vector<double> times_us;
   const std::vector<reward::Verdict> verdicts =
-      time ? judge_timed(rows, verifier, times_us) : judge_rows(rows, verifier);
+      time ? judge_timed(rows, verifier, times_us) : judge_rows(rows, verifier, recipe);
   std::string lines;
   for (std::size_t k = 0; k < rows.size(); ++k) {
     const reward::Verdict& verdict = verdicts[k];
@@ -84,9 +85,9 @@ void print_verdicts(const std::vector<JudgedRow>& rows, const tasks::Verifier& v
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-void print_scores(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
-                  const tasks::RuleWeights& weights) {
-  const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier);
+void print_scores(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, const config::Recipe& recipe) {
+  const tasks::RuleWeights weights = train::rule_weights(recipe.reward);
+  const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier, recipe);
   std::string lines;
   for (const reward::Verdict& verdict : verdicts) {
     nlohmann::ordered_json line = {{"score", rollout::weighted_sum(verdict.scores, verifier.score_weights(weights))},
@@ -125,11 +126,11 @@ void judge(const JudgeArguments& arguments) {
                      !key.empty() ? std::vector{key}
                      : by_recipe  ? data::ground_truth_names(recipe.data.ground_truth_key)
                                   : std::vector<std::string>{"ground_truth"},
-                     by_recipe};
+                     by_recipe, !is_named && !verifier->needs_ground_truths()};
   std::vector<JudgedRow> rows;
   const auto print = [&] {
-    if (by_recipe) print_scores(rows, *verifier, train::rule_weights(recipe.reward));
-    else print_verdicts(rows, *verifier, partial, arguments.time);
+    if (by_recipe) print_scores(rows, *verifier, recipe);
+    else print_verdicts(rows, *verifier, recipe, partial, arguments.time);
     rows.clear();
   };
   data::JsonLines lines(standard_input(), "standard input", data::LoneSurrogate::replaced);

@@ -1,10 +1,13 @@
 #include "judged_rows.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "data/jsonl.h"
 #include "data/row.h"
+#include "train/policy/policy.h"
+#include "train/prompts/prompts.h"
 
 namespace qrl::app {
 
@@ -49,6 +52,10 @@ JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const 
   }
   const bool has_own = form.verifier != nullptr && !form.verifier->ground_truth_fields.empty();
   const auto [gold, gold_name] = data::find_at_most_one(row, form.gold_names, where, "data.ground_truth_key");
+  if (gold == nullptr && form.may_lack_gold) {
+    out.ground_truth_json = "null";
+    return out;
+  }
   if (!has_own || gold != nullptr) {
     QRL_REQUIRE(gold != nullptr, where, "a field " + any_of(form.gold_names), data::names_of_fields(row),
                 form.whole ? "name the field with --set data.ground_truth_key=NAME"
@@ -69,16 +76,45 @@ JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const 
   return out;
 }
 
-std::vector<reward::Verdict> judge_rows(const std::vector<JudgedRow>& rows, const tasks::Verifier& verifier) {
+std::vector<types::TokenId> response_tokens(const data::Tokenizer& tokenizer, const std::string& response) {
+  std::vector<types::TokenId> tokens = tokenizer.encode(response);
+  if (tokenizer.eos() >= 0) tokens.push_back(tokenizer.eos());
+  return tokens;
+}
+
+void add_tokens(std::vector<JudgedRow>& rows, const config::Recipe& recipe) try {
+  const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
+  const train::PromptEncoder encoder(recipe.data, tokenizer);
+  for (JudgedRow& row : rows) {
+    row.tokens = response_tokens(tokenizer, row.response);
+    if (!row.prompt.empty()) row.prompt_tokens = encoder.encode(row.prompt);
+    if (!row.prompt.empty() || row.json.empty()) continue;
+    const auto whole = nlohmann::ordered_json::parse(row.json);
+    if (const auto prompt = whole.find("prompt"); prompt != whole.end() && prompt->is_array())
+      row.prompt_tokens = encoder.encode(
+          data::read_conversation(*prompt, whole.value("tools", nlohmann::ordered_json()), "prompt", "a row"), "a row");
+  }
+} catch (const base::Error& error) {
+  base::log_once("judge tokens", std::string("the reward program gets no ids of tokens: ") + error.what());
+}
+
+std::vector<reward::Verdict> judge_rows(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
+                                        const config::Recipe& recipe) {
   std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
   std::vector<tasks::Sample> samples(rows.size());
   if (!rows.empty())
     golds.front() = verifier.prepare(rows.front().question());  // before the parallel loop: it may start a program
+  if (verifier.wants_tokens()) add_tokens(rows, recipe);
   base::parallel_for(std::ssize(rows), 16, [&](base::Range range) {
     for (auto k = static_cast<std::size_t>(range.begin); k < static_cast<std::size_t>(range.end); ++k) {
       golds[k] = verifier.prepare(rows[k].question());
       const auto number = static_cast<std::int64_t>(k);
-      samples[k] = {.response = rows[k].response, .gold = golds[k].get(), .group = number, .index = number};
+      samples[k] = {.response = rows[k].response,
+                    .gold = golds[k].get(),
+                    .group = number,
+                    .tokens = rows[k].tokens,
+                    .prompt_tokens = rows[k].prompt_tokens,
+                    .index = number};
     }
   });
   return verifier.judge(samples);

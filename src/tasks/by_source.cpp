@@ -61,6 +61,13 @@ class SourceVerifier final : public Verifier {
   }
   bool is_rule() const override { return command_ == nullptr; }
   bool wants_rows() const override { return command_ != nullptr && command_->wants_rows(); }
+  bool needs_ground_truths() const override {
+    return std::ranges::any_of(verifiers_, [](const auto& verifier) { return verifier->needs_ground_truths(); });
+  }
+  bool wants_tokens() const override { return command_ != nullptr && command_->wants_tokens(); }
+  const std::vector<Read>& reads() const override {
+    return command_ == nullptr ? Verifier::reads() : command_->reads();
+  }
   std::optional<JudgeReport> take_report() const override {
     return command_ == nullptr ? std::nullopt : command_->take_report();
   }

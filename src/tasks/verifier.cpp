@@ -46,6 +46,11 @@ std::int64_t num_workers(const CommandOptions& options) {
   return options.workers > 0 ? options.workers : std::max(1, base::num_threads() / 2);
 }
 
+const std::vector<Read>& Verifier::reads() const {
+  static const std::vector<Read> kNone;
+  return kNone;
+}
+
 std::vector<Verdict> RuleVerifier::judge(std::span<const Sample> samples, const JudgeContext& /*context*/) const {
   std::vector<Verdict> verdicts(samples.size());
   base::parallel_for(std::ssize(samples), 16, [&](base::Range range) {

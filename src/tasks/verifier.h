@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/option.h"
@@ -57,6 +58,9 @@ struct JudgeReport {
   double seconds = 0;
   std::vector<double> row_ms;
 };
+
+/// Names what a program reads of a row, and what it gets for that, in words; no words: nothing.
+using Read = std::pair<std::string, std::optional<std::string>>;
 
 struct RuleWeights {
   double correct = 0, wrong = 0, format = 0, partial = 0;
@@ -114,6 +118,12 @@ class Verifier {
   /// Returns whether all verdicts come from rules. Then no sample is dropped, and the scores are those of RuleVerifier.
   virtual bool is_rule() const { return false; }
   virtual bool wants_rows() const { return false; }
+  /// Returns whether each question needs a ground truth.
+  virtual bool needs_ground_truths() const { return true; }
+  /// Returns whether verdicts use the ids of tokens. Known once the first question is prepared.
+  virtual bool wants_tokens() const { return false; }
+  /// Returns what the user's program reads. Known once the first question is prepared.
+  virtual const std::vector<Read>& reads() const;
   virtual std::optional<JudgeReport> take_report() const { return std::nullopt; }
   /// Writes the log so far, if any, to `file`. Later text also goes there.
   virtual void log_to(const std::filesystem::path& /*file*/) const {}

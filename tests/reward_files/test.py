@@ -25,7 +25,8 @@ class Program:
         self.step = 1
         self.say({"hello": {"protocol": 1, "task": "reward", "seed": 0, "run": "r", "first": first}})
         line = self.process.stdout.readline()
-        self.ready = json.loads(line)["ready"] if line else None
+        answer = json.loads(line) if line else {}
+        self.ready, self.refusal = answer.get("ready"), answer.get("error")
 
     def say(self, message):
         self.process.stdin.write(json.dumps(message) + "\n")
@@ -47,12 +48,15 @@ class Program:
             answer = json.loads(self.process.stdout.readline())
             assert answer["id"] == self.next_id, answer
             answers += answer["answers"] if is_group and "error" not in answer else [answer]
+        self.answers = answers
         return [answer.get("scores", answer.get("error")) for answer in answers]
 
     def end(self):
         self.process.stdin.close()
         errors = self.process.stderr.read() if self.process.stderr else ""
-        self.process.stdout.close()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
         return self.process.wait(10), errors
 
 
@@ -112,7 +116,7 @@ class Adapters(unittest.TestCase):
     def test_not_applicable(self):
         program = adapter("trl:trl_style.py:length_reward,sometimes")
         self.assertEqual(program.judge("a", "ab"), [{"length_reward": 0.1, "sometimes": None}, {"length_reward": 0.2, "sometimes": 1.0}])
-        self.assertIn("finite number as score, got inf", program.judge("beyond")[0])
+        self.assertIn("sometimes returned [inf] (list); expected a list of finite numbers", program.judge("beyond")[0])
         self.assertEqual(program.judge("ab"), [{"length_reward": 0.2, "sometimes": 1.0}])  # the worker lives
         program.end()
         program = adapter("verl:verl_style.py:undefined")
@@ -178,42 +182,113 @@ class Adapters(unittest.TestCase):
             program.end()
 
     def test_faults(self):
-        for spec, words in (("verl:missing.py", "missing.py"), ("verl:verl_style.py:other", "compute_score, plain"),
-                            ("verl", "expected one argument"), ("ray:x.py", "expected one argument"),
-                            ("http:localhost:5000/judge", "http://, https://, got 'http:localhost:5000/judge'"),
-                            ("trl:trl_style.py:answer_reward", "TypeError")):
+        for spec, words in (("verl", "expected one argument"), ("ray:x.py", "expected one argument"), ("slime:x.py", "expected one argument"),
+                            ("http:localhost:5000/judge", "http://, https://, got 'http:localhost:5000/judge'")):
             with self.subTest(spec):
-                first = {**FIRST, "row": {}} if "answer_reward" in spec else FIRST
-                program = adapter(spec, first=first, stderr=subprocess.PIPE)
+                program = adapter(spec, stderr=subprocess.PIPE)
                 self.assertIsNone(program.ready)
                 code, errors = program.end()
                 self.assertNotEqual(code, 0)
                 self.assertIn(words, errors)
 
+    def refusal_of(self, spec, **options):
+        program = adapter(spec, stderr=subprocess.PIPE, **options)
+        self.assertIsNone(program.ready)
+        code, errors = program.end()
+        self.assertEqual((code, errors), (0, ""))
+        return program.refusal
+
+    def test_refused_file(self):
+        for spec, words in (("verl:missing.py", "'missing.py', which is not in"), ("verl:verl_style.py:other", "compute_score, plain"),
+                            ("verl:broken_style.py", "broken_style.py cannot be imported: ModuleNotFoundError: No module named 'of_nobody' at broken_style.py:2\nTraceback"),
+                            ("trl:pack/lost.py:f", "cannot be imported: ModuleNotFoundError: No module named 'pack.nowhere' at lost.py:2")):
+            with self.subTest(spec):
+                self.assertIn(words, self.refusal_of(spec))
+
     def test_told(self):
-        """Where a function raises, and for which row; one that raises on an empty answer alone is started."""
+        """An error has the function's line and its row. A function that fails on an empty answer alone is started, with a note."""
         program = adapter("trl:raising_style.py:exact", stderr=subprocess.PIPE)
         self.assertEqual(program.ready["scores"], {"exact": 1})
         self.assertEqual(program.judge("abc", "x")[:2], [{"exact": 1.0}, {"exact": 0.0}])
-        error = program.judge("")[0]
-        _, told = program.end()
-        for text in (error, told):
-            self.assertIn("IndexError: list index out of range at raising_style.py:", text)
-            self.assertIn("columns of the row: answer, extra_info, prompt", text)
-        self.assertIn('response ""', error)
+        errors = [program.judge("")[0], program.ready["notes"][0]]
+        self.assertTrue(program.answers[0]["traceback"].startswith("Traceback (most recent call last):\n  File"))
+        self.assertIn("raising_style.py", program.answers[0]["traceback"].splitlines()[1])  # the first frame is the user's
+        self.assertEqual(program.end(), (0, ""))
+        for text in errors:
+            self.assertIn("IndexError: list index out of range at raising_style.py:5; columns of the row: answer, extra_info, prompt", text)
+            self.assertIn('response ""', text)
 
     def test_refused_start(self):
-        """A function that cannot judge the first row at all is refused in one line, with the row's columns."""
-        for spec, words in (("trl:raising_style.py:needs", "needs takes solution; its row has answer, data_source, extra_info, ground_truth"),
-                            ("verl:raising_style.py:of_extra", "KeyError: 'gold_answer' at raising_style.py:")):
+        """A function that cannot judge the first row at all: the cause comes first, with the row's columns."""
+        for spec, words in (("trl:raising_style.py:needs", "TypeError: needs takes solution; its row has answer, data_source, extra_info, ground_truth"),
+                            ("verl:raising_style.py:of_extra", "KeyError: 'gold_answer' at raising_style.py:13"),
+                            ("trl:returning_style.py:a_float", "returning_style.py:4: a_float returned 0.5 (float); expected a list of finite numbers or None, as long as completions (1)"),
+                            ("trl:returning_style.py:three", "returning_style.py:8: three returned [1.0, 1.0, 1.0] (list); expected a list of finite "),
+                            ("trl:returning_style.py:a_dict", "returning_style.py:12: a_dict returned {'score': 1.0} (dict); expected a list of finite"),
+                            ("verl:returning_style.py:a_text", "returning_style.py:16: a_text returned 'good' (str); expected a number, or a dict"),
+                            ("verl:returning_style.py:no_score", "returning_style.py:20: no_score returned {'points': 1} (dict); expected a number, or a dict"),
+                            ("slime:returning_style.py:nothing", "returning_style.py:24: nothing returned [] (list); expected a number, or a dict"),
+                            ("nemo:returning_style.py:a_list", "returning_style.py:28: a_list returned [1, True] (list); expected a finite number, or a tuple")):
             with self.subTest(spec):
-                program = adapter(spec, stderr=subprocess.PIPE)
-                self.assertIsNone(program.ready)
-                code, errors = program.end()
-                self.assertEqual(code, 1)
-                self.assertIn(words, errors)
-                self.assertIn('columns of the row: answer, extra_info, prompt; prompt "one?"', errors)
-                self.assertNotIn("Traceback", errors)
+                refusal = self.refusal_of(spec)
+                self.assertEqual(refusal[:len(words)], words)
+                self.assertIn('columns of the row: answer, extra_info, prompt; prompt "one?"', refusal)
+                self.assertLessEqual(refusal.count(words), 1 + ("Traceback" in refusal))
+
+    def test_completion_ids(self):
+        """A function that takes **kwargs gets the ids that one with the parameter gets."""
+        for name in ("in_kwargs", "as_parameter"):
+            program = adapter(f"trl:tokens_style.py:{name}")
+            self.assertEqual(program.ready["fields"], ["row", "tokens"])
+            self.assertEqual(program.judge("abc", "x", tokens=[[1, 2], [3]]), [{name: 2.0}, {name: 1.0}])
+            program.end()
+        program = adapter("trl:tokens_style.py:without")
+        self.assertEqual(program.ready["fields"], ["row"])
+        program.end()
+
+    def test_package(self):
+        """Files with relative imports, with and without __init__.py, run as members of their package."""
+        for spec in ("trl:pack/rewards.py:exact", "trl:pack/deep/inner.py:exact", "trl:loose/rewards.py:exact", "trl:pack/absolute.py:exact"):
+            with self.subTest(spec):
+                program = adapter(spec)
+                self.assertEqual(program.judge("abc", "x"), [{"exact": 1.0}, {"exact": 0.0}])
+                program.end()
+
+    def test_trainers_types(self):
+        """slime's status equals its text and the member of an enum, and its class passes isinstance."""
+        program = adapter("slime:types_style.py:by_enum")
+        self.assertEqual(program.judge("abc", "cut"), [{"score": 0.0}, {"score": 1.0}])
+        program.end()
+        program = adapter("slime:types_style.py:by_name", stderr=subprocess.PIPE)
+        self.assertEqual(program.judge("abc", "cut"), [{"score": 0.0}, {"score": 1.0}])
+        self.assertIn("args.threshold is None: qrl-train has no arguments of slime", program.end()[1])
+        program = adapter("slime:types_style.py:unknown")
+        self.assertIn("Sample has no rollout_log_probs in qrl-train; it has index, label", program.refusal)
+        program.end()
+
+    def test_nemo(self):
+        program = adapter("nemo:nemo_style.py:exact,short")
+        self.assertEqual(program.ready["scores"], {"exact": 1, "short": 1})
+        self.assertEqual(program.judge("abc", "x"), [{"exact": 1.0, "short": 0.0}, {"exact": 0.0, "short": 1.0}])
+        self.assertEqual([answer["outcome"] for answer in program.answers], ["correct", "wrong"])
+        program.end()
+        program = adapter("nemo:nemo_style.py:short")
+        self.assertEqual(program.judge("abc"), [{"short": 0.0}])
+        self.assertNotIn("outcome", program.answers[0])
+        program.end()
+
+    def test_reads(self):
+        """The ready line has what a file reads and gets; null means that the first row has no value for it."""
+        for spec, reads in (("trl:reads_style.py:columns", {"columns: completions": "texts", "columns: answer": '"abc"', "columns: level": None,
+                                                            "columns: completion_ids": "the ids of each response's tokens",
+                                                            "columns: bonus": "its default 2: the row has no such field"}),
+                            ("verl:reads_style.py:compute_score", {"solution_str": "the response", "ground_truth": '"abc"', "extra_info": '"{\\"gold\\": \\"abc\\"}"',
+                                                                   "extra_info.gold": '"abc"', "extra_info.level": None}),
+                            ("slime:reads_style.py:custom", {"args.rm_type": None, "sample.response": "the response", "sample.label": '"abc"'})):
+            with self.subTest(spec):
+                program = adapter(spec)
+                self.assertEqual(program.ready["reads"], reads)
+                program.end()
 
 
 if __name__ == "__main__":

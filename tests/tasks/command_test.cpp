@@ -1,6 +1,8 @@
 // Tests what a command receives and how its answers are read.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "support/files.h"
@@ -224,6 +226,55 @@ TEST_CASE("a ready line that says what cannot be is refused by name") {
   CHECK_THAT(said(R"({"scores": ["a"], "fields": ["logits"]})"), Contains("row, tokens, prompt_tokens or index"));
   CHECK_THAT(said(R"({"scores": ["a"], "rows": "batch"})"), Contains("sample or group"));
   CHECK_THAT(said(R"({"scores": ["a"], "checks_gold": 1})"), Contains("checks_gold"));
+  CHECK_THAT(said(R"({"scores": ["a"], "reads": ["answer"]})"), Contains("an object for reads"));
+  CHECK_THAT(said(R"({"scores": ["a"], "reads": {"answer": 1}})"), Contains("texts or null in reads"));
+  CHECK_THAT(said(R"({"scores": ["a"], "notes": "none"})"), Contains("a list of texts for notes"));
+}
+
+TEST_CASE("a program that says why it cannot judge is refused with its words alone") {
+  PythonCommand command(R"(
+import json, sys
+sys.stdin.readline()
+print("loading", file=sys.stderr)
+print(json.dumps({"error": "judge.py:3: no key; set NO_SUCH_KEY"}), flush=True)
+)");
+  CHECK(refusal(command) == "reward.command: judge.py:3: no key; set NO_SUCH_KEY");
+  REQUIRE(setenv("NO_SUCH_KEY", "1", 1) == 0);
+  const std::string with_variable = refusal(command);
+  unsetenv("NO_SUCH_KEY");
+  CHECK(with_variable ==
+        "reward.command: judge.py:3: no key; set NO_SUCH_KEY\nthe program was not given NO_SUCH_KEY: "
+        "set reward.env: [NO_SUCH_KEY]");
+}
+
+TEST_CASE("what a program reads is known, and workers may tell it with different words") {
+  PythonCommand command(program(
+      R"({"scores": ["s"], "fields": ["tokens"], "reads": {"answer": "7 of %d" % os.getpid(), "level": None}, "notes": ["a note"]})",
+      R"({"score": 1})"));
+  command.options.command.workers = 2;
+  const auto verifier = command.make();
+  CHECK_FALSE(verifier->wants_tokens());
+  verifier->log_to(command.file("log"));
+  const auto verdicts = test::judge_all(*verifier, std::vector<std::string>(20, "x"));
+  CHECK(std::ranges::all_of(verdicts, [](const auto& verdict) { return !verdict.verifier_error; }));
+  CHECK(verifier->wants_tokens());
+  REQUIRE(verifier->reads().size() == 2);
+  CHECK(verifier->reads()[0].first == "answer");
+  CHECK(verifier->reads()[0].second.value_or("").starts_with("7 of "));
+  CHECK(verifier->reads()[1] == tasks::Read{"level", std::nullopt});
+  CHECK(test::read_file(command.file("log")) == "reward.command: a note\n");
+}
+
+TEST_CASE("a traceback is in the log once, whichever rows and workers have it") {
+  PythonCommand command(
+      program(kOne, R"({"error": "bad", "traceback": "File\n  line\nKeyError: " + row["response"]})"));
+  command.options.command.workers = 2;
+  const auto verifier = command.make();
+  verifier->log_to(command.file("log"));
+  const auto verdicts = test::judge_all(*verifier, {"a", "b", "c", "d", "e", "f"});
+  CHECK(verdicts[5].detail == "bad");
+  CHECK_THAT(test::read_file(command.file("log")), Catch::StartsWith("File\n  line\nKeyError: "));
+  CHECK(test::read_file(command.file("log")).size() == std::string("File\n  line\nKeyError: a\n").size());
 }
 
 TEST_CASE("what a recipe says against the command is refused by name") {

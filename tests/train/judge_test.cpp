@@ -167,6 +167,12 @@ TEST_CASE("judge takes a list of accepted answers as alternatives") {
 
 namespace {
 
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 /// A recipe that judges by the user's file, in its own folder.
 struct OwnReward {
   OwnReward(const std::string& form, const std::string& function) {
@@ -210,8 +216,69 @@ async def rm(args, sample, **kwargs):
     return {"score": float(sample.response.endswith(sample.label)), "tokens": len(sample.tokens), "place": sample.index}
 )");
   const Outcome outcome = slime.judge();
-  CHECK(says(outcome, R"("scores":{"score":1.0,"place":0.0,"tokens":0.0})"));
-  CHECK(says(outcome, R"("scores":{"score":0.0,"place":1.0,"tokens":0.0})"));
+  CHECK(says(outcome, R"("scores":{"score":1.0,"place":0.0,"tokens":11.0})"));  // 3 + 7 bytes and the end
+  CHECK(says(outcome, R"("scores":{"score":0.0,"place":1.0,"tokens":11.0})"));
+}
+
+TEST_CASE("a program judges rows without ground truths, and other verifiers refuse them") {
+  const OwnReward reward("trl:reward.py:starts", R"(
+def starts(completions, letter, **kwargs):
+    assert "ground_truth" not in kwargs
+    return [float(text.startswith(each)) for text, each in zip(completions, letter)]
+)");
+  std::ofstream(reward.dir / "rows.jsonl") << R"({"prompt": "a word with d", "letter": "d"})"
+                                           << "\n"
+                                           << R"({"prompt": "a word with e", "letter": "e"})"
+                                           << "\n";
+  const std::string set =
+      " --set data.train_generator.task=null --set data.train_files=[" + (reward.dir / "rows.jsonl").string() + "]";
+  const Outcome check = run_command(kProgram + "check reward " + (reward.dir / "r.yaml").string() + set);
+  CHECK(check.exit_code == 0);
+  CHECK(says(check, "  2 rows judged"));
+  CHECK_FALSE(says(check, "ground truth"));
+  const std::string row = R"({"prompt": "p", "response": "dog", "letter": "d"})";
+  CHECK(says(judge("--recipe " + (reward.dir / "r.yaml").string(), row + "\n"), R"({"score":1.0,"outcome":"correct")"));
+  const Outcome by_math = run_command(kProgram + "check reward " + (reward.dir / "r.yaml").string() + set +
+                                      " --set reward.verifier=math --set reward.command=[] --set reward.workers=auto");
+  CHECK(by_math.exit_code == 2);
+  CHECK(says(by_math, "rows.jsonl:1: expected a field `ground_truth`"));
+}
+
+TEST_CASE("judge and check reward show what a reward function reads, one traceback, and the cause of an error first") {
+  const OwnReward reading("trl:reward.py:lengths", R"(
+def lengths(completions, **kwargs):
+    assert kwargs.get("level") is None
+    return [float(len(ids)) for ids in kwargs["completion_ids"]]
+)");
+  CHECK(says(reading.judge(), R"("scores":{"lengths":8.0})"));
+  CHECK(says(reading.judge(), "reads lengths: level, and gets nothing for it"));
+  const Outcome check = run_command(kProgram + "check reward " + (reading.dir / "r.yaml").string());
+  CHECK(says(check, "reads lengths: completion_ids  the ids of each response's tokens"));
+  CHECK(count_of(check.output, "gets nothing for it") == 1);
+  CHECK(says(check, "reads lengths: level           nothing"));
+  CHECK(check.exit_code == 0);
+
+  const OwnReward raising("verl:reward.py:compute_score", R"(
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return float(solution_str.split(" = ")[1] == ground_truth) if solution_str not in ("", ground_truth) else 1.0
+)");
+  const Outcome judged = judge("--recipe " + (raising.dir / "r.yaml").string(),
+                               R"({"prompt": "3+4", "response": "none", "ground_truth": "7"})"
+                               "\n"
+                               R"({"prompt": "3+5", "response": "nothing", "ground_truth": "8"})"
+                               "\n");
+  CHECK(count_of(judged.output, "Traceback") == 1);
+  CHECK(count_of(judged.output, "IndexError: list index out of range at reward.py:3; columns") == 2);
+
+  const OwnReward returning("trl:reward.py:half", R"(
+def half(completions, **kwargs):
+    return 0.5
+)");
+  const Outcome refused = run_command(kProgram + "check reward " + (returning.dir / "r.yaml").string());
+  CHECK(refused.exit_code == 2);
+  CHECK(says(refused, "error: reward.command: reward.py:2: half returned 0.5 (float); expected a list of finite"));
+  CHECK(count_of(refused.output, "half returned") == 1);
+  CHECK(count_of(refused.output, "start_timeout_s") + count_of(refused.output, "withheld") == 0);
 }
 
 TEST_CASE("NaN is a score that does not apply, and the error of a program that writes it says so") {

@@ -36,14 +36,19 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-/// Returns advice that names the withheld variables in the last error lines. If none occurs there, the advice states
-/// their number.
+/// Returns advice that names the withheld variables in a text; "" if none occurs there.
+std::string mentioned(const std::vector<std::string>& withheld, const std::string& text) {
+  std::vector<std::string> names;
+  std::ranges::copy_if(withheld, std::back_inserter(names), [&](const auto& name) { return mentions(text, name); });
+  const std::string named = base::joined(names, ", ");
+  return named.empty() ? "" : "the program was not given " + named + ": set reward.env: [" + named + "]";
+}
+
+/// Returns the advice of `mentioned` on the last error lines. If no variable occurs there, the advice states their
+/// number.
 std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
-  std::vector<std::string> mentioned;
-  std::ranges::copy_if(withheld, std::back_inserter(mentioned),
-                       [&](const auto& name) { return mentions(last_words, name); });
-  const std::string named = base::joined(mentioned, ", ");
-  if (!named.empty()) return "the program was not given " + named + ": set reward.env: [" + named + "]";
+  const std::string advice = mentioned(withheld, last_words);
+  if (!advice.empty()) return advice;
   return withheld.empty() ? ""
                           : std::to_string(withheld.size()) +
                                 " environment variables are withheld from it (reward.env: [NAME] passes one on)";
@@ -150,15 +155,27 @@ void Pool::take_ready(Slot& slot, std::string_view line) {
   } catch (const base::Error& error) {
     fault = std::string(" (") + error.what() + ")";
   }
+  const bool is_refusal = message.is_object() && message.contains("error") && message["error"].is_string();
+  if (is_refusal) {
+    end_worker(slot);
+    const std::string words = message["error"].get<std::string>();
+    const std::string advice = mentioned(settings_.withheld, words);
+    base::fail_input("reward.command", "", words + (advice.empty() ? "" : "\n" + advice));
+  }
   const bool is_ready = message.is_object() && message.contains("ready") && message["ready"].is_object();
   if (!is_ready) refuse_start(slot, base::quoted(line, kShown_bytes) + fault);
   const nlohmann::ordered_json& ready = message["ready"];
   const nlohmann::ordered_json protocol = ready.value("protocol", nlohmann::ordered_json(1));
   if (protocol != 1) refuse_start(slot, "protocol " + protocol.dump() + ", but this program speaks protocol 1");
-  const std::string said = ready.dump();
-  if (ready_.empty()) ready_ = said;
-  if (said != ready_)
-    refuse_start(slot, "a ready line that differs from the first worker's: " + base::quoted(said, kShown_bytes));
+  if (ready_.empty()) ready_ = ready.dump();
+  nlohmann::ordered_json first = nlohmann::ordered_json::parse(ready_), own = ready;
+  for (const char* words : {"reads", "notes"}) {  // may have addresses of objects
+    first.erase(words);
+    own.erase(words);
+  }
+  if (first != own)
+    refuse_start(slot,
+                 "a ready line that differs from the first worker's: " + base::quoted(ready.dump(), kShown_bytes));
   slot.worker->is_ready = true;
 }
 
@@ -169,6 +186,15 @@ std::string Pool::start() {
   if (!slot.worker) start_worker(slot);
   while (!slot.worker->is_ready) wait(work);
   return ready_;
+}
+
+void Pool::log_once(const std::string& text) {
+  constexpr std::size_t kMostTexts = 1000;
+  const std::string lines = text.ends_with('\n') ? text : text + "\n";
+  const std::size_t last = lines.rfind('\n', lines.size() - 2);
+  const bool is_new =
+      logged_.size() < kMostTexts && logged_.insert(last == std::string::npos ? lines : lines.substr(0, last)).second;
+  if (is_new) log_.add(lines);
 }
 
 void Pool::start_workers(Work& work) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +59,8 @@ class Pool {
 
   void log_to(const std::filesystem::path& file) { log_.open(file); }
   void show_log() { log_.show(); }
+  /// Appends the text to the log, unless one that is equal up to its last line was appended before.
+  void log_once(const std::string& text);
   /// Returns the newest standard error lines of the worker that failed last.
   const std::string& last_errors() const { return last_errors_; }
   std::vector<double> take_row_ms() { return std::exchange(row_ms_, {}); }
@@ -93,6 +96,7 @@ class Pool {
   std::string last_errors_;
   std::vector<double> row_ms_;
   std::int64_t num_restarts_ = 0;
+  std::set<std::string> logged_;  ///< texts of log_once, of limited number
 };
 
 }  // namespace qrl::tasks

@@ -125,6 +125,17 @@ CommandReady read_ready(const std::string& text) {
   QRL_REQUIRE(rows == "sample" || rows == "group", kCommandKey, "sample or group for rows in the ready line",
               rows.dump());
   out.takes_groups = rows == "group";
+  const ordered_json reads = ready.value("reads", ordered_json::object());
+  QRL_REQUIRE(reads.is_object(), kCommandKey, "an object for reads in the ready line", reads.dump());
+  for (const auto& [name, words] : reads.items()) {
+    QRL_REQUIRE(words.is_null() || words.is_string(), kCommandKey, "texts or null in reads of the ready line",
+                words.dump());
+    out.reads.emplace_back(name, words.is_null() ? std::nullopt : std::optional(words.get<std::string>()));
+  }
+  const ordered_json notes = ready.value("notes", ordered_json::array());
+  QRL_REQUIRE(notes.is_array() && std::ranges::all_of(notes, [](const auto& note) { return note.is_string(); }),
+              kCommandKey, "a list of texts for notes in the ready line", notes.dump());
+  for (const ordered_json& note : notes) out.notes.push_back(note.get<std::string>());
   return out;
 }
 

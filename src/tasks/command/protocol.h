@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tasks/verifier.h"
@@ -21,6 +22,8 @@ struct CommandReady {
   bool wants_index = false;
   bool checks_gold = false;
   bool takes_groups = false;
+  std::vector<Read> reads;
+  std::vector<std::string> notes;  ///< what the command says of its start
 };
 
 /// Throws an input error that names the fault.

@@ -105,6 +105,15 @@ class CommandVerifier final : public Verifier {
     return weights();
   }
   bool wants_rows() const override { return true; }
+  bool needs_ground_truths() const override { return after_ != nullptr; }
+  bool wants_tokens() const override {
+    const std::lock_guard guard(lock_);
+    return pool_ && (ready_.wants_tokens || ready_.wants_prompt_tokens);
+  }
+  const std::vector<Read>& reads() const override {
+    const std::lock_guard guard(lock_);
+    return ready_.reads;
+  }
   std::optional<JudgeReport> take_report() const override {
     const std::lock_guard guard(lock_);
     if (pool_) {
@@ -163,6 +172,12 @@ const CommandReady& CommandVerifier::start(const Question* first) const {
   QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, because the program takes whole groups",
               std::to_string(options_.in_flight), "delete it");
   require_weights();
+  for (const std::string& note : ready_.notes) pool->log_once(kCommandKey + (": " + note));
+  for (const auto& [name, words] : ready_.reads) {
+    const std::string line =
+        std::string(kCommandKey) + ": it reads " + name + ", and gets nothing for it in the first row";
+    if (!words) base::log_once(line, line);
+  }
   pool_ = std::move(pool);
   return ready_;
 }
@@ -312,6 +327,8 @@ std::vector<Verdict> CommandVerifier::judge(std::span<const Sample> samples, con
   job.accept = [&](std::size_t row, const nlohmann::json& answer) {
     const std::size_t first = batch.rows[row], size = batch.rows[row + 1] - first;
     std::vector<Verdict> verdicts;
+    if (const auto trace = answer.find("traceback"); trace != answer.end() && trace->is_string())
+      pool_->log_once(trace->get<std::string>());
     const auto answers = answer.find("answers");
     const bool is_list = is_group_ && answer.find("error") == answer.end();
     if (is_list && (answers == answer.end() || !answers->is_array() || answers->size() != size)) return false;

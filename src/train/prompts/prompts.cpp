@@ -187,7 +187,7 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
   }
   std::uint64_t id = set.prompts.size();
   data::RowReader rows(row_options(recipe.data));
-  rows.keep_rows(verifier.wants_rows());
+  rows.keep_rows(verifier.wants_rows()).allow_no_ground_truth(!verifier.needs_ground_truths());
   for (const std::string& name : recipe.data.train_files) {
     const std::size_t first = set.prompts.size();
     const data::DataFiles files = data::find_data_files(name);
@@ -226,7 +226,7 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     reader.report("data.val_generator");
   }
   data::RowReader rows(row_options(recipe.data, tasks::Split::held_out));
-  rows.keep_rows(verifier.wants_rows());
+  rows.keep_rows(verifier.wants_rows()).allow_no_ground_truth(!verifier.needs_ground_truths());
   for (const std::string& name : recipe.data.val_files) {
     const data::DataFiles files = data::find_data_files(name);
     for (const fs::path& file : files.files) {

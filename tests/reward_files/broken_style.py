@@ -1,0 +1,2 @@
+"""A file that cannot be imported."""
+import of_nobody  # noqa: F401

@@ -1,0 +1,2 @@
+def same(one, other):
+    return float(one.strip() == other.strip())

@@ -1,0 +1,1 @@
+"""A package of reward functions, as trainers have them."""
