@@ -70,6 +70,45 @@ TEMPLATES = [
     "{{ messages | last }}", "{% for m in messages %}{{ loop.revindex }}{{ loop.revindex0 }}{% endfor %}", "{% set ns = namespace(a=1) %}{% macro f() %}{% set ns.a = 2 %}{% endmacro %}{{ f() }}{{ ns.a }}", "{{ -7 % 3 }}{{ 7 % 3 }}", "{{ {'a b': 1}['a b'] }}{{ {} }}{{ [] }}{{ () | length }}",
     "{{ \"it's\" }}{{ [\"it's\", 'say \"x\"', 'both \\' and \"'] }}", "{{ text | replace('x', 'zz') | safe }}{{ 'a' | default('b', true) }}{{ '' | default('b', boolean=true) }}", "{% set f = 3 %}{{ f }}{% macro f() %}m{% endmacro %}{{ f() }}",
     "{% generation %}{% set x = 1 %}{{ x }}{% endgeneration %}{{ x }}", "{% if flag %}{% set x %}b{% endset %}{% endif %}{{ x }}", "{% for a in [1, 2] %}{% for b in [3] %}{{ loop.index }}{% endfor %}{{ loop.index }}{% endfor %}",
+    # Python's spaces, in tags and in trim.
+    "\u3000{%- if true %}x{% endif %}", "{{ 'x' -}}\u00a0y", "{{ 'x' -}}\u2028\u0085\u001c\n y", "a\u001f {#- b -#} \u205f c", "\u3000{% if flag %}\u00a0x{% endif %}", "a\n\u3000{% if flag %}x{% endif %}",
+    "{{\u00a01\u3000+\u20032 }}", "[{{ 'a\u001c'|trim }}]", "[{{ '\u001da\u001e'.strip() }}]", "[{{ '\u3000a\u001f'.lstrip() }}]", "{{ 'a\u200b' -}}\u200b b",
+    # Turns that break, macros in loops, and their arguments.
+    "{% for x in [1] %}{% break %}{% else %}E{% endfor %}", "{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}E{% endfor %}", "{% for x in [1, 2] %}{% continue %}{% else %}E{% endfor %}",
+    "{% for x in [1, 2] %}{% if x == 1 %}{% continue %}{% endif %}{% else %}E{% endfor %}", "{% for x in [] %}{% else %}{% set y = 1 %}{{ y }}{% endfor %}{{ y }}", "{% break %}", "{% for a in [1] %}{% endfor %}{% continue %}",
+    "{% for a in [1] %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}", "{% for i in [1,2] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}", "{% if flag %}{% macro m() %}x{% endmacro %}{% endif %}{{ m() }}",
+    "{% macro m(a=1) %}[{{ a }}]{% endmacro %}{{ m(nope) }}{{ m() }}{{ m(none) }}", "{% macro m(a, b=2) %}{{ a }}{{ b }}{% endmacro %}{{ m(b=1) }}{{ m(1, b=3) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=1) }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=1) }}", "{% macro m(a) %}{{ varargs }}{% endmacro %}{{ m(1) }}", "{% macro m(a) %}{{ kwargs }}{% endmacro %}{{ m(1) }}", "{{ varargs is defined }}{{ kwargs }}", "{{ self is defined }}",
+    # Types of sequences.
+    "{{ (1,2) }}{{ (1,) }}{{ () }}{{ [(1, 'a'), [2]] }}", "{{ (1,2) == [1,2] }}{{ (1,2) == (1,2) }}{{ (1,2)[0:1] }}{{ (1,2) + (3,) }}", "{{ (1, [2]) | tojson }}", "{{ (1,) + [2] }}", "{{ {'a':1}|items|list }}",
+    "{{ {'a':1}|items }}", "{{ {'a':1}.items() }}", "{{ {'a':1}.keys() }}", "{{ {'a':1, 'b':2}.values() | list }}{{ {'a':1}.items() | length }}", "{{ {'a':1}.items() | first }}{{ {'a':1}.items() | last }}{{ {'a':1}.items()[0] }}",
+    "{{ {'b':1,'a':2}|dictsort }}", "{{ {'\u00c9':1,'\u00e8':2}|dictsort|map('first')|join }}", "{{ {'B':1,'a':2,'A':3}|dictsort|map('first')|join }}", "{{ range(3) }}", "{{ range(3)[1] }}{{ range(3) | length }}{{ 2 in range(3) }}",
+    "{{ range(3)[1:] }}", "{{ range(2) | tojson }}", "{{ range(0) is sequence }}{{ messages[0].keys() is sequence }}{{ messages[0].keys() is iterable }}", "{{ 'y' if messages | selectattr('role', 'equalto', 'x') else 'n' }}",
+    "{{ 'y' if messages | selectattr('role', 'equalto', 'x') | list else 'n' }}", "{{ messages | map(attribute='role') }}", "{{ messages | map(attribute='role') | length }}", "{{ (messages | map(attribute='role'))[0] }}",
+    "{% set r = messages | map(attribute='role') %}{{ r | first }}{{ r | join }}", "{{ messages | map(attribute='role') | first }}", "{{ messages | map(attribute='role') | last }}", "{{ messages | map(attribute='content.x') | list }}",
+    "{{ [{'a': {'b': 1}}, {'a': {'b': [5, 6]}}] | map(attribute='a.b') | list }}{{ [[1, 2], [3, 4]] | map(attribute='1') | list }}{{ [[1, 2]] | map(attribute=0) | list }}{{ [{'a': {'b': 1}}] | join('-', attribute='a.b') }}",
+    "{{ messages | map(attribute='none', default='d') | list }}", "{{ ','.join([1]) }}", "{{ ','.join(['a', 'b']) }}", "{{ [3,1][true] }}{{ [3,1][false] }}{{ 'ab'[true] }}{{ [3][1.0] }}",
+    # tojson's indent, methods as values, private names, numbers.
+    "{{ [1]|tojson(indent=0) }}", "{{ [1]|tojson(indent=20) }}", "{{ [1, {'a': []}]|tojson(indent=-1) }}", "{{ [1]|tojson(indent=true) }}", "{{ [1]|tojson(indent=false) }}", "{{ [1, {'a': 2}]|tojson(indent='\t') }}", "{{ [1]|tojson(indent=none) }}{{ []|tojson(indent=2) }}",
+    "{{ 's'.strip is defined }}{{ [].index is defined }}{{ 's'.foo is defined }}{{ 5 .real is defined }}", "{{ [].append is defined }}", "{{ {'update': 1}.update is defined }}", "{{ {'update': 1}['update'] }}", "{{ 's'.strip }}", "{{ 's'['strip'] is defined }}", "{% set ns = namespace(_x=1) %}{{ ns._x }}", "{{ messages[0]._x is defined }}", "{{ 007 }}", "{{ flag is defined if flag else 3 }}", "{{ (flag is defined) if flag else 3 }}", "{{ flag is defined is true }}", "{{ {} is eq {} }}{{ 1 is in [1] and flag is defined or 2 }}", "{{ 00 }}{{ 0 }}{{ 10 }}",
+    # Safe texts escape what is joined to them.
+    "{{ 'a<'|safe + '<b' }}{{ '<b' + 'a<'|safe }}{{ '&' ~ ('<'|safe) ~ '>' }}{{ ('<'|safe) + ('>'|safe) }}", "{% set x = '<a>'|safe %}{{ x }}{{ x ~ \"'\" }}{{ x|string + '<' }}{{ x|length }}{{ x == '<a>' }}{{ x is string }}",
+    "{{ ('<'|safe) + {'a': '<'}|tojson }}{{ '<' | tojson | safe }}", "{{ (' <'|safe)|trim + '<' }}", "{{ ('<'|safe).strip() + '<' }}", "{{ ['<'|safe, '<'] | join }}", "{{ (('<'|safe) ~ 1 ~ none) + '&' }}",
+    "{{ {2: 'x', 1: 'y', 10: 'z'} | dictsort }}{{ {true: 1, 0: 2} | dictsort }}", "{{ 'hé 🙂 \x7f ' | tojson(ensure_ascii=true) }}{{ 'hé' | tojson(true, indent=2) }}{{ {'é': ['你']} | tojson(ensure_ascii=True) }}",
+    # False values in select, reject, map.
+    "[{{ tools | selectattr('type', 'equalto', 'x') | list }}]", "{{ none | select | list }}{{ 0 | reject | list }}{{ '' | map('upper') | list }}{{ false | rejectattr('a') | list }}{{ {} | map('upper') | list }}{{ missing | select | list }}", "{% for x in tools %}{% endfor %}",
+    "{{ 5 | select | list }}", "{{ 'y' if none | select else 'n' }}",
+    # Keys of any type.
+    "{{ {1: 'a', true: 'b', 2: 'c'} }}{{ {1: 'a'}[1] }}{{ {1: 'a'}[true] }}{{ {1: 'a'}.get(1) }}{{ {1: 'a'}[2] }}", "{{ {none: 1, 1.5 if false else 2: 3, (1, 2): 4} }}{{ {(1, 2): 4}[(1, 2)] }}", "{{ {1: 'a', none: 'b', true: 'c', false: 0} | tojson }}",
+    "{{ {[1]: 2} }}", "{{ {(1, 2): 3} | tojson }}", "{% for k, v in {1: 'a', 'b': 2}.items() %}{{ k }}{{ v }}{% endfor %}{{ 1 in {1: 2} }}{{ '1' in {1: 2} }}{{ {1: 2} == {1: 2} }}{{ {1: 2} == {'1': 2} }}", "{{ {1: 2, 'a': 3} | dictsort }}", "{{ {2: 'x', 1: 'y'} | list }}",
+    "{{ {1: 1}.items is defined }}{{ {'items': 1}['items'] }}{{ {'items': 1}.items is mapping }}",
+    # format, int, min, max.
+    "{{ '{} and {}'.format('a', 1) }}{{ '{0}{1}{0}'.format('x', none) }}{{ '{a}-{b}'.format(a=[1], b='z') }}{{ '{{}}{}'.format(true) }}", "{{ '{} {0}'.format(1, 2) }}", "{{ '{}'.format() }}", "{{ '{x}'.format(1) }}", "{{ '{:>5}'.format(1) }}", "{{ '{'.format(1) }}", "{{ '}'.format(1) }}",
+    "{{ '{}'.format(missing) }}|", "{{ '{a.b}'.format(a=1) }}", "{{ '{!r}'.format('a') }}",
+    "{{ '42' | int }}{{ ' -7 ' | int }}{{ '+5' | int }}{{ '42.9' | int }}{{ 'x' | int }}{{ 'x' | int(3) }}{{ 'x' | int(default=-1) }}{{ 3 | int }}{{ true | int }}{{ none | int }}{{ [] | int(2) }}{{ '1e3' | int }}{{ 'inf' | int }}{{ 'nan' | int(9) }}", "{{ missing | int }}", "{{ '1_000' | int }}", "{{ '0x1' | int }}",
+    "{{ '+-5' | int(8) }}{{ '' | int }}{{ '.5' | int }}{{ '5.' | int }}", "{{ 'ff' | int(0, 16) }}",
+    "{{ [3, 1, 2] | min }}{{ [3, 1, 2] | max }}{{ ['b', 'A', 'a'] | min }}{{ ['b', 'B'] | max }}{{ [] | min }}|{{ messages | map(attribute='role') | min }}{{ 'hello' | max }}{{ [1, true] | max }}", "{{ [1, 'a'] | min }}",
+    "{{ ['b', 'A', 'a'] | min(case_sensitive=true) }}{{ ['b', 'A', 'B'] | max(true) }}{{ ([{'a': 2}, {'a': 1}] | min(attribute='a')).a }}", "{{ 5 | min }}",
     # No Jinja.
     "{% if flag %}a", "{{ 'a }}", "{{ a b }}", "{% endif %}", "{# a", "{% else %}", "{{ ) }}", "{{ '' ''", "{% for m messages %}{% endfor %}", "{{", "{%", "{",
 ]

@@ -22,19 +22,38 @@ std::string text_of(const nlohmann::json& config, const char* name) {
   return text.is_string() ? text.get<std::string>() : std::string();
 }
 
-/// Returns the template of tokenizer_config.json, or "". If the file has a list, returns the template named default.
-/// Throws jinja::Unsupported for a list without that name.
-std::string template_of(const nlohmann::json& config, const std::string& where) {
+/// Templates of a model, with the location of each for errors.
+struct OwnTemplates {
+  std::string text, where;                        ///< the one for conversations without tools; "": none
+  std::string tools_text = {}, tools_where = {};  ///< the one named tool_use; "": none
+};
+
+/// Returns the templates of tokenizer_config.json. Throws jinja::Unsupported for a list without the name default.
+OwnTemplates templates_of_config(const nlohmann::json& config, const std::string& where) {
   const auto found = config.find("chat_template");
-  if (found == config.end() || found->is_null()) return {};
+  if (found == config.end() || found->is_null()) return {{}, where};
   QRL_REQUIRE(found->is_string() || found->is_array(), where, "a string, or a list of named templates",
               found->type_name());
-  if (!found->is_array()) return text_of(config, "chat_template");
-  for (const nlohmann::json& one : *found) {
-    if (one.is_object() && text_of(one, "name") == "default" && one.contains("template") && one["template"].is_string())
-      return one["template"].get<std::string>();
-  }
-  jinja::fail("no template in the list is named default");
+  if (!found->is_array()) return {text_of(config, "chat_template"), where};
+  const auto named = [&](const char* name) {
+    const auto one = std::ranges::find_if(*found, [&](const nlohmann::json& entry) {
+      return entry.is_object() && text_of(entry, "name") == name && entry.contains("template") &&
+             entry["template"].is_string();
+    });
+    return one == found->end() ? std::string() : (*one)["template"].get<std::string>();
+  };
+  OwnTemplates all{named("default"), where, named("tool_use"), where + " (tool_use)"};
+  if (all.text.empty()) jinja::fail("no template in the list is named default");
+  return all;
+}
+
+/// Returns the model's own templates. Those in files replace all of the config's, as in transformers.
+OwnTemplates own_templates(const nlohmann::json& config, const Tokenizer& tokenizer) {
+  constexpr const char *kFile = "chat_template.jinja", *kToolsFile = "additional_chat_templates/tool_use.jinja";
+  const std::string *file = tokenizer.file(kFile), *tools = tokenizer.file(kToolsFile);
+  if (file == nullptr)
+    return templates_of_config(config, tokenizer.path_of("tokenizer_config.json") + ": chat_template");
+  return {*file, tokenizer.path_of(kFile), tools == nullptr ? "" : *tools, tokenizer.path_of(kToolsFile)};
 }
 
 std::string file_text(const std::string& path) {
@@ -45,13 +64,25 @@ std::string file_text(const std::string& path) {
   return state::read_text(path, kMost_bytes);
 }
 
+Conversation sample_of(const ChatTemplate& chat, const std::string& answer, bool has_system = false) {
+  Conversation conversation = sample_turns(answer, has_system);
+  conversation.tools = chat.sample_tools;
+  return conversation;
+}
+
 std::string sample_prompt(const ChatTemplate& chat, const RenderOptions& options, bool has_system = false) {
-  return run_template(chat, sample_turns("", has_system), options).bytes();
+  return run_template(chat, sample_of(chat, "", has_system), options).bytes();
+}
+
+std::vector<nlohmann::ordered_json> sample_tools() {
+  return {
+      nlohmann::ordered_json::parse(R"({"type":"function","function":{"name":"f","description":"d","parameters":)"
+                                    R"({"type":"object","properties":{"x":{"type":"integer","description":"e"}}}}})")};
 }
 
 /// Returns the added token that ends an answer. Throws jinja::Unsupported if other text follows an answer.
 std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenizer) {
-  const Conversation conversation = sample_turns("ANSWER");
+  const Conversation conversation = sample_of(chat, "ANSWER");
   const Text text = run_template(chat, conversation, {});
   const std::vector<TextRun> runs = text.runs();
   const auto is_answers = [&](const TextRun& run) { return message_of(run.source, conversation) == 1; };
@@ -67,7 +98,40 @@ std::string find_end_of_turn(const ChatTemplate& chat, const Tokenizer& tokenize
   return token;
 }
 
-/// Compiles a template. Renders samples to find how answers begin and end.
+/// Compiles a template. Renders samples to find how answers begin and end: without tools, or with tools if the template
+/// cannot be rendered otherwise. `has_tools`: with tools alone. Throws jinja::Unsupported.
+ChatTemplate compiled(ChatTemplate chat, const std::string& text, const Tokenizer& tokenizer, bool has_tools) {
+  chat.jinja = std::make_shared<const jinja::Template>(text);
+  const auto find_marks = [&] {
+    const std::string asked = sample_prompt(chat, {.opens_answer = true}), told = sample_prompt(chat, {});
+    chat.opening = asked.starts_with(told) ? asked.substr(told.size()) : "";
+    chat.end_of_turn = find_end_of_turn(chat, tokenizer);
+  };
+  if (has_tools) chat.sample_tools = sample_tools();
+  try {
+    find_marks();
+  } catch (const jinja::Unsupported& error) {
+    if (has_tools) throw;
+    chat.sample_tools = sample_tools();
+    try {
+      find_marks();
+    } catch (const jinja::Unsupported&) {
+      jinja::fail(error.what());
+    }
+  }
+  return chat;
+}
+
+ChatTemplate compiled_for_tools(ChatTemplate chat, const OwnTemplates& own, const Tokenizer& tokenizer) {
+  chat.name += " for tools";
+  try {
+    return compiled(chat, own.tools_text, tokenizer, true);
+  } catch (const jinja::Unsupported& error) {
+    chat.fault = own.tools_where + ": " + error.what();
+    return chat;
+  }
+}
+
 ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) {
   ChatTemplate chat{name == "auto" ? "the model's own" : name};
   if (name == "plain") return chat;
@@ -78,22 +142,20 @@ ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) 
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (const std::string spelled = text_of(config, token); !spelled.empty()) chat.tokens.emplace_back(token, spelled);
   }
-  const std::string* file =
-      tokenizer.file("chat_template.jinja");  // overrides the config's template, as in transformers
   const auto known = std::ranges::find(embedded_templates(), name, &base::EmbeddedFile::name);
-  const std::string where = name != "auto"    ? "data.chat_template: " + name
-                            : file != nullptr ? tokenizer.path_of("chat_template.jinja")
-                                              : config_path + ": chat_template";
+  std::string where = name == "auto" ? config_path + ": chat_template" : "data.chat_template: " + name;
   std::string text;
   try {
-    if (name == "auto") text = file != nullptr ? *file : template_of(config, where);
-    else text = known != embedded_templates().end() ? std::string(known->text) : file_text(name);
+    OwnTemplates own{{}, where};
+    if (name == "auto") own = own_templates(config, tokenizer);
+    else own.text = known != embedded_templates().end() ? std::string(known->text) : file_text(name);
+    text = own.text;
+    where = own.where;
     if (text.empty() && name == "auto") return {};
-    chat.jinja = std::make_shared<const jinja::Template>(text);
-    const std::string asked = sample_prompt(chat, {.opens_answer = true}), told = sample_prompt(chat, {});
-    if (asked.starts_with(told)) chat.opening = asked.substr(told.size());
-    chat.end_of_turn = find_end_of_turn(chat, tokenizer);
-    return chat;
+    ChatTemplate all = compiled(chat, text, tokenizer, false);
+    if (own.tools_text.empty()) return all;
+    all.with_tools = std::make_shared<const ChatTemplate>(compiled_for_tools(chat, own, tokenizer));
+    return all;
   } catch (const jinja::Unsupported& error) {
     const std::string got = (text.empty() ? "no template text" : base::readable(text, 60)) + ": " + error.what();
     base::fail_input(where, "a chat template that this version supports", got,
@@ -123,12 +185,11 @@ std::string describe_tools(const ChatTemplate& chat) {
   const Conversation conversation = read_conversation(
       json(R"([{"role":"user","content":"u"},{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":)"
            R"({"x":1}}]},{"role":"tool","name":"f","content":"a"},{"role":"assistant","content":"b"}])"),
-      json(R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":)"
-           R"({"x":{"type":"integer","description":"e"}}}}}])"),
-      "messages", "check chat");
+      nlohmann::ordered_json(sample_tools()), "messages", "check chat");
   try {
     (void)render_conversation(chat, conversation, {}, "check chat");
-    return "shown, with their calls and answers";
+    const char* by = chat.with_tools == nullptr ? "" : ", by the template named tool_use";
+    return std::string("shown, with their calls and answers") + by;
   } catch (const base::Error&) {
     return "not supported";
   }
@@ -136,7 +197,7 @@ std::string describe_tools(const ChatTemplate& chat) {
 
 std::string describe_extension(const ChatTemplate& chat) {
   const auto prompt = [&](const char* answer) {
-    return run_template(chat, sample_turns(answer), {.opens_answer = true}).bytes();
+    return run_template(chat, sample_of(chat, answer), {.opens_answer = true}).bytes();
   };
   const std::string answer = "<think>\nT\n</think>\n\nA", opening = "<think>\n", before = prompt("");
   const std::string want = before + answer.substr(before.ends_with(opening) ? opening.size() : 0);
@@ -188,7 +249,7 @@ std::string describe_chat(const Tokenizer& tokenizer) {
   const ChatTemplate chat = choose_template({}, tokenizer);
   if (chat.is_plain()) return "chat template plain: a prompt is only its text";
   const auto prompt = [&](bool has_system, std::optional<bool> thinking) {
-    return marked(run_template(chat, sample_turns("", has_system), {.opens_answer = true, .thinking = thinking}));
+    return marked(run_template(chat, sample_of(chat, "", has_system), {.opens_answer = true, .thinking = thinking}));
   };
   std::string lines = "chat template " + chat.name + "\n  prompt          " + prompt(false, {});
   if (has_thinking(chat))

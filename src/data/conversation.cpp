@@ -134,7 +134,9 @@ std::int64_t message_of(Source source, const Conversation& conversation) {
   return writer == 0 || writer > 2 * std::ssize(conversation.messages) ? -1 : (writer - 1) / 2;
 }
 
-Text run_template(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options) {
+Text run_template(const ChatTemplate& any, const Conversation& conversation, const RenderOptions& options) {
+  const ChatTemplate& chat = any.of(conversation);
+  if (!chat.fault.empty()) jinja::fail(chat.fault);
   jinja::Values messages, tools;
   const Source of_tools = source_of_message(conversation.messages.size());
   for (std::size_t i = 0; i < conversation.messages.size(); ++i) messages.push_back(value_of_message(conversation, i));
@@ -150,10 +152,11 @@ Text run_template(const ChatTemplate& chat, const Conversation& conversation, co
   return chat.jinja->render(variables);
 }
 
-Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
+Rendered render_conversation(const ChatTemplate& any, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where) {
-  QRL_REQUIRE(!chat.is_plain(), where, "a chat template that renders conversations", "data.chat_template plain",
-              "set data.chat_template, or use a model with a chat template");
+  const ChatTemplate& chat = any.of(conversation);
+  QRL_REQUIRE(!chat.is_plain() || !chat.fault.empty(), where, "a chat template that renders conversations",
+              "data.chat_template plain", "set data.chat_template, or use a model with a chat template");
   Text text;
   try {
     text = run_template(chat, conversation, options);

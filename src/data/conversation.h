@@ -22,7 +22,14 @@ struct ChatTemplate {
   std::vector<std::pair<std::string, std::string>> tokens = {};  ///< the tokenizer's bos_token, eos_token, …
   std::string opening = {};                                      ///< text that add_generation_prompt appends
   std::string end_of_turn = {};                                  ///< the added token after an answer; "": none
+  std::shared_ptr<const ChatTemplate> with_tools = {};           ///< for conversations with tools; null: this one
+  /// Tools of the conversation by which opening and end_of_turn were found; not empty if the template needs tools.
+  std::vector<nlohmann::ordered_json> sample_tools = {};
+  std::string fault = {};  ///< why a template for tools cannot be rendered; an error of rows with tools alone
   bool is_plain() const noexcept { return jinja == nullptr; }
+  const ChatTemplate& of(const Conversation& conversation) const noexcept {
+    return with_tools == nullptr || conversation.tools.empty() ? *this : *with_tools;
+  }
 };
 
 struct RenderOptions {
@@ -43,11 +50,11 @@ struct Rendered {
   std::int64_t num_cut_answers = 0;  ///< assistant's messages that the template shortened or omitted
 };
 
-/// Renders the conversation with the template. Parses added tokens in the template's text and an assistant's content,
-/// and elsewhere only with `parse_text`. With `learns`, the loss covers text inside {% generation %}. Without this tag,
-/// it covers an assistant's turn from the end of its header through its end token. Throws an input error with `where`
-/// if the template refuses the conversation, or omits the tools, a message's tool calls, or a whole message that is not
-/// the assistant's.
+/// Renders the conversation with the template, or with its form for tools if the conversation has some. Parses added
+/// tokens in the template's text and an assistant's content, and elsewhere only with `parse_text`. With `learns`, the
+/// loss covers text inside {% generation %}. Without this tag, it covers an assistant's turn from the end of its header
+/// through its end token. Throws an input error with `where` if the template refuses the conversation, or omits the
+/// tools, a message's tool calls, or a whole message that is not the assistant's.
 Rendered render_conversation(const ChatTemplate& chat, const Conversation& conversation, const RenderOptions& options,
                              const std::string& where);
 

@@ -1,6 +1,7 @@
 #include "data/chat_template.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -297,6 +298,85 @@ TEST_CASE("check chat says what a template shows, where turns end and whether th
   CHECK(says(forgets, "system message  not shown by the model's own"));
   CHECK(says(forgets, "tools           not supported"));
   CHECK(says(forgets, "earlier text    is extended by later turns"));
+}
+
+namespace {
+
+const std::string kTurns =
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+/// A template that lists the tools' names, and fails without tools.
+const std::string kWithTools =
+    "{{ '<|im_start|>system\\nTools:' }}{% for t in tools %}{{ ' ' + t.function.name }}{% endfor %}{{ '<|im_end|>\\n' "
+    "}}" +
+    kTurns;
+
+/// Returns the text of a question whose row has the tool `add`, or has no tools.
+std::string text_with(const ChatTemplate& chat, bool has_tools) {
+  const auto tools = nlohmann::ordered_json::parse(
+      R"([{"type":"function","function":{"name":"add","description":"","parameters":{}}}])");
+  const Conversation conversation =
+      read_conversation(nlohmann::ordered_json::parse(R"([{"role":"user","content":"Hi"}])"),
+                        has_tools ? tools : nlohmann::ordered_json(), "messages", "f:1");
+  std::string text;
+  for (const RenderedPart& part : render_conversation(chat, conversation, {.opens_answer = true}, "f:1").parts)
+    text += part.text;
+  return text;
+}
+
+const std::string kPlainText = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+const std::string kToolsText = "<|im_start|>system\nTools: add<|im_end|>\n" + kPlainText;
+
+}  // namespace
+
+TEST_CASE("rows with tools are rendered by the template named tool_use, of the config's list or of a file") {
+  const json list = {{{"name", "tool_use"}, {"template", kWithTools}}, {{"name", "default"}, {"template", kTurns}}};
+  const ChatTemplate of_list = template_of(tokenizer_with({{"chat_template", list}}));
+  CHECK(text_with(of_list, false) == kPlainText);
+  CHECK(text_with(of_list, true) == kToolsText);
+  CHECK(of_list.with_tools->opening == "<|im_start|>assistant\n");
+  CHECK(of_list.with_tools->end_of_turn == "<|im_end|>");
+
+  const qrl::test::TempDir dir;
+  tokenizer_with({{"chat_template", list}}, kTurns).save(dir.path());
+  CHECK(says(refusal_of([&] { text_with(template_of(Tokenizer::load(dir.path())), true); }), "renders tools"));
+  std::filesystem::create_directory(dir / "additional_chat_templates");
+  std::ofstream(dir / "additional_chat_templates/tool_use.jinja") << kWithTools;
+  std::ofstream(dir / "additional_chat_templates/rag.jinja") << "other";
+  const Tokenizer tokenizer = Tokenizer::load(dir.path());
+  CHECK(text_with(template_of(tokenizer), true) == kToolsText);
+  CHECK(text_with(template_of(tokenizer), false) == kPlainText);
+  CHECK(text_with(template_of(tokenizer, "chatml"), false) == kPlainText);
+
+  const qrl::test::TempDir copy;  // as a checkpoint or an export has it
+  tokenizer.save(copy.path());
+  CHECK(text_with(template_of(Tokenizer::load(copy.path())), true) == kToolsText);
+  CHECK(std::filesystem::exists(copy / "additional_chat_templates/rag.jinja"));
+  std::ofstream(dir / "additional_chat_templates/tool_use.jinja") << "{{ nothing.x }}";
+  const ChatTemplate broken = template_of(Tokenizer::load(dir.path()));
+  CHECK(text_with(broken, false) == kPlainText);
+  const std::string refusal = refusal_of([&] { text_with(broken, true); });
+  CHECK(says(refusal, "f:1: expected a conversation that the chat template can render"));
+  CHECK(says(refusal, "tool_use.jinja: `.x` of an undefined value"));
+}
+
+TEST_CASE("a template that needs tools is accepted, and a row without tools is refused at its line") {
+  const std::string needs = "{{ tools[0].function.name | length }}" + kTurns;
+  const ChatTemplate chat = template_of(tokenizer_with({{"chat_template", needs}}));
+  CHECK(chat.end_of_turn == "<|im_end|>");
+  CHECK(chat.opening == "<|im_start|>assistant\n");
+  CHECK(says(refusal_of([&] { text_with(chat, false); }),
+             "f:1: expected a conversation that the chat template can render"));
+  CHECK(says(refusal_of([&] {
+               template_of(tokenizer_with({{"chat_template", "{{ tools[0].a.b }}" + kTurns}}));
+             }),
+             "expected a chat template that this version supports"));
+}
+
+TEST_CASE("a filter of no tools selects nothing") {
+  const ChatTemplate chat = template_of(
+      tokenizer_with({{"chat_template", "{%- set code = tools | selectattr('type','equalto','x') -%}" + kTurns}}));
+  CHECK(text_with(chat, false) == kPlainText);
 }
 
 TEST_CASE("settings without effect, and tokenizers without the template's tokens, are errors") {

@@ -7,6 +7,7 @@
 #include "base/ascii.h"
 #include "base/text.h"
 #include "data/jinja/values.h"
+#include "data/tokenizer/unicode.h"
 
 namespace qrl::data::jinja {
 
@@ -16,7 +17,6 @@ constexpr std::size_t kMaxTagTokens = 256;  // with the limits on nesting, it bo
 constexpr std::size_t kMaxTemplate_bytes = std::size_t{1} << 20, kMaxTags = 10'000;  // bound the time to compile
 
 using base::is_digit;
-using base::is_space;
 
 bool is_name_start(char c) { return base::is_letter(c) || c == '_'; }
 bool is_name(char c) { return is_name_start(c) || is_digit(c); }
@@ -41,9 +41,7 @@ class Lexer {
 
  private:
   std::string_view rest() const { return std::string_view(text_).substr(at_); }
-  void skip_space() {
-    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-  }
+  void skip_space() { at_ += leading_space_bytes(rest(), Spaces::python); }
   void put(TokenKind kind, std::string text) {
     if (kind != TokenKind::text || !text.empty()) tokens_.push_back({kind, std::move(text)});
   }
@@ -59,7 +57,7 @@ class Lexer {
     const char kind = text_[at_ + 1];
     at_ += 2;
     const char control = at_ < text_.size() ? text_[at_] : '\0';
-    while (control == '-' && !text.empty() && is_space(text.back())) text.pop_back();
+    if (control == '-') text.resize(text.size() - trailing_space_bytes(text, Spaces::python));
     if (control == '-' || control == '+') ++at_;
     else if (kind != '{') strip_line_start(text);
     put(TokenKind::text, std::move(text));
@@ -68,9 +66,9 @@ class Lexer {
   }
 
   void strip_line_start(std::string& text) const {
-    std::size_t end = text.size();
-    while (end > 0 && text[end - 1] != '\n' && is_space(text[end - 1])) --end;
-    if (end > 0 ? text[end - 1] == '\n' : is_line_start_) text.resize(end);
+    const std::size_t line = text.rfind('\n') + 1;  // 0 without a line end
+    const std::string_view last = std::string_view(text).substr(line);
+    if ((line > 0 || is_line_start_) && leading_space_bytes(last, Spaces::python) == last.size()) text.resize(line);
   }
 
   void comment() {
@@ -116,6 +114,8 @@ class Lexer {
       while (at_ < text_.size() && is_name(text_[at_])) ++at_;
       std::string text = text_.substr(begin, at_ - begin);
       const bool is_integer = std::ranges::all_of(text, is_digit) && text.size() <= 9 && !rest().starts_with('.');
+      if (text.size() > 1 && c == '0' && text.find_first_not_of('0') != std::string::npos)
+        fail("a number that begins with 0");
       if (is_digit(c) && !is_integer) fail("a number that is not an integer of at most 9 digits");
       return put(is_digit(c) ? TokenKind::number : TokenKind::name, std::move(text));
     }

@@ -85,13 +85,22 @@ constexpr std::size_t kWork_bytes = std::size_t{64}
 Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
   if (run.num_macros == kMaxMacros) fail("macro calls nested too deeply");
   if (arguments.positional.size() > macro.parameters.size()) fail("too many arguments for a macro");
+  for (auto given = arguments.named.begin(); given != arguments.named.end(); ++given) {
+    const auto is_same = [&](const auto& other) { return other.first.bytes() == given->first.bytes(); };
+    const auto parameter = std::ranges::find(macro.parameters, given->first.bytes(), &Macro::Parameter::name);
+    const auto place = static_cast<std::size_t>(parameter - macro.parameters.begin());
+    if (parameter == macro.parameters.end() || place < arguments.positional.size() ||
+        std::any_of(arguments.named.begin(), given, is_same))
+      fail("an unknown or repeated argument of a macro");
+  }
   const std::size_t num_own = run.scopes.size() > 1 ? run.scopes[1] : run.names.size();
   run.budget.spend(64 * num_own);
   Run call{run.budget, {run.names.begin(), run.names.begin() + static_cast<std::ptrdiff_t>(num_own)}, {0, num_own}};
   call.num_macros = run.num_macros + 1;
   for (std::size_t i = 0; const auto& [name, id, otherwise] : macro.parameters) {
-    Value given = arguments.get(i++, name);
-    call.set(id, given.is_undefined() && otherwise ? otherwise(call) : std::move(given));
+    const bool is_given = arguments.has(i, name);
+    call.set(id, !is_given && otherwise ? otherwise(call) : arguments.get(i, name));
+    ++i;
   }
   macro.body(call);
   return std::move(call.out);
@@ -100,7 +109,8 @@ Value call_macro(const Macro& macro, const Arguments& arguments, Run& run) {
 /// Returns base[begin:end:step] of a list or text, as in Python; None means no bound. Throws Unsupported unless the
 /// step is 1, or is −1 without bounds.
 Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budget) {
-  if (base.list() == nullptr && base.text() == nullptr) fail("a slice of a non-list");
+  const bool is_list = base.list() != nullptr && base.list()->type <= Sequence::tuple;
+  if (!is_list && base.text() == nullptr) fail("a slice of a non-list");
   const Value list = elements_of(base, "a slice", budget);
   const Values& items = list.list()->items;
   const std::int64_t size = std::ssize(items);
@@ -115,7 +125,7 @@ Value slice(const Value& base, const std::array<Value, 3>& bounds, Budget& budge
   if (step != 1 && (step != -1 || is_given(0) || is_given(1))) fail("a slice with an unsupported step");
   Values part(items.begin() + begin, items.begin() + end);
   if (step == -1) std::ranges::reverse(part);
-  if (base.list() != nullptr) return make_list(std::move(part));
+  if (base.list() != nullptr) return make_list(std::move(part), base.list()->type);
   Text text;
   for (const Value& character : part) text.append(*character.text());
   return text;
@@ -205,6 +215,7 @@ class Parser {
         run.mark = outer;
       };
     }
+    if ((name == "break" || name == "continue") && num_loops_ == 0) fail("`" + name + "` outside of a loop");
     if ((name == "break" || name == "continue") && take("%}"))
       return [leave = name == "break" ? Run::Leave::loop : Run::Leave::turn](Run& run) { run.leave = leave; };
     fail("the tag " + base::quoted(name));
@@ -242,7 +253,10 @@ class Parser {
     expect("in");
     const Expression sequence = ranked(0), condition = take("if") ? ranked(0) : Expression();
     expect("%}");
-    const Statement body = statements(), otherwise = take_tag("else") ? statements() : Statement();
+    ++num_loops_;
+    const Statement body = statements();
+    --num_loops_;
+    const Statement otherwise = take_tag("else") ? statements() : Statement();
     expect_tag("endfor");
     return [=, loop = id_of("loop")](Run& run) {
       Value list = elements_of(sequence(run), "a loop", run.budget);
@@ -257,7 +271,7 @@ class Parser {
         list = make_list(std::move(kept));
       }
       const Values& items = list.list()->items;
-      if (items.empty()) return otherwise ? otherwise(run) : void();
+      bool has_ended = false;  // whether a turn came to its end; if none did, Jinja runs `else`
       const auto state = std::make_shared<Loop>(Loop{list});
       for (; state->at < items.size() && run.leave != Run::Leave::loop; ++state->at) {
         run.leave = Run::Leave::no;
@@ -266,8 +280,10 @@ class Parser {
           run.set(loop, std::shared_ptr<const Loop>(state));
           body(run);
         });
+        has_ended = has_ended || run.leave == Run::Leave::no;
       }
       run.leave = Run::Leave::no;
+      if (!has_ended && otherwise) run.in_scope([&] { otherwise(run); });
     };
   }
 
@@ -308,8 +324,13 @@ class Parser {
       if (!is(")")) expect(",");
     }
     expect("%}");
+    const int outer = std::exchange(num_loops_, 0);
     made->body = body_until("endmacro");
-    return [=](Run& run) { run.set(id, std::shared_ptr<const Macro>(made)); };
+    num_loops_ = outer;
+    return [=](Run& run) {
+      if (run.scopes.size() > 1) fail("a macro within a loop, a macro or a block");
+      run.set(id, std::shared_ptr<const Macro>(made));
+    };
   }
 
   Expression expression() {
@@ -386,7 +407,15 @@ class Parser {
     if (now.text == "(") return tuple();
     if (now.text == "[") return list(items("]"));
     if (now.text != "{") fail("the sign " + base::quoted(now.text) + " where a value is expected");
-    return [given = evaluated(items("}"))](Run& run) { return make_object<Object>(given(run).named); };
+    return [all = items("}")](Run& run) -> Value {
+      auto object = std::make_shared<Object>();
+      for (const auto& [key, value] : all) {
+        run.budget.spend(64);
+        const Value name = key(run);
+        object->set(name, value(run), run.budget);
+      }
+      return object;
+    };
   }
 
   Expression name() {
@@ -404,8 +433,10 @@ class Parser {
     }
     constexpr std::array<std::string_view, 7> kGlobals = {"range",  "dict",      "lipsum",         "cycler",
                                                           "joiner", "namespace", "raise_exception"};
-    return [id, name, is_global = std::ranges::find(kGlobals, name) != kGlobals.end()](Run& run) {
+    const bool is_of_macro = name == "varargs" || name == "kwargs" || name == "caller";
+    return [id, name, is_of_macro, is_global = std::ranges::find(kGlobals, name) != kGlobals.end()](Run& run) {
       const Value* found = run.find(id);
+      if (found == nullptr && (name == "self" || (is_of_macro && run.num_macros > 0))) fail("`" + name + "`");
       if (found == nullptr && is_global) fail("`" + name + "` as a value");
       return found == nullptr ? Value() : *found;
     };
@@ -446,7 +477,8 @@ class Parser {
   Expression tuple() {
     std::vector<Item> all = items(")");
     const bool is_value = all.size() == 1 && tokens_[at_ - 2].text != ",";
-    return is_value ? std::move(all[0].value) : list(std::move(all));
+    if (is_value) return std::move(all[0].value);
+    return [given = evaluated(std::move(all))](Run& run) { return make_list(given(run).positional, Sequence::tuple); };
   }
 
   /// Parses the members, elements, methods, filters and tests that follow a value.
@@ -470,10 +502,10 @@ class Parser {
         return (base.object() != nullptr ? of_object : of_text)(base, given(run), run.budget);
       };
     }
-    return [value = std::move(value), name, has_method = is_method(name)](Run& run) {
+    return [value = std::move(value), name](Run& run) {
       run.budget.spend(64 + cost_of_search(name));
       const Value base = value(run);
-      return has_method && base.object() != nullptr ? Value(Kind::method) : member_of(base, name);
+      return base.object() != nullptr && is_method(base, name) ? Value(Kind::method) : member_of(base, name);
     };
   }
 
@@ -499,9 +531,10 @@ class Parser {
 
   bool begins_argument() const {
     const Token& now = token();
-    constexpr std::array<std::string_view, 5> kOthers = {"else", "or", "and", "if", "is"};
+    constexpr std::array<std::string_view, 3> kOthers = {"else", "or", "and"};
+    if (is("is")) fail("a test of a test");
     if (now.kind == TokenKind::name) return std::ranges::find(kOthers, now.text) == kOthers.end();
-    return now.kind == TokenKind::string || now.kind == TokenKind::number || is("[");
+    return now.kind == TokenKind::string || now.kind == TokenKind::number || is("[") || is("{");
   }
 
   Expression filter(const Expression& value, Use use) {
@@ -519,7 +552,7 @@ class Parser {
 
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, num_loops_ = 0;
 };
 
 }  // namespace

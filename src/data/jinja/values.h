@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ struct Object;
 struct Namespace;
 struct Loop;
 struct Macro;
+struct Budget;
 
 /// Types of values; `method`: a method that is named but not called.
 enum class Kind : std::uint8_t { undefined, none, flag, integer, real, text, list, object, names, loop, macro, method };
@@ -59,6 +61,9 @@ class Value {
   Namespace* names() const noexcept { return held<Namespace>(Kind::names); }
   const Loop* loop() const noexcept { return held<Loop>(Kind::loop); }
   const Macro* macro() const noexcept { return held<Macro>(Kind::macro); }
+  /// Returns whether the filter `safe` made this text. What `+` adds to it is escaped for HTML.
+  bool is_safe() const noexcept { return is_safe_; }
+  Value as_safe() && noexcept { return is_safe_ = true, std::move(*this); }
   /// Returns the text if no other value shares it, else null.
   Text* own_text() noexcept { return shared_.use_count() == 1 ? held<Text>(Kind::text) : nullptr; }
 
@@ -69,6 +74,7 @@ class Value {
   }
 
   Kind kind_ = Kind::undefined;
+  bool is_safe_ = false;
   union {
     std::int64_t integer = 0;
     double real;
@@ -77,18 +83,26 @@ class Value {
 };
 
 using Values = std::vector<Value>;
+/// Python's types of sequences. view: dict.keys(), values(), items(); generator: what `map` and `select` return.
+enum class Sequence : std::uint8_t { list, tuple, range, view, generator };
 struct List {
   static constexpr Kind kKind = Kind::list;
   Values items;
   int depth = 1;
+  Sequence type = Sequence::list;
+  mutable bool is_spent = false;  ///< a generator that was read, which Python reads only once
+  bool has_elements() const noexcept { return type <= Sequence::range; }
 };
 struct Object {
   static constexpr Kind kKind = Kind::object;
-  std::vector<std::pair<Text, Value>> members;  ///< in order of insertion
+  std::vector<std::pair<Value, Value>> members;  ///< in order of insertion; keys are texts, numbers, none or tuples
   int depth = 1;
   const Value* find(std::string_view name) const;  ///< null if absent
+  const Value* find(const Value& key, Budget& budget) const;
   /// Adds or replaces a member. Throws Unsupported for a loop, a namespace, or values nested too deeply.
   void set(Text name, Value value);
+  /// The same for a key of any type. Throws Unsupported for a key that Python cannot hash.
+  void set(const Value& key, Value value, Budget& budget);
 
  private:
   std::map<std::string, std::size_t, std::less<>> places_;  ///< indices of members by name, once they are many
@@ -106,6 +120,7 @@ struct Arguments {
   std::vector<std::pair<Text, Value>> named;
   /// Returns the argument by position or name; undefined if it was not passed.
   const Value& get(std::size_t place, std::string_view name = {}) const;
+  bool has(std::size_t place, std::string_view name) const;
   std::size_t size() const noexcept { return positional.size() + named.size(); }
 };
 
@@ -120,14 +135,7 @@ struct Budget {
 };
 
 /// Throws like Object::set.
-Value make_list(Values items);
-/// Makes an object or a namespace. Throws like Object::set.
-template <class Held>
-Value make_object(const std::vector<std::pair<Text, Value>>& members) {
-  auto object = std::make_shared<Held>();
-  for (const auto& [name, member] : members) object->set(name, member);
-  return object;
-}
+Value make_list(Values items, Sequence type = Sequence::list);
 /// Converts JSON. Every text and member name gets this source. Throws Unsupported for integers beyond 64 bits.
 Value value_of(const nlohmann::ordered_json& json, Source source);
 
@@ -135,14 +143,18 @@ bool is_true(const Value& value);
 /// Return the text or integer. Throw Unsupported with `what` for another type.
 const Text& text_of(const Value& value, std::string_view what);
 std::int64_t integer_of(const Value& value, std::string_view what);
-/// Returns a list of what a loop visits: a list's elements, an object's names or a text's characters. For an undefined
-/// value, the list is empty. Throws like text_of.
+/// Returns a list of what a loop visits: a list's elements, an object's keys or a text's characters. For an undefined
+/// value, the list is empty. Throws like text_of, and for a generator that was read before.
 Value elements_of(const Value& value, std::string_view what, Budget& budget);
 /// Appends the value to `out`, formatted like Python's str(). Sets `flag` in the source of each appended byte.
 void print(const Value& value, Text& out, Budget& budget, Source flag = 0);
 Text printed(const Value& value, Budget& budget);  ///< like print, into a new text
-/// Formats the value like json.dumps(value, ensure_ascii=False, indent=…); indent 0: on one line.
-Text json_of(const Value& value, std::size_t indent, Budget& budget);
+struct JsonForm {
+  std::optional<std::string> indent = {};  ///< text before a member, for each level; none: all on one line
+  bool is_ascii = false;                   ///< escapes other characters
+};
+/// Formats the value like json.dumps(value, ensure_ascii=…, indent=…).
+Text json_of(const Value& value, const JsonForm& form, Budget& budget);
 bool are_equal(const Value& left, const Value& right, Budget& budget);
 /// Compares numbers or texts in Python's order. Returns −1, 0 or 1. Throws Unsupported for other types.
 int compare(const Value& left, const Value& right);
@@ -151,7 +163,8 @@ inline std::size_t cost_of_search(std::string_view name) { return 16 + name.size
 /// Return base[key] and base.name; undefined if absent.
 Value item_of(const Value& base, const Value& key, Budget& budget);
 Value member_of(const Value& base, std::string_view name);
-/// Returns whether Python's dict has a method of this name. If so, `base.name` is the method.
-bool is_method(std::string_view name);
+/// Returns whether the value's Python type has a method of this name. If so, `base.name` is the method. Throws
+/// Unsupported for a method that changes the value.
+bool is_method(const Value& base, std::string_view name);
 
 }  // namespace qrl::data::jinja

@@ -19,6 +19,7 @@ constexpr std::uint64_t kMaxFile_bytes = std::uint64_t{100} << 20;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kGenerationFile = "generation_config.json";
+constexpr const char* kTemplates = "additional_chat_templates";  ///< a folder of named templates
 /// Names of files that are read if they exist, and saved with the tokenizer.
 constexpr std::array<const char*, 5> kOtherFiles = {"special_tokens_map.json", "added_tokens.json",
                                                     "chat_template.jinja", "vocab.json", "merges.txt"};
@@ -120,6 +121,13 @@ Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
   for (const char* name : kOtherFiles) {
     if (std::filesystem::exists(dir / name)) files[name] = state::read_text(dir / name, kMaxFile_bytes);
   }
+  if (std::filesystem::is_directory(dir / kTemplates)) {
+    for (const auto& entry : std::filesystem::directory_iterator(dir / kTemplates)) {
+      if (entry.path().extension() != ".jinja") continue;
+      const std::string name = std::string(kTemplates) + "/" + entry.path().filename().string();
+      files[name] = state::read_text(entry.path(), kMaxFile_bytes);
+    }
+  }
   auto parts = std::make_shared<TokenizerParts>(
       read_tokenizer(files[kTokenizerFile], eos_token, (dir / kTokenizerFile).string()));
   if (parts->eos < 0) parts->eos = eos_of_model(dir, *parts);
@@ -142,6 +150,7 @@ std::string Tokenizer::path_of(const std::string& name) const { return (parts_->
 
 void Tokenizer::save(const std::filesystem::path& dir) const {
   for (const auto& [name, text] : parts_->files) {
+    std::filesystem::create_directories((dir / name).parent_path());
     std::ofstream out(dir / name, std::ios::binary);
     out << text;
     out.close();

@@ -66,6 +66,11 @@ UChar32 previous(std::string_view text, std::size_t& at) {
   return next(text, from);
 }
 
+bool is_space(UChar32 c, Spaces spaces) {
+  const bool is_separator = c >= 0x1c && c <= 0x1f;
+  return u_isUWhiteSpace(c) != 0 || (spaces == Spaces::python && is_separator);
+}
+
 }  // namespace
 
 bool is_nfc(std::string_view text) {
@@ -86,18 +91,18 @@ std::string to_nfc(std::string_view text) {
   return result;
 }
 
-std::size_t leading_space_bytes(std::string_view text) {
+std::size_t leading_space_bytes(std::string_view text, Spaces spaces) {
   std::size_t end = 0;
   for (std::size_t at = 0; at < text.size(); end = at) {
-    if (u_isUWhiteSpace(next(text, at)) == 0) break;
+    if (!is_space(next(text, at), spaces)) break;
   }
   return end;
 }
 
-std::size_t trailing_space_bytes(std::string_view text) {
+std::size_t trailing_space_bytes(std::string_view text, Spaces spaces) {
   std::size_t begin = text.size();
   for (std::size_t at = begin; at > 0; begin = at) {
-    if (u_isUWhiteSpace(previous(text, at)) == 0) break;
+    if (!is_space(previous(text, at), spaces)) break;
   }
   return text.size() - begin;
 }

@@ -10,9 +10,13 @@ bool is_nfc(std::string_view text);
 /// characters stay unchanged.
 std::string to_nfc(std::string_view text);
 
-/// Return the number of bytes of whitespace (property White_Space) at the start or end of valid UTF-8.
-std::size_t leading_space_bytes(std::string_view text);
-std::size_t trailing_space_bytes(std::string_view text);
+enum class Spaces : bool {
+  unicode,  ///< the property White_Space
+  python,   ///< str.isspace(): these and U+001C to U+001F
+};
+/// Return the number of bytes of white space at the start or end of valid UTF-8.
+std::size_t leading_space_bytes(std::string_view text, Spaces spaces = Spaces::unicode);
+std::size_t trailing_space_bytes(std::string_view text, Spaces spaces = Spaces::unicode);
 /// Converts valid UTF-8 to upper or lower case by Unicode's full mapping. Ignores each character's context.
 std::string with_case_of(std::string_view text, bool is_upper);
 /// Returns whether valid UTF-8 holds only line ends, tabs, and characters that Python's repr() leaves unchanged.

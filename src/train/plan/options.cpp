@@ -27,7 +27,9 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   };
   add(tokenizer.eos());
   // Also stops at the end of turn: a base model's end token ends texts, not turns.
-  add(tokenizer.added_token_id(data::choose_template(template_options(recipe.data), tokenizer).end_of_turn));
+  const data::ChatTemplate chat = data::choose_template(template_options(recipe.data), tokenizer);
+  add(tokenizer.added_token_id(chat.end_of_turn));
+  if (chat.with_tools) add(tokenizer.added_token_id(chat.with_tools->end_of_turn));
   return params;
 }
 
