@@ -135,7 +135,7 @@ class Wandb:
         self.logger.config.update(recipe(run), allow_val_change=True)  # keys that a resume changed
         self.save()
         if is_child:
-            place = f"offline, in {run}/wandb: `wandb sync` sends it" if self.logger.offline else self.logger.url
+            place = f"offline, in {run}/wandb: `wandb sync` sends it" if self.logger.offline else self.logger.url or "disabled by WANDB_MODE"
             print(f"W&B         {place}", file=sys.stderr, flush=True)
 
     def save(self):
