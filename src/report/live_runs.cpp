@@ -202,6 +202,7 @@ std::optional<Json> LiveRuns::rows(const std::string& name, std::uint64_t since,
                 {"verdicts", verdicts_json(judge(follow(dir).course))},
                 {"sessions", sessions_json(read_sessions(dir / "sessions.jsonl"))},
                 {"samples", sample_steps(dir)},
+                {"judged", summary(judge(follow(dir).course))},
                 {"last_validation", held_out.empty() ? Json() : Json(held_out.back().step)}};
   });
 }

@@ -214,10 +214,8 @@ Json run_json(const RunFiles& run, const std::string& label, std::size_t max_row
 }
 
 Json differences_json(const std::vector<RunFiles>& runs) {
-  std::vector<std::vector<RecipeLine>> recipes;
-  for (const RunFiles& run : runs) recipes.push_back(read_recipe_lines(run.recipe_yaml));
   Json list = Json::array();
-  for (const KeyDifference& one : differing_keys(recipes)) list.push_back({one.key, one.values});
+  for (const KeyDifference& one : differing_keys(runs)) list.push_back({one.key, one.values});
   return list;
 }
 
@@ -233,9 +231,10 @@ Json page_json(const std::vector<RunFiles>& runs, bool by_seed, const PageLimits
     const auto known = std::ranges::find(groups, key);
     json["group"] = known - groups.begin();
     if (known == groups.end()) groups.push_back(key);
-    if (run.rows.rows.size() > limits.max_rows)
+    if (run.rows.rows.size() > limits.max_rows) {
       left_out += labels[i] + ": " + std::to_string(run.rows.rows.size()) +
                   " rows are drawn as the minimum and maximum of neighboring rows. ";
+    }
     const std::string samples = add_samples(json, run, limits, limits.max_sample_bytes / runs.size());
     if (!samples.empty()) left_out += (runs.size() > 1 ? labels[i] + ": " : "") + samples + " ";
     list.push_back(std::move(json));

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "report/run_files.h"
+
 namespace qrl::report {
 
 struct RecipeLine {
@@ -19,9 +21,9 @@ struct KeyDifference {
   std::vector<std::string> values;  ///< one per run; "" where the run's recipe lacks the key
 };
 
-/// Returns the keys in which recipes differ, except the run folder, in the order of the first recipe that has the key.
-/// Leaves out runs without a recipe: their values are "".
-std::vector<KeyDifference> differing_keys(const std::vector<std::vector<RecipeLine>>& recipes);
+/// Returns the keys in which the runs' recipes differ, except the run folder, in the order of the first recipe that has
+/// the key. Runs without a recipe differ in no key; their values are "".
+std::vector<KeyDifference> differing_keys(const std::vector<RunFiles>& runs);
 
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key);
 

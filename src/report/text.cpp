@@ -58,6 +58,7 @@ std::vector<std::string> metric_names(const std::vector<RunFiles>& runs) {
     }
   }
   std::vector<std::string> list;
+  list.reserve(names.size());
   for (const auto& [name, there] : names) list.push_back(name);
   return list;
 }
@@ -113,13 +114,10 @@ std::string table(const std::vector<RunFiles>& runs) {
 /// Returns a table of the keys in which the recipes differ; "" for a single run.
 std::string differences(const std::vector<RunFiles>& runs) {
   constexpr std::size_t kMaxValueBytes = 60;
-  if (runs.size() == 1) return "";
-  std::vector<std::vector<RecipeLine>> recipes;
-  for (const RunFiles& run : runs) recipes.push_back(read_recipe_lines(run.recipe_yaml));
-  if (std::ranges::count_if(recipes, [](const auto& lines) { return !lines.empty(); }) < 2) return "";
+  if (std::ranges::count_if(runs, [](const RunFiles& run) { return !run.recipe_yaml.empty(); }) < 2) return "";
   std::vector<Line> lines(1, {"recipe key"});
   for (std::size_t i = 0; i < runs.size(); ++i) lines[0].emplace_back(1, static_cast<char>('A' + i));
-  for (const KeyDifference& one : differing_keys(recipes)) {
+  for (const KeyDifference& one : differing_keys(runs)) {
     Line line = {one.key};
     for (const std::string& value : one.values) {
       line.push_back(value.empty()                    ? "–"

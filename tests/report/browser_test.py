@@ -247,6 +247,7 @@ def check_live(test):
         shutil.copy(made / "validation/step_40.jsonl", run / "validation")
         append(run / "metrics.jsonl", steps[3:])
         live.becomes("rows", "Number(document.documentElement.dataset.rows)", 41)
+        live.becomes("rules judged", "document.querySelector('#verdicts p').innerText.includes('rules judged, none broken')", True)
         live.becomes("steps with samples later on", step_choices, 3)
         live.becomes("evaluations to compare", "document.querySelectorAll('#diff [aria-label=\"later evaluation\"] option').length", 2)
         live.becomes("details that stood open", "document.querySelector('#about details').open", True)

@@ -139,9 +139,10 @@ TEST_CASE("samples are of at most so many files, evenly spread with the first an
   const std::string text(4000, 'x');
   for (int step = 1; step <= 100; ++step) {
     std::ofstream file(dir / ("run/rollouts/step_" + std::to_string(step) + ".jsonl"));
-    for (int prompt = 0; prompt < 12; ++prompt)
+    for (int prompt = 0; prompt < 12; ++prompt) {
       for (int sample = 0; sample < 2; ++sample)
         file << Json{{"prompt_id", prompt}, {"sample", sample}, {"response", text}}.dump() << "\n";
+    }
   }
   const report::RunFiles run = report::read_run(dir / "run");
   const Json whole = report::page_json({run}, false, {})["runs"][0]["samples"];
@@ -186,9 +187,9 @@ TEST_CASE("a recipe's lines are keys with values and origins, whatever the value
   CHECK(lines[1].value == "\"a # b: \\\" c\"");
   CHECK(lines[1].origin == "x.yaml:2");
   CHECK(lines[2].key == "model.init.seed");
-  CHECK(lines[3].origin == "");
+  CHECK(lines[3].origin.empty());
   CHECK(report::recipe_value(lines, "model.init.seed") == "3");
-  CHECK(report::recipe_value(lines, "none") == "");
+  CHECK(report::recipe_value(lines, "none").empty());
 }
 
 TEST_CASE("a star in a panel's metric stands for one part of a name") {

@@ -82,7 +82,7 @@ class Live {
     for (const row of answer.cold_rows) addRow(run.sft, row);
     const hasMore = answer.samples.length !== run.samples.length;
     const samples = answer.samples.map((file) => run.samples.find((one) => one.step === file.step) || file);
-    Object.assign(run, {bytes: answer.bytes, cold_bytes: answer.cold_bytes, num_rows: run.num_rows + answer.rows.length, verdicts: answer.verdicts,
+    Object.assign(run, {bytes: answer.bytes, cold_bytes: answer.cold_bytes, num_rows: run.num_rows + answer.rows.length, verdicts: answer.verdicts, judged: answer.judged,
       sessions: answer.sessions, samples, running: listed.running, seconds: listed.seconds ?? run.seconds});
     this.page.drawHead();
     if (!this.page.charts.update()) this.page.charts.draw();

@@ -77,7 +77,7 @@ std::string last_line(std::string_view text) {
 std::string WandbLogger::fault() {
   const PipeEnds in = make_log_pipe(), out = make_log_pipe();
   const pid_t child = start_logger({"--check"}, in.read, out.write);
-  const std::string no_python = child < 0 ? base::python_program() + ": " + std::strerror(errno) : "";
+  std::string no_python = child < 0 ? base::python_program() + ": " + std::strerror(errno) : "";
   for (const int fd : {in.read, in.write, out.write}) ::close(fd);
   const std::string said = base::read_all(out.read);
   ::close(out.read);
