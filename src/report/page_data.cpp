@@ -215,7 +215,7 @@ Json run_json(const RunFiles& run, const std::string& label, std::size_t max_row
 
 Json differences_json(const std::vector<RunFiles>& runs) {
   Json list = Json::array();
-  for (const KeyDifference& one : differing_keys(runs)) list.push_back({one.key, one.values});
+  for (const KeyDifference& one : differing_keys(recipes_of(runs))) list.push_back({one.key, one.values});
   return list;
 }
 

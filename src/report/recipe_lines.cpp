@@ -55,10 +55,10 @@ std::vector<RecipeLine> read_recipe_lines(std::string_view yaml) {
   return lines;
 }
 
-std::vector<KeyDifference> differing_keys(const std::vector<RunFiles>& runs) {
+std::vector<KeyDifference> differing_keys(const std::vector<std::string>& yamls) {
   std::vector<std::vector<RecipeLine>> recipes;
-  recipes.reserve(runs.size());
-  for (const RunFiles& run : runs) recipes.push_back(read_recipe_lines(run.recipe_yaml));
+  recipes.reserve(yamls.size());
+  for (const std::string& yaml : yamls) recipes.push_back(read_recipe_lines(yaml));
   std::vector<std::string> keys;
   std::set<std::string> known = {std::string(kRunFolder)};
   for (const auto& lines : recipes) {

@@ -4,8 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "report/run_files.h"
-
 namespace qrl::report {
 
 struct RecipeLine {
@@ -21,9 +19,9 @@ struct KeyDifference {
   std::vector<std::string> values;  ///< one per run; "" where the run's recipe lacks the key
 };
 
-/// Returns the keys in which the runs' recipes differ, except the run folder, in the order of the first recipe that has
-/// the key. Runs without a recipe differ in no key; their values are "".
-std::vector<KeyDifference> differing_keys(const std::vector<RunFiles>& runs);
+/// Returns the keys in which recipes differ, except the run folder, in the order of the first recipe that has the key.
+/// An empty recipe differs in no key; its values are "".
+std::vector<KeyDifference> differing_keys(const std::vector<std::string>& yamls);
 
 std::string recipe_value(const std::vector<RecipeLine>& lines, std::string_view key);
 

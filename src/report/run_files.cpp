@@ -32,6 +32,13 @@ RunFiles read_run(const fs::path& dir) {
   return run;
 }
 
+std::vector<std::string> recipes_of(const std::vector<RunFiles>& runs) {
+  std::vector<std::string> yamls;
+  yamls.reserve(runs.size());
+  for (const RunFiles& run : runs) yamls.push_back(run.recipe_yaml);
+  return yamls;
+}
+
 bool is_running(const fs::path& dir) {
   struct stat lock {};
   if (stat((dir / ".lock").c_str(), &lock) != 0) return false;

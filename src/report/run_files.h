@@ -21,6 +21,9 @@ struct RunFiles {
 /// other paths.
 RunFiles read_run(const std::filesystem::path& dir);
 
+/// Returns each run's recipe (RunFiles::recipe_yaml).
+std::vector<std::string> recipes_of(const std::vector<RunFiles>& runs);
+
 /// Returns whether a process holds the folder's lock, according to /proc/locks. Takes no lock itself.
 bool is_running(const std::filesystem::path& dir);
 

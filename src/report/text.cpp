@@ -117,7 +117,7 @@ std::string differences(const std::vector<RunFiles>& runs) {
   if (std::ranges::count_if(runs, [](const RunFiles& run) { return !run.recipe_yaml.empty(); }) < 2) return "";
   std::vector<Line> lines(1, {"recipe key"});
   for (std::size_t i = 0; i < runs.size(); ++i) lines[0].emplace_back(1, static_cast<char>('A' + i));
-  for (const KeyDifference& one : differing_keys(runs)) {
+  for (const KeyDifference& one : differing_keys(recipes_of(runs))) {
     Line line = {one.key};
     for (const std::string& value : one.values) {
       line.push_back(value.empty()                    ? "–"

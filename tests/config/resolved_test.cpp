@@ -152,6 +152,7 @@ class RandomRecipe {
     r.trainer.default_local_dir = text();
     r.trainer.rollout_dump = flag();
     r.trainer.tensorboard = flag();
+    r.trainer.wandb = flag();
     r.trainer.seed = word();
     r.trainer.max_non_finite_steps = draw_.between(1, 100);
     return r;

@@ -69,6 +69,9 @@ TEST_CASE("what the parser finds is reported as expected and got") {
   says("generate x --prompt a --max-tokens 0",
        " generate: --max-tokens: expected integer from 1 to 1048576, got 0; see qrl-train generate --help");
   says("report r --group x", " report: --group: expected seed, got \"x\"; see qrl-train report --help");
+  says("report r --best", " report: --best: expected --samples as well, got none; see qrl-train report --help");
+  says("report r --samples 2 --best --worst",
+       " report: expected --best or --worst, got both; see qrl-train report --help");
   says("data countdown --out f --split tran",
        " data countdown: --split: expected one of train, held_out, got \"tran\"; did you mean train?; see qrl-train "
        "data "

@@ -25,13 +25,18 @@ std::string events_in(const fs::path& dir) {
   return bytes;
 }
 
-/// Returns the contents of TensorBoard's file for these rows.
-std::string events_of(const fs::path& metrics_file) {
+/// Returns the contents of TensorBoard's file for these rows, with the texts of `run_dir` behind their steps.
+std::string events_of(const fs::path& metrics_file, const fs::path& run_dir = {}) {
   const auto rows = report::read_rows(metrics_file).rows;
   REQUIRE(!rows.empty());
   std::string bytes;
-  for (const report::Row& row : rows)
-    bytes += report::step_record(report::value_of(row.metrics, "timing_s/unix"), row.step, row.metrics);
+  for (const report::Row& row : rows) {
+    const double unix_s = report::value_of(row.metrics, "timing_s/unix");
+    bytes += report::step_record(unix_s, row.step, row.metrics);
+    if (run_dir.empty()) continue;
+    for (const report::EventText& text : report::step_texts(run_dir, row.step, &row == &rows.front()))
+      bytes += report::text_record(unix_s, row.step, text);
+  }
   return bytes;
 }
 
@@ -58,7 +63,7 @@ TEST_CASE("a run leaves the time of each row, a session, TensorBoard's files and
   CHECK(files.sessions[0].ended_unix_s >= before);
   CHECK(files.sessions[0].program.starts_with("qrl-train "));
   CHECK(files.sessions[0].ranks == 1);
-  CHECK(events_in(run / "tensorboard").ends_with(events_of(run / "metrics.jsonl")));
+  CHECK(events_in(run / "tensorboard").ends_with(events_of(run / "metrics.jsonl", run)));
   CHECK(events_in(run / "tensorboard/sft").ends_with(events_of(run / "sft_metrics.jsonl")));
   CHECK(num_lines(run / "validation/step_0.jsonl") == 8 * 2);  // all 8 prompts, 2 samples each
   CHECK(fs::exists(run / "validation/step_4.jsonl"));
@@ -72,7 +77,7 @@ TEST_CASE("a resume adds a session and writes TensorBoard's file anew, no step t
   const test::Outcome outcome = test::run_command(test::tiny_command(run, more));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
-  CHECK(events_in(run / "tensorboard").ends_with(events_of(run / "metrics.jsonl")));
+  CHECK(events_in(run / "tensorboard").ends_with(events_of(run / "metrics.jsonl", run)));
   CHECK(report::read_rows(run / "metrics.jsonl").rows.back().step == 5);
   const auto sessions = report::read_sessions(run / "sessions.jsonl");
   REQUIRE(sessions.size() == 2);
@@ -104,6 +109,10 @@ TEST_CASE("report shows a run as text and as a page, and refuses what is no run 
   CHECK(text.exit_code == 0);
   CHECK(text.output.find(": 5 rows, done\n") != std::string::npos);
   CHECK(text.output.find("critic/rewards/mean") != std::string::npos);
+  const test::Outcome samples = test::run_command(program + test::finished_run().string() + " --samples 2 --best");
+  CHECK(samples.exit_code == 0);
+  CHECK(samples.output.find(", step 4: 2 of 16 responses, highest score first\n\n1. prompt ") != std::string::npos);
+  CHECK(samples.output.find("critic/rewards/mean") == std::string::npos);
   std::ofstream(dir / "page.html") << "<!doctype html>earlier";
   std::ofstream(dir / "rows.jsonl") << "{}";
   CHECK(test::run_command(program + test::finished_run().string() + " --out " + (dir / "rows.jsonl").string())
