@@ -37,8 +37,7 @@ std::string place_of(const Arm& arm) { return "arm " + arm.name; }
 
 void check_difference(const Arm& a, const Arm& b, const config::LoadedRecipe& of_a, const config::LoadedRecipe& of_b) {
   bool differ = a.samples != b.samples;
-  for (const auto& [key, values] : report::differing_keys(
-           {report::read_recipe_lines(of_a.resolved_yaml), report::read_recipe_lines(of_b.resolved_yaml)})) {
+  for (const auto& [key, values] : report::differing_keys({of_a.resolved_yaml, of_b.resolved_yaml})) {
     if (key.ends_with(".seed")) continue;
     differ = true;
     const bool scores = std::ranges::any_of(kScoring, [&name = key](const std::string& each) {
