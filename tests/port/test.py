@@ -200,6 +200,8 @@ class Port(unittest.TestCase):
         recipe, parts = self.port("grpo.json", '{"model_name_or_path": "a/b", "loss_type": "cispo", "epsilon_high": 5.0, "rollout_is": "sequence"}')
         self.check(recipe, algorithm__name="cispo", algorithm__clip_ratio_high="4.0")
         self.assertEqual(parts, [3, 1, 0], recipe)
+        _, parts = self.port("odd.json", '{"TRAIN_BATCH_SIZE": 4, "eps_clip_low_high": "x", "adam_beta1": 0.8}')
+        self.assertEqual(parts, [1, 2, 0])
         recipe, parts = self.port("ppo.yaml", """
             actor_rollout_ref: {rollout: {n: 4, val_kwargs: {do_sample: true, n: 2}}, actor: {optim: {lr: 1e-6}}}
             algorithm: {adv_estimator: gae, rollout_correction: {rollout_is: token, rollout_is_threshold: 2.0}}

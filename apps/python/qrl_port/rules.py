@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Rule = Callable[["Translation", Read, "Row"], None]
 RULES: dict[str, Rule] = {}
 MOST_PROMPTS = 1_048_576
+SIZES_OF_TRL = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation", "generation_batch_size")
 
 
 def rule(function: Rule) -> Rule:
@@ -352,7 +353,7 @@ def sizes(t: Translation) -> None:
     first = next((read for read in reads.values() if read.kind != "default"), None) or next(iter(reads.values()), None)
     per_step = 1.0
     if t.script.trainer in ("trl", "rloo") and first is not None:
-        per_step = sizes_of_trl(t, reads, first)
+        per_step = sizes_of_trl(t, {name: read for name, read in reads.items() if name in SIZES_OF_TRL}, first)
     elif t.script.trainer == "openrlhf" and "train_batch_size" in reads:
         n = factor(t, "n_samples_per_prompt", 1)
         prompts = max(1, math.ceil(factor(t, "train_batch_size", 128) / n))
