@@ -14,7 +14,7 @@
 #include "ops/isa.h"
 #include "report/recipe_lines.h"
 #include "state/hash.h"
-#include "train/evaluate/evaluate.h"
+#include "train/metrics/held_out_names.h"
 #include "train/plan/catalog.h"
 #include "train/run_plan.h"
 
@@ -83,6 +83,9 @@ void check_endpoint(const Endpoint& endpoint, const config::Recipe& recipe, cons
     is_known = is_known || metric == known.back() ||
                (is_held_out && metric.starts_with("val/" + source + "/") &&
                 metric.find("/mean@") == std::string::npos && is_listed(metric));
+    if (!is_held_out) continue;
+    known.push_back("val/" + source + "/score" + score.substr(score.rfind('/')));
+    is_known = is_known || metric == known.back();
   }
   const std::string choices = !is_export && !is_held_out ? "a metric of docs/reference/metrics.md"
                               : known.empty()            ? "held-out prompts and eval.freq above 0"
@@ -167,7 +170,7 @@ void check_arms(Plan& plan, dist::Collectives& world) {
     std::vector<std::string> scores;
     if (recipe.eval.freq > 0)
       for (const train::PromptSet& set : run.held_out)
-        scores.push_back(train::score_name(set.data_source, recipe.eval));
+        scores.push_back(train::score_name(set.data_source, recipe.eval.n, false));
     for (const Endpoint& endpoint : plan.endpoints) check_endpoint(endpoint, recipe, scores);
     std::string& hash = weights[recipe.model.path];
     if (hash.empty() && !recipe.model.path.empty()) hash = model::weights_hash(run.model, run.policy.weights);

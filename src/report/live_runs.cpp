@@ -21,18 +21,20 @@ bool is_run(const fs::path& dir) {
   return fs::exists(dir / "metrics.jsonl", none) || fs::exists(dir / "sft_metrics.jsonl", none);
 }
 
-double held_out_score(const Metrics& metrics) {
+double held_out_score(const Metrics& metrics, const Measures& measures) {
   for (const auto& [name, value] : metrics) {
-    if (is_held_out_score(name)) return value;
+    if (measures.is_held_out_score(name)) return value;
   }
   return kNan;
 }
 
-Json rows_json(const Rows& rows) {
+Json rows_json(const Rows& rows, const Measures& measures) {
   Json list = Json::array();
   for (const Row& row : rows.rows) {
     Json one = {{"step", row.step}};
-    for (const auto& [metric, value] : row.metrics) state::add_member(one, metric, finite_or_null(value));
+    for (const auto& [metric, value] : row.metrics) {
+      if (measures.counts(metric)) state::add_member(one, metric, finite_or_null(value));
+    }
     list.push_back(std::move(one));
   }
   return list;
@@ -143,7 +145,7 @@ Json LiveRuns::entry_of(const std::string& name, const Followed& run, const std:
           {"cold_updates", std::strtoll(recipe_value(recipe, "sft.steps").c_str(), nullptr, 10)},
           {"seconds", finite_or_null(value_of(run.last, "timing_s/unix") - run.first_unix_s)},
           {"reward", finite_or_null(value_of(run.last, "critic/rewards/mean"))},
-          {"held_out", finite_or_null(held_out_score(run.last))},
+          {"held_out", finite_or_null(held_out_score(run.last, run.course.measures()))},
           {"tokens_per_s", finite_or_null(value_of(run.last, "perf/tokens_per_s"))},
           {"left_s", finite_or_null(left_s)},
           {"bad", std::move(bad)},
@@ -195,11 +197,12 @@ std::optional<Json> LiveRuns::rows(const std::string& name, std::uint64_t since,
     const Rows cold_rows = read_rows(dir / "sft_metrics.jsonl", cold_since);
     const auto held_out = sample_files(dir / "validation");
     const std::lock_guard lock(mutex_);
-    return Json{{"rows", rows_json(rows)},
+    const Course& course = follow(dir).course;
+    return Json{{"rows", rows_json(rows, course.measures())},
                 {"bytes", since + rows.num_bytes},
-                {"cold_rows", rows_json(cold_rows)},
+                {"cold_rows", rows_json(cold_rows, {})},
                 {"cold_bytes", cold_since + cold_rows.num_bytes},
-                {"verdicts", verdicts_json(judge(follow(dir).course))},
+                {"verdicts", verdicts_json(judge(course))},
                 {"sessions", sessions_json(read_sessions(dir / "sessions.jsonl"))},
                 {"samples", sample_steps(dir)},
                 {"judged", summary(judge(follow(dir).course))},

@@ -22,9 +22,11 @@ struct Table {
 
 Table table_of(const Rows& rows) {
   Table table;
+  Measures measures;
+  for (const Row& row : rows.rows) measures.add(row.metrics);
   for (const Row& row : rows.rows) {
     for (const auto& [name, value] : row.metrics) {
-      if (name == kUnixMetric) continue;
+      if (name == kUnixMetric || !measures.counts(name)) continue;
       auto& column = table.columns.try_emplace(name, table.steps.size(), kNan).first->second;
       column.push_back(value);
     }

@@ -16,6 +16,8 @@ const std::vector<Panel>& all_panels() {
   static const std::vector<Panel> all = {
       {kLearns, "training reward", "score", {"critic/rewards/mean", "critic/score/mean"}},
       {kLearns, "held-out, mean of the samples", "share", {"val/*/mean@*"}},
+      {kLearns, "held-out, mean score", "score", {"val/*/score/mean@*"}},
+      {kLearns, "held-out, components of the score", "score", {"val/*/score/*/mean@*"}},
       {kLearns, "held-out, majority", "share", {"val/*/maj@*"}},
       {kLearns,
        "verdicts",

@@ -64,10 +64,6 @@ Rows read_rows(const std::filesystem::path& file, std::uint64_t from) {
   return end == std::string::npos ? Rows{} : parse_rows(std::string_view(text).substr(0, end + 1));
 }
 
-bool is_held_out_score(std::string_view name) {
-  return name.starts_with("val/") && name.find("/mean@") != std::string_view::npos;
-}
-
 bool NameOrder::operator()(std::string_view a, std::string_view b) const {
   constexpr std::string_view kDigits = "0123456789";
   const std::string_view whole_a = a, whole_b = b;

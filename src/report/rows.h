@@ -33,9 +33,6 @@ struct Rows {
 Rows read_rows(const std::filesystem::path& file, std::uint64_t from = 0);
 Rows parse_rows(std::string_view text);
 
-/// Returns whether the name is a held-out set's score, val/SOURCE/mean@N.
-bool is_held_out_score(std::string_view name);
-
 /// Orders names as text, but numbers without leading zeros by value: pass@2 before pass@16.
 struct NameOrder {
   bool operator()(std::string_view a, std::string_view b) const;

@@ -125,8 +125,9 @@ constexpr std::array<Rule, 12> kRules = {{
      "raise data.max_response_length"},
     {"the reward has fallen", kReward, "recent mean as a share of the best mean of five steps in a row", false, 0.5, 10,
      reward_left, "lower optim.lr and resume from an earlier checkpoint"},
-    {"training rises, held-out does not", "val/*/mean@N", "its rise as a share of the training reward's rise", false,
-     0.2, 10, held_out_share, "use more prompts: these are memorized"},
+    {"training rises, held-out does not", "val/*/mean@N or val/*/score/mean@N",
+     "its rise as a share of the training reward's rise", false, 0.2, 10, held_out_share,
+     "use more prompts: these are memorized"},
     {"entropy has collapsed", "actor/entropy", "recent mean as a share of the start's mean", false, 1.0 / 3, 10,
      entropy_left, "raise algorithm.clip_ratio_high or algorithm.entropy_coef, lower optim.lr"},
     {"the gradient has spikes", "actor/grad_norm", "highest as a multiple of the median", true, 10, 10,
@@ -151,8 +152,9 @@ constexpr std::array<Rule, 12> kRules = {{
 }  // namespace
 
 void Course::add(const Row& row) {
+  measures_.add(row.metrics);
   for (const auto& [name, value] : row.metrics) {
-    if (is_held_out_score(name) && std::isfinite(value)) held_out_[name].push_back(value);
+    if (measures_.is_held_out_score(name) && std::isfinite(value)) held_out_[name].push_back(value);
   }
   if (row.metrics.count(kReward) == 0) return;
   const auto before = static_cast<std::size_t>(num_steps());

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "report/measures.h"
 #include "report/rows.h"
 
 namespace qrl::report {
@@ -22,13 +23,15 @@ class Course {
   std::int64_t num_steps() const { return static_cast<std::int64_t>(steps_.size()); }
   std::int64_t step(std::int64_t index) const { return steps_[static_cast<std::size_t>(index)]; }
   std::span<const double> column(std::string_view metric) const;
-  /// Returns each held-out set's scores (val/SOURCE/mean@N), in step order.
+  /// Returns each held-out set's scores (Measures::is_held_out_score), in step order.
   const std::map<std::string, std::vector<double>>& held_out() const { return held_out_; }
+  const Measures& measures() const { return measures_; }
 
  private:
   std::vector<std::int64_t> steps_;
   std::map<std::string, std::vector<double>, std::less<>> columns_;
   std::map<std::string, std::vector<double>> held_out_;
+  Measures measures_;
 };
 
 struct Rule {
@@ -67,6 +70,7 @@ class Watcher {
  public:
   /// Adds a row; returns the verdicts that are bad for the first time.
   std::vector<Verdict> observe(const Row& row);
+  const Measures& measures() const { return course_.measures(); }
 
  private:
   Course course_;

@@ -51,9 +51,11 @@ std::optional<double> last_quarter(const std::vector<double>& values) {
 std::vector<std::string> metric_names(const std::vector<RunFiles>& runs) {
   std::map<std::string, bool, NameOrder> names;
   for (const RunFiles& run : runs) {
+    Measures measures;
+    for (const Row& row : run.rows.rows) measures.add(row.metrics);
     for (const Row& row : run.rows.rows) {
       for (const auto& [name, value] : row.metrics) {
-        if (std::isfinite(value) && is_shown(name, false)) names[name] = true;
+        if (std::isfinite(value) && is_shown(name, false) && measures.counts(name)) names[name] = true;
       }
     }
   }

@@ -28,6 +28,8 @@ struct Verdict {
   std::vector<double> scores = {};
   bool dropped = false;     ///< if set, excluded from its group, the loss and the scores
   std::string detail = {};  ///< the verifier's explanation; "": `reason` is sufficient
+  /// If unset, the verifier gave only scores, and `outcome` compares the first of them with a threshold.
+  bool has_outcome = true;
 };
 
 inline constexpr std::size_t kMaxExtracted_bytes = 512;

@@ -66,6 +66,12 @@ struct RuleWeights {
   double correct = 0, wrong = 0, format = 0, partial = 0;
 };
 
+/// Holds the score from which a response is correct, if the program's answer has no outcome.
+struct CorrectAt {
+  double score = 0;
+  bool is_given = false;  ///< if set, the recipe chose the score, so that it gives an outcome
+};
+
 /// Describes the user's program (command/verifier.cpp).
 struct CommandOptions {
   std::vector<std::string> argv = {};
@@ -79,8 +85,7 @@ struct CommandOptions {
   std::int64_t in_flight = 1;                   ///< rows per worker at once
   std::optional<config::RewardRows> rows = {};  ///< none: the program's own choice
   std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
-  /// Without an outcome in the program's answer, a response is correct if its first score is at least this.
-  double correct_at = 0;
+  CorrectAt correct_at = {};
   config::OnVerifierError on_error = config::OnVerifierError::drop;
   double max_error_fraction = 0;  ///< only for error messages; JudgeContext::max_errors is the limit
   std::uint64_t seed = 0;

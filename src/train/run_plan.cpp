@@ -13,6 +13,7 @@
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/files/wandb_logger.h"
+#include "train/metrics/held_out_names.h"
 #include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
 #include "train/plan/machine.h"
@@ -109,17 +110,14 @@ std::int64_t largest_set(const std::vector<PromptSet>& held_out) {
   return largest;
 }
 
-void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out) {
+void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out,
+                         const tasks::Verifier& verifier) {
   const std::string& wanted = recipe.trainer.keep_best;
   if (wanted.empty()) return;
-  const std::string n = std::to_string(recipe.eval.n);
   std::string known;
   bool found = false;
   for (const PromptSet& set : held_out) {
-    const std::string prefix = "val/" + set.data_source + "/";
-    std::vector<std::string> names = {prefix + "mean@" + n, prefix + "maj@" + n};
-    for (std::int64_t k = 2; k < 2 * recipe.eval.n; k *= 2)
-      names.push_back(prefix + "pass@" + std::to_string(std::min(k, recipe.eval.n)));
+    const std::vector<std::string> names = held_out_names(set.data_source, recipe.eval.n, verifier);
     found = found || std::ranges::find(names, wanted) != names.end();
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
   }
@@ -162,7 +160,7 @@ RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectiv
   (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *plan.verifier);  // throws if the score is unknown
   plan_memory(plan, request, largest_set(plan.held_out));
   warn_of_shared_prompts(plan.prompts, plan.held_out);
-  require_known_score(recipe, plan.held_out);
+  require_known_score(recipe, plan.held_out, *plan.verifier);
   plan.sft_rows = load_sft_rows(recipe, plan.policy.tokenizer);
   require_row_positions(plan.sft_rows, plan.model);
   recipe.trainer.total_training_steps = total_steps(recipe, std::ssize(plan.prompts.prompts));

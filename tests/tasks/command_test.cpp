@@ -104,10 +104,32 @@ TEST_CASE("scores have the names, the order and the weights of the ready line, r
   CHECK(verdict.detail == "so");
   CHECK(verdict.extracted == "7");
   command.options.command.weights = {{"length", -2}, {"z", 3}};
-  command.options.command.correct_at = 0.25;
+  command.options.command.correct_at = {0.25, true};
   const auto changed = command.make();
   CHECK(changed->score_weights(command.options.weights) == std::vector<double>{3, 0.5, -2});
   CHECK(test::judge_all(*changed, {"x"}).front().outcome == tasks::Outcome::correct);
+}
+
+TEST_CASE("without an outcome a score named correct or acc says what is correct, and correct_at comes before it") {
+  const auto verdict_of = [](const std::string& ready, const std::string& answer, tasks::CorrectAt at = {1, false}) {
+    PythonCommand command(program(ready, answer));
+    command.options.command.correct_at = at;
+    return test::judge_all(*command.make(), {"x"}).front();
+  };
+  const std::string with_acc = R"({"scores": {"score": 1, "acc": 0}})";
+  const tasks::Verdict right = verdict_of(with_acc, R"({"scores": {"score": 0.5, "acc": True}})");
+  CHECK((right.outcome == tasks::Outcome::correct && right.has_outcome));
+  const tasks::Verdict wrong = verdict_of(with_acc, R"({"scores": {"score": 1, "acc": False}})");
+  CHECK((wrong.outcome == tasks::Outcome::wrong && wrong.has_outcome));
+  const tasks::Verdict named = verdict_of(R"({"scores": ["format", "correct"]})", R"({"scores": {"correct": 1}})");
+  CHECK((named.outcome == tasks::Outcome::correct && named.has_outcome));
+  const tasks::Verdict unsaid = verdict_of(with_acc, R"({"scores": {"score": 1, "acc": None}})");
+  CHECK((unsaid.outcome == tasks::Outcome::correct && !unsaid.has_outcome));
+  const tasks::Verdict graded = verdict_of(kOne, R"({"score": 0.9})");
+  CHECK((graded.outcome == tasks::Outcome::wrong && !graded.has_outcome));
+  const tasks::Verdict given = verdict_of(with_acc, R"({"scores": {"score": 0.5, "acc": False}})", {0.5, true});
+  CHECK((given.outcome == tasks::Outcome::correct && given.has_outcome));
+  CHECK(verdict_of(kOne, R"({"score": 0, "outcome": "wrong"})").has_outcome);
 }
 
 TEST_CASE("an answer's outcome counts, whatever its scores") {

@@ -18,7 +18,7 @@ inline tasks::VerifierOptions options_with(const std::string& verifier) {
   options.weights.correct = 1;
   options.command.timeout_s = 10;
   options.command.start_timeout_s = 60;
-  options.command.correct_at = 1;
+  options.command.correct_at.score = 1;
   return options;
 }
 

@@ -94,7 +94,9 @@ std::vector<nlohmann::json> common_rows(const fs::path& run) {
       const std::string& name = item.key();
       const bool is_outcome = name == "reward/correct_fraction" || name == "reward/wrong_fraction" ||
                               name == "reward/no_answer_fraction" || name == "reward/verifier_error_fraction";
-      const bool is_own = (name.starts_with("reward/") && !is_outcome) || name.ends_with("/error_fraction");
+      const bool is_part = name.find("/score/") != name.npos && name.find("/score/mean@") == name.npos;
+      const bool is_own = (name.starts_with("reward/") && !is_outcome) || name.ends_with("/error_fraction") ||
+                          name.ends_with("/outcome_fraction") || is_part;
       item = is_own ? row.erase(item) : std::next(item);
     }
   }

@@ -46,6 +46,17 @@ TEST_CASE("the table of an evaluation: each column as wide as what stands in it"
         "a longer name  0        0.01235  1       1\n");
 }
 
+TEST_CASE(
+    "the table of an evaluation has shares of correct samples, or mean scores where no answer says what is correct") {
+  const std::vector<train::PromptSet> sets = {{"a", {}, {}}, {"b", {}, {}}};
+  const train::Metrics metrics = {{"val/a/mean@2", 0},    {"val/a/score/mean@2", 0.5}, {"val/a/outcome_fraction", 0},
+                                  {"val/b/mean@2", 0.25}, {"val/b/score/mean@2", 1},   {"val/b/outcome_fraction", 1}};
+  CHECK(train::metrics_table(sets, metrics) ==
+        "data source  prompts  mean@2  outcome_fraction  score/mean@2\n"
+        "a            0        -       0                 0.5\n"
+        "b            0        0.25    1                 -\n");
+}
+
 TEST_CASE("training prompts: every epoch a permutation, the cursor is all the state") {
   train::PromptOrder order(7, true, 3);
   std::vector<std::size_t> drawn = order.next(21);

@@ -49,6 +49,11 @@ TEST_CASE("the checkpoint of the best evaluation is written at once and stays") 
   CHECK_FALSE(note(5, {{"val/a/mean@8", 0.25}}));
   CHECK(state.best_step == 4);
   CHECK(state.best_score == 0.5);
+  recipe.trainer.keep_best = "val/a/truncated_fraction";
+  state.best_step = -1;
+  CHECK(note(6, {{"val/a/truncated_fraction", 0.5}}));
+  CHECK_FALSE(note(7, {{"val/a/truncated_fraction", 1}}));
+  CHECK(note(8, {{"val/a/truncated_fraction", 0.25}}));  // of these the lowest is the best
 
   const test::TempDir dir;
   const std::string keep = kRlAlone +

@@ -319,7 +319,10 @@ void add_trainer(List& list) {
               "time from its start after which the run writes a checkpoint and stops with exit code 75", "no limit");
   trainer
       .add(free, "keep_best", &T::keep_best,
-           "held-out score, such as val/gsm8k/mean@8; its best checkpoint is kept as checkpoints/best", "none")
+           "metric of held-out responses, such as val/gsm8k/mean@8 or val/letters/score/mean@8; the checkpoint where "
+           "it is "
+           "highest (a truncated or error fraction: lowest) is kept as checkpoints/best",
+           "none")
       .only_with("eval.freq", "above 0");
   trainer.add(free, "save_freq", &T::save_freq, integer(0), "steps between checkpoints; 0: only at the end");
   trainer.add(free, "max_ckpt_to_keep", &T::max_ckpt_to_keep, integer(1), "number of checkpoints to keep, the newest");

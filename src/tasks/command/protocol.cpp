@@ -68,14 +68,32 @@ bool read_scores(const json& answer, const CommandReady& ready, std::vector<doub
   return true;
 }
 
-std::optional<Outcome> read_outcome(const json& answer, const std::vector<double>& scores, double correct_at) {
-  const auto found = answer.find("outcome");
-  if (found == answer.end() || found->is_null())
-    return scores.front() >= correct_at ? Outcome::correct : Outcome::wrong;
-  for (const Outcome outcome : {Outcome::correct, Outcome::wrong, Outcome::no_answer}) {
-    if (*found == name_of(outcome)) return outcome;
+/// Returns the score by which a program says whether a response is correct, such as veRL's `acc`; NaN without one.
+double score_of_outcome(const CommandReady& ready, const std::vector<double>& scores) {
+  for (const char* name : {"correct", "acc"}) {
+    const auto known = std::ranges::find(ready.scores, name);
+    if (known != ready.scores.end()) return scores[static_cast<std::size_t>(known - ready.scores.begin())];
   }
-  return std::nullopt;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+/// Sets outcome and has_outcome; returns false for an invalid outcome.
+bool read_outcome(const json& answer, const CommandReady& ready, const CorrectAt& correct_at, Verdict& verdict) {
+  const auto found = answer.find("outcome");
+  if (found == answer.end() || found->is_null()) {
+    const double own = score_of_outcome(ready, verdict.scores);
+    const bool has_own = !std::isnan(own) && !correct_at.is_given;
+    verdict.has_outcome = has_own || correct_at.is_given;
+    const bool correct = has_own ? own >= 1 : verdict.scores.front() >= correct_at.score;
+    verdict.outcome = correct ? Outcome::correct : Outcome::wrong;
+    return true;
+  }
+  for (const Outcome outcome : {Outcome::correct, Outcome::wrong, Outcome::no_answer}) {
+    if (*found != name_of(outcome)) continue;
+    verdict.outcome = outcome;
+    return true;
+  }
+  return false;
 }
 
 std::optional<std::string> read_text(const json& answer, const char* name) {
@@ -185,19 +203,17 @@ void append_response(const Sample& sample, const CommandReady& ready, const Verd
   line += "}";
 }
 
-std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready, double correct_at) {
+std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready, const CorrectAt& correct_at) {
   if (!answer.is_object()) return std::nullopt;
   if (const auto error = answer.find("error"); error != answer.end())
     return error->is_string() ? std::optional(failed(error->get<std::string>())) : std::nullopt;
   Verdict verdict;
   if (!read_scores(answer, ready, verdict.scores)) return std::nullopt;
-  const auto outcome = read_outcome(answer, verdict.scores, correct_at);
   const auto reason = read_text(answer, "reason"), extracted = read_text(answer, "extracted");
-  if (!outcome || !reason || !extracted) return std::nullopt;
+  if (!reason || !extracted || !read_outcome(answer, ready, correct_at, verdict)) return std::nullopt;
   const bool applies = std::ranges::any_of(verdict.scores, [](double score) { return !std::isnan(score); });
   if (!applies) return failed("no score applies: all are null or NaN");
-  verdict.outcome = *outcome;
-  verdict.reason = name_of(*outcome);
+  verdict.reason = name_of(verdict.outcome);
   verdict.detail = *reason;
   verdict.extracted = reward::shown(*extracted);
   return verdict;

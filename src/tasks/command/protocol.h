@@ -46,7 +46,9 @@ void append_ids(std::span<const types::TokenId> ids, std::string& line);
 void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line);
 
 /// Returns an answer's verdict, with NaN for missing scores. Returns none if the protocol does not allow the answer.
-/// Sets verifier_error if the answer has an error or no score applies.
-std::optional<Verdict> read_answer(const nlohmann::json& answer, const CommandReady& ready, double correct_at);
+/// Sets verifier_error if the answer has an error or no score applies. The outcome is the answer's own, else what a
+/// given `correct_at` says of the first score, else a score named `correct` or `acc` (1 or more: correct).
+std::optional<Verdict> read_answer(const nlohmann::json& answer, const CommandReady& ready,
+                                   const CorrectAt& correct_at);
 
 }  // namespace qrl::tasks

@@ -16,6 +16,8 @@
 #include "state/json.h"
 #include "state/safetensors.h"
 #include "train/files/shared_commit.h"
+#include "train/metrics/held_out_names.h"
+#include "train/plan/recorded_recipe.h"
 #include "train/policy/adapters.h"
 #include "train/signals.h"
 
@@ -237,7 +239,8 @@ void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& wo
 bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state) {
   const auto score = row.find(recipe.trainer.keep_best);
   if (recipe.trainer.keep_best.empty() || score == row.end() || std::isnan(score->second)) return false;
-  if (state.best_step >= 0 && score->second <= state.best_score) return false;
+  const double sign = lower_is_better(recipe.trainer.keep_best) ? -1 : 1;
+  if (state.best_step >= 0 && sign * score->second <= sign * state.best_score) return false;
   state.best_step = state.step;
   state.best_score = score->second;
   return true;

@@ -1,13 +1,17 @@
 #include "train/evaluate/evaluate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "dist/gather.h"
+#include "report/measures.h"
 #include "report/rows.h"
+#include "train/metrics/held_out_names.h"
 #include "train/metrics/progress.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
@@ -28,10 +32,6 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k) {
   double none_right = 1.0;
   for (std::int64_t i = n - c + 1; i <= n; ++i) none_right *= 1.0 - static_cast<double>(k) / static_cast<double>(i);
   return 1.0 - none_right;
-}
-
-std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe) {
-  return "val/" + data_source + "/mean@" + std::to_string(recipe.n);
 }
 
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier) {
@@ -75,19 +75,25 @@ std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRe
 }
 
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics) {
-  std::vector<std::string> columns;
+  std::set<std::string, report::NameOrder> columns;
   const auto prefix_of = [](const PromptSet& set) { return "val/" + set.data_source + "/"; };
-  const std::string first = prefix_of(sets.front());
-  for (const auto& [name, value] : metrics) {
-    if (name.starts_with(first)) columns.push_back(name.substr(first.size()));
+  report::Measures measures;
+  measures.add(metrics);
+  for (const PromptSet& set : sets) {
+    const std::string prefix = prefix_of(set);
+    for (const auto& [name, value] : metrics) {
+      if (name.starts_with(prefix) && measures.counts(name)) columns.insert(name.substr(prefix.size()));
+    }
   }
-  std::ranges::sort(columns, report::NameOrder{});
   std::vector<std::vector<std::string>> rows = {{"data source", "prompts"}};
   rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const PromptSet& set : sets) {
     rows.push_back({set.data_source, std::to_string(set.prompts.size())});
-    for (const std::string& column : columns)
-      rows.back().push_back(base::format("%.4g", metrics.at(prefix_of(set) + column)));
+    for (const std::string& column : columns) {
+      const auto value = metrics.find(prefix_of(set) + column);
+      const bool counts = value != metrics.end() && measures.counts(value->first);
+      rows.back().push_back(counts ? base::format("%.4g", value->second) : "-");
+    }
   }
   std::vector<std::size_t> widths(rows[0].size());
   for (const auto& row : rows) {
@@ -134,27 +140,32 @@ void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const
 
 namespace {
 
-/// Counts a set's samples over all ranks, in integers, so that scores do not depend on the number of ranks.
+/// Adds up a set's samples over all ranks: counts in integers and scores in the prompts' order, so that no metric
+/// depends on the number of ranks.
 class SetCounts {
  public:
-  SetCounts(std::int32_t n, std::size_t num_prompts) : n_(n), num_prompts_(static_cast<double>(num_prompts)) {}
+  SetCounts(std::int32_t n, std::size_t num_prompts, const tasks::Verifier& verifier)
+      : n_(n), num_prompts_(static_cast<double>(num_prompts)), verifier_(verifier) {}
 
-  void add(std::span<const rollout::Rollout> group, const tasks::Verifier& verifier) {
+  void add(std::span<const rollout::Rollout> group) {
     std::int64_t judged = 0, right = 0;
     for (const rollout::Rollout& r : group) {
       judged += r.verdict.dropped ? 0 : 1;
       right += r.verdict.outcome == reward::Outcome::correct ? 1 : 0;
       tokens_ += static_cast<std::int64_t>(r.completion.tokens.size());
       truncated_ += r.completion.stop == types::StopReason::length ? 1 : 0;
+      answered_ += r.verdict.verifier_error ? 0 : 1;
+      outcomes_ += !r.verdict.verifier_error && r.verdict.has_outcome ? 1 : 0;
+      scores_.push_back(r.verdict.dropped ? report::kNan : r.score);
+      scores_.insert(scores_.end(), r.verdict.scores.begin(), r.verdict.scores.end());
     }
     prompts_.push_back(judged);
     prompts_.push_back(right);
-    majorities_ += majority_is_right(group, verifier) ? 1 : 0;
+    majorities_ += majority_is_right(group, verifier_) ? 1 : 0;
   }
 
-  Metrics metrics(const std::string& data_source, const config::EvalRecipe& recipe, bool may_drop,
-                  dist::Collectives& world) {
-    std::int64_t sums[] = {majorities_, tokens_, truncated_};
+  Metrics metrics(const std::string& data_source, dist::Collectives& world) {
+    std::int64_t sums[] = {majorities_, tokens_, truncated_, answered_, outcomes_};
     world.all_reduce_sum(std::span<std::int64_t>(sums));
     const std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts = gather(world);
     double num_judged = 0, num_right = 0, prompts_judged = 0;
@@ -165,7 +176,7 @@ class SetCounts {
     }
     Metrics metrics;
     const std::string prefix = "val/" + data_source + "/";
-    metrics[score_name(data_source, recipe)] = num_right / num_judged;
+    metrics[score_name(data_source, n_, false)] = num_right / num_judged;
     for (std::int64_t k = 2; k < 2 * n_; k *= 2) {
       const std::int64_t capped = std::min<std::int64_t>(k, n_);
       double pass = 0;
@@ -178,11 +189,33 @@ class SetCounts {
     metrics[prefix + "maj@" + std::to_string(n_)] = static_cast<double>(sums[0]) / prompts_judged;
     metrics[prefix + "response_length/mean"] = static_cast<double>(sums[1]) / (num_prompts_ * n_);
     metrics[prefix + "truncated_fraction"] = static_cast<double>(sums[2]) / (num_prompts_ * n_);
-    if (may_drop) metrics[prefix + "error_fraction"] = 1 - num_judged / (num_prompts_ * n_);
+    add_scores(data_source, metrics, world);
+    if (verifier_.is_rule()) return metrics;
+    metrics[prefix + "error_fraction"] = 1 - num_judged / (num_prompts_ * n_);
+    metrics[prefix + "outcome_fraction"] = static_cast<double>(sums[4]) / static_cast<double>(sums[3]);
     return metrics;
   }
 
  private:
+  /// Adds the mean of the weighted sums and of each score. Prompt i is the (i / ranks)-th of rank i % ranks.
+  void add_scores(const std::string& data_source, Metrics& metrics, dist::Collectives& world) const {
+    const std::vector<std::string>& names = verifier_.score_names();
+    const auto by_rank = dist::all_gather_values(std::span<const double>(scores_), world);
+    const std::size_t width = 1 + names.size(), of_prompt = width * static_cast<std::size_t>(n_);
+    std::vector<double> sums(width), counts(width);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(num_prompts_); ++i) {
+      const auto scores = std::span(by_rank[i % by_rank.size()]).subspan(i / by_rank.size() * of_prompt, of_prompt);
+      for (std::size_t k = 0; k < scores.size(); ++k) {
+        if (std::isnan(scores[k])) continue;
+        sums[k % width] += scores[k];
+        counts[k % width] += 1;
+      }
+    }
+    metrics[score_name(data_source, n_, true)] = sums[0] / counts[0];
+    for (std::size_t k = 1; k < width; ++k) {
+      metrics["val/" + data_source + "/score/" + names[k - 1] + "/mean@" + std::to_string(n_)] = sums[k] / counts[k];
+    }
+  }
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gather(dist::Collectives& world) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> prompts;
     for (const auto& counts : dist::all_gather_values(std::span<const std::int64_t>(prompts_), world)) {
@@ -193,8 +226,10 @@ class SetCounts {
 
   std::int32_t n_;
   double num_prompts_;
+  const tasks::Verifier& verifier_;
+  std::vector<double> scores_;         ///< each sample's weighted sum, then its scores; NaN: not judged
   std::vector<std::int64_t> prompts_;  ///< two counts for each prompt of this rank: judged and correct samples
-  std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0;
+  std::int64_t majorities_ = 0, tokens_ = 0, truncated_ = 0, answered_ = 0, outcomes_ = 0;
 };
 
 }  // namespace
@@ -222,10 +257,10 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
       *responses += rollout_rows(std::span(rollouts).first(shown * group_size), n, std::span(places).first(shown),
                                  std::nullopt, recipe.reward, verifier, world);
     }
-    SetCounts counts(n, set.prompts.size());
+    SetCounts counts(n, set.prompts.size(), verifier);
     for (std::size_t first = 0; first < rollouts.size(); first += group_size)
-      counts.add(std::span(rollouts).subspan(first, group_size), verifier);
-    metrics.merge(counts.metrics(set.data_source, recipe.eval, !verifier.is_rule(), world));
+      counts.add(std::span(rollouts).subspan(first, group_size));
+    metrics.merge(counts.metrics(set.data_source, world));
   }
   return metrics;
 }

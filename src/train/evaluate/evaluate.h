@@ -30,11 +30,10 @@ double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 /// earliest answer wins a tie.
 bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::Verifier& verifier);
 
-/// Returns val/<data_source>/{mean@n, pass@k for k = 2, 4, … n, maj@n, response_length/mean, truncated_fraction}, the
-/// same on every rank. If the verifier may drop samples, adds error_fraction; mean@n, pass@k and maj@n then cover only
-/// judged samples. A sample's random numbers depend only on (seed, prompt, sample). Throws Cancelled like
-/// collect_or_cancel. `responses` must be given on all ranks or none. On the first rank, JSON rows (rollout_rows) of
-/// each set's first `max_prompts` prompts are appended to it, in prompt order.
+/// Returns the metrics of held_out_names for each set, the same on every rank. mean@n, pass@k, maj@n and scores cover
+/// only judged samples. A score that applies to no sample is NaN. A sample's random numbers depend only on (seed,
+/// prompt, sample). Throws Cancelled like collect_or_cancel. `responses` must be given on all ranks or none. On the
+/// first rank, JSON rows (rollout_rows) of each set's first `max_prompts` prompts are appended to it, in prompt order.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  dist::Collectives& world, std::string* responses = nullptr,
@@ -43,6 +42,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
 std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
                            const dist::Collectives& world);
 
+/// Returns a row a set. Leaves out the metrics by which a set is not measured (report::Measures::counts).
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 
 /// Calls rollout::collect. Throws Cancelled on every rank if any rank got a stop request. Collective.
@@ -55,9 +55,6 @@ std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
                      const tasks::RuleWeights& weights, const data::Tokenizer& tokenizer, tasks::JudgeContext context,
                      dist::Collectives& world);
-
-/// Returns "val/<data_source>/mean@<n>".
-std::string score_name(const std::string& data_source, const config::EvalRecipe& recipe);
 
 class HeldOutEvaluation {
  public:

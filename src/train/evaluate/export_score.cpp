@@ -1,17 +1,20 @@
 #include "train/evaluate/export_score.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/bf16.h"
 #include "base/text.h"
 #include "config/reader.h"
+#include "report/measures.h"
 #include "report/rows.h"
 #include "state/file.h"
 #include "state/folder.h"
 #include "state/json.h"
 #include "train/evaluate/evaluate.h"
 #include "train/files/checkpoint_folder.h"
+#include "train/metrics/held_out_names.h"
 #include "train/metrics/progress.h"
 #include "train/plan/catalog.h"
 #include "train/plan/formats.h"
@@ -25,6 +28,7 @@ namespace qrl::train {
 namespace {
 
 constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
+constexpr const char* kMeanScores = "mean_scores";  // sets whose score is a mean score, not a share
 
 config::Recipe export_recipe(const config::Recipe& recipe) {
   config::Recipe plain = recipe;
@@ -71,8 +75,14 @@ nlohmann::ordered_json measure(const RunContext& run, std::int64_t step, const l
                                  {"held_out", run.plan.inputs.held_out_prompts},
                                  {"compute", config::samples_on_gpu(recipe) ? "bf16" : "fp32"},
                                  {"temperature", 0}};
-  for (const PromptSet& set : held_out)
-    json["scores"][set.data_source] = metrics.at(score_name(set.data_source, recipe.eval));
+  report::Measures measures;
+  if (run.folder != nullptr) measures = report::read_measures(run.folder->metrics_file());
+  measures.add(metrics);  // decides for sets that training did not evaluate
+  for (const PromptSet& set : held_out) {
+    const bool by_score = measures.held_out_by_score(set.data_source);
+    json["scores"][set.data_source] = metrics.at(score_name(set.data_source, recipe.eval.n, by_score));
+    if (by_score) json[kMeanScores].push_back(set.data_source);
+  }
   return json;
 }
 
@@ -81,17 +91,21 @@ std::string how_scored(const nlohmann::ordered_json& json) {
   return "computed in " + json.value("compute", std::string()) + ", greedy";
 }
 
-constexpr std::string_view kHeldOut = "val/";
-
-std::string scores_of(const report::Metrics& metrics) {
+std::string scores_of(const report::Metrics& metrics, const report::Measures& measures) {
   std::string text;
   for (const auto& [name, value] : metrics) {
-    if (!report::is_held_out_score(name) || !std::isfinite(value)) continue;
-    const std::size_t slash = name.rfind('/');
-    text += (text.empty() ? "" : ", ") + name.substr(kHeldOut.size(), slash - kHeldOut.size()) + " " +
-            name.substr(slash + 1) + base::format(" %.3f", value);
+    if (!measures.is_held_out_score(name) || !std::isfinite(value)) continue;
+    text += (text.empty() ? "" : ", ") + shown_score_name(name) + base::format(" %.3f", value);
   }
   return text;
+}
+
+/// Returns the name of a set in export_score.json, followed by "mean score" if it has one instead of a share.
+std::string named_set(const nlohmann::ordered_json& json, const std::string& source) {
+  const auto by_score = json.find(kMeanScores);
+  const bool is_score =
+      by_score != json.end() && std::find(by_score->begin(), by_score->end(), source) != by_score->end();
+  return is_score ? source + " mean score" : source;
 }
 
 std::string scores_of_export(const std::filesystem::path& run, std::int64_t step) {
@@ -99,7 +113,7 @@ std::string scores_of_export(const std::filesystem::path& run, std::int64_t step
   if (json.is_null()) return {};
   std::string text;
   for (const auto& [source, score] : json["scores"].items())
-    text += (text.empty() ? "" : ", ") + source + base::format(" %.3f", score.get<double>());
+    text += (text.empty() ? "" : ", ") + named_set(json, source) + base::format(" %.3f", score.get<double>());
   return text.empty() ? text : text + " (" + how_scored(json) + ")";
 }
 
@@ -122,8 +136,8 @@ std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t 
   }
   std::vector<std::string> lines;
   for (const auto& [source, score] : json["scores"].items()) {
-    lines.push_back(
-        base::format("exported model (%s)  %s: %.3f", how_scored(json).c_str(), source.c_str(), score.get<double>()));
+    lines.push_back(base::format("exported model (%s)  %s: %.3f", how_scored(json).c_str(),
+                                 named_set(json, source).c_str(), score.get<double>()));
   }
   return lines;
 }
@@ -136,8 +150,11 @@ KnownScores known_scores(const std::filesystem::path& checkpoint) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::canonical(checkpoint, error).parent_path();
   if (!step || error || folder.filename() != "checkpoints") return known;
-  for (const report::Row& row : report::read_rows(folder.parent_path() / "metrics.jsonl").rows)
-    if (row.step == *step) known.scores = scores_of(row.metrics);
+  report::Measures measures;
+  for (const report::Row& row : report::read_rows(folder.parent_path() / "metrics.jsonl").rows) {
+    measures.add(row.metrics);
+    if (row.step == *step) known.scores = scores_of(row.metrics, measures);
+  }
   known.of_export = scores_of_export(folder.parent_path(), *step);
   return known;
 }

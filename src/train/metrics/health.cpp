@@ -33,6 +33,15 @@ std::string Health::look_at_groups(const Metrics& row) const {
   const std::string begin =
       "all groups are flat (data/flat_group_fraction 1: the samples of a prompt have the same reward), so the step has "
       "no learning signal; ";
+  const double low = report::value_of(row, "critic/score/min"), high = report::value_of(row, "critic/score/max");
+  if (measures_.training_by_score() || (correct == 0 && no_answer < kNoAnswers && high > 0)) {
+    return begin +
+           (low == high
+                ? base::format("all responses have the score %.4g: ", high)
+                : base::format("the scores go from %.4g to %.4g, but depend on the prompt alone: ", low, high)) +
+           "use harder prompts if that is the highest score, else easier ones or a cold start (sft.steps), or raise "
+           "rollout.n or rollout.temperature";
+  }
   if (correct == 1) return begin + "all responses are correct: use harder prompts";
   if (no_answer >= kNoAnswers) {
     return begin + base::format(
@@ -56,7 +65,7 @@ std::string Health::look_at_fall(const Metrics& row) const {
   const double cut = report::value_of(row, "response_length/clip_ratio");
   constexpr const char* kCause =
       "the usual cause is too large an update; lower optim.lr (%g) and resume from an earlier checkpoint";
-  if (std::pow(1 - usual_correct_, num_prompts) < kByChance) {
+  if (!measures_.training_by_score() && std::pow(1 - usual_correct_, num_prompts) < kByChance) {
     return base::format("no response is correct any more (%s 0, previously %.3f): ", kCorrect, usual_correct_) +
            base::format(kCause, recipe_.optim.lr);
   }
@@ -127,6 +136,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
 
 std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) {
   std::vector<std::string> warnings;
+  measures_.add(row);
   if (std::isnan(report::value_of(row, kCorrect))) return warnings;  // the row has only held-out scores
   ++num_steps_;
   for (std::size_t i = 0; i < courses_.size(); ++i) {

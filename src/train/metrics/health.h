@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/recipe.h"
+#include "report/measures.h"
 #include "train/files/run_folder.h"
 
 namespace qrl::train {
@@ -35,6 +36,7 @@ class Health {
   std::array<Course, kNumSymptoms> courses_;
   std::string look_at_fall(const Metrics& row) const;
 
+  report::Measures measures_;
   std::int64_t num_steps_ = 0;
   std::int64_t num_wrong_steps_ = 0;
   double usual_correct_ = 0;  ///< moving average of the share of correct responses, over steps that have one

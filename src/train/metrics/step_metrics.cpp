@@ -23,6 +23,7 @@ struct Fact {
   double score, reward, advantage, response_tokens, prompt_tokens, truncated, correct, no_answer, verifier_error, flat;
   double four_grams, repeated_four_grams;
   double credit, dropped;
+  double has_outcome;
 };
 
 /// Returns the number of a response's 4-grams, and how many of them repeat an earlier 4-gram.
@@ -152,7 +153,8 @@ Fact fact_of(const rollout::Rollout& r, bool flat) {
           grams,
           repeated,
           r.verdict.outcome == reward::Outcome::wrong ? r.verdict.credit : 0.0,
-          r.verdict.dropped ? 1.0 : 0.0};
+          r.verdict.dropped ? 1.0 : 0.0,
+          r.verdict.has_outcome ? 1.0 : 0.0};
 }
 
 bool has_equal_rewards(std::span<const rollout::Rollout> group) {
@@ -193,8 +195,14 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
   const double repeated = sum_of(facts, [](const Fact& f) { return f.repeated_four_grams; });
   metrics["response/seq_rep_4"] = repeated / std::max(grams, 1.0);
   add_outcomes(metrics, judged, facts);
-  if (verifier.is_rule()) add_reward_parts(metrics, judged, recipe);
-  else add_named_scores(metrics, rollouts, size, places, verifier, world);
+  if (verifier.is_rule()) {
+    add_reward_parts(metrics, judged, recipe);
+  } else {
+    add_named_scores(metrics, rollouts, size, places, verifier, world);
+    std::vector<Fact> answered;
+    std::ranges::copy_if(judged, std::back_inserter(answered), [](const Fact& f) { return f.verifier_error == 0; });
+    metrics["reward/outcome_fraction"] = mean_of(answered, [](const Fact& f) { return f.has_outcome; });
+  }
   if (recipe.overlong_buffer.enable)
     metrics["reward/overlong/mean"] = mean_of(judged, [](const Fact& f) { return f.reward - f.score; });
   return metrics;

@@ -40,7 +40,8 @@ tasks::VerifierOptions verifier_options(const config::Recipe& recipe) {
   command.in_flight = reward.in_flight;
   command.rows = reward.rows;
   command.weights = reward.weights;
-  command.correct_at = reward.correct_at;
+  const double correct_by_default = recipe.keys->defaults().reward.correct_at;
+  command.correct_at = {reward.correct_at, reward.correct_at != correct_by_default};
   command.on_error = reward.on_error;
   command.max_error_fraction = reward.max_error_fraction;
   command.seed = recipe.trainer.seed;

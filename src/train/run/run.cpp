@@ -11,13 +11,14 @@
 #include "base/threads.h"
 #include "model/peft.h"
 #include "ops/isa.h"
+#include "report/measures.h"
 #include "report/sessions.h"
 #include "train/checkpoint/resume.h"
-#include "train/evaluate/evaluate.h"
 #include "train/evaluate/export_score.h"
 #include "train/files/shared_commit.h"
 #include "train/files/wandb_logger.h"
 #include "train/metrics/health.h"
+#include "train/metrics/held_out_names.h"
 #include "train/plan/disk_estimate.h"
 #include "train/plan/formats.h"
 #include "train/plan/machine.h"
@@ -74,11 +75,13 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   } else {
     say("  no checkpoint: the recipe has no steps");
   }
+  const report::Measures measures = report::read_measures(folder.metrics_file());
   const auto line = [&](const PromptSet& set) -> std::string {
-    const auto rows = read_score(folder.metrics_file(), score_name(set.data_source, recipe.eval));
+    const std::string metric = score_name(set.data_source, recipe.eval.n, measures.held_out_by_score(set.data_source));
+    const auto rows = read_score(folder.metrics_file(), metric);
     if (rows.empty()) return {};
     const auto& [step, score] = rows.back();
-    const std::string name = set.data_source + " mean@" + std::to_string(recipe.eval.n) + ": ";
+    const std::string name = shown_score_name(metric) + ": ";
     if (rows.size() == 1)
       return name + base::format("%.3f after step %lld, the only evaluation", score, static_cast<long long>(step));
     return name + (rows.front().first == 0 ? base::format("%.3f -> ", rows.front().second) : "") +

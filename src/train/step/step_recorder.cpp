@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "learner/objective/mini_batch.h"
 #include "learner/objective/route_statistics.h"
-#include "train/evaluate/evaluate.h"
+#include "train/metrics/held_out_names.h"
 #include "train/metrics/step_metrics.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
@@ -138,17 +138,18 @@ void StepRecorder::write() {
   row_["perf/peak_memory_gib"] = peak_memory_gib();
   row_["timing_s/unix"] = base::unix_s();
   file_.append(state_.step, row_);
+  const std::vector<report::Verdict> verdicts = watcher_.observe({state_.step, row_});
   rewards_.push_back(report::value_of(row_, "critic/rewards/mean"));
   progress_.show(state_.step, progress_.columns() > 0 ? terminal_facts(row_, rewards_, held_out_, progress_.columns())
                                                       : step_facts(row_));
   show_scores();
-  if (run_.folder != nullptr) warn();
+  if (run_.folder != nullptr) warn(verdicts);
 }
 
-void StepRecorder::warn() {
+void StepRecorder::warn(std::span<const report::Verdict> verdicts) {
   const std::vector<std::string> warnings = health_.observe(state_.step, row_);
   for (const std::string& warning : warnings) base::log_warning(warning);
-  for (const report::Verdict& verdict : watcher_.observe({state_.step, row_})) {
+  for (const report::Verdict& verdict : verdicts) {
     const bool is_told = !warnings.empty() && std::isfinite(verdict.rule->step_bound);
     if (!is_told) base::log_warning("step " + std::to_string(state_.step) + ": " + report::describe(verdict));
   }
@@ -157,18 +158,18 @@ void StepRecorder::warn() {
 void StepRecorder::write_scores() {
   row_["timing_s/unix"] = base::unix_s();
   file_.append(state_.step, row_);
-  if (run_.folder != nullptr) (void)watcher_.observe({state_.step, row_});
+  (void)watcher_.observe({state_.step, row_});
   show_scores();
 }
 
 void StepRecorder::show_scores() {
   std::string text;
   for (const PromptSet& set : run_.plan.held_out) {
-    const auto score = row_.find(score_name(set.data_source, run_.recipe().eval));
+    const bool by_score = watcher_.measures().held_out_by_score(set.data_source);
+    const auto score = row_.find(score_name(set.data_source, run_.recipe().eval.n, by_score));
     if (score == row_.end()) continue;
     if (&set == &run_.plan.held_out.front()) held_out_ = score->second;
-    text += "  " + set.data_source + " mean@" + std::to_string(run_.recipe().eval.n) +
-            base::format(": %.3f", score->second);
+    text += "  " + shown_score_name(score->first) + base::format(": %.3f", score->second);
   }
   if (!text.empty()) progress_.say("eval after step " + std::to_string(state_.step) + text);
 }

@@ -41,7 +41,7 @@ class StepRecorder {
   void add_judging();
   void add_learner_speed(std::span<const MiniBatch> batches);
   void show_scores();
-  void warn();
+  void warn(std::span<const report::Verdict> verdicts);
 
   const RunContext& run_;
   const RunState& state_;
