@@ -50,7 +50,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
   } else {
     (void)train::learner_options(recipe);
     plan_gpu(recipe, arguments, config);
-    recipe.data.train_batch_size = recipe.actor.mini_batch_size = arguments.prompts;
+    recipe.actor.mini_batch_size = recipe.data.train_batch_size = arguments.prompts;
     recipe.rollout.n = arguments.n;
   }
   Json result = {{"bench", name},

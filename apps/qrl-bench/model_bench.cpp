@@ -147,7 +147,7 @@ namespace {
 
 config::Recipe run_of(const config::Recipe& recipe, const BenchArguments& arguments) {
   config::Recipe run = recipe;
-  run.data.train_batch_size = run.actor.mini_batch_size = arguments.prompts;
+  run.actor.mini_batch_size = run.data.train_batch_size = arguments.prompts;
   run.rollout.n = arguments.n;
   return run;
 }

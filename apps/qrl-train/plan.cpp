@@ -45,7 +45,7 @@ void describe_batch(const config::Recipe& recipe) {
   base::print("step        %s x %s = %s of up to %s; %s of %s\n", counted(prompts, "prompt").c_str(),
               counted(n, "sample").c_str(), counted(prompts * n, "response").c_str(),
               counted(recipe.data.max_response_length, "token").c_str(), counted(updates, "update").c_str(),
-              counted(recipe.actor.mini_batch_size * n, "response").c_str());
+              counted(config::prompts_per_update(recipe) * n, "response").c_str());
   const std::int64_t per_micro = recipe.actor.max_tokens_per_micro_batch / longest;
   base::print("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
               whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));

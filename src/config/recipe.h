@@ -217,7 +217,7 @@ struct RewardRecipe {
 };
 
 struct ActorRecipe {
-  std::int64_t mini_batch_size = 64;
+  std::optional<std::int64_t> mini_batch_size;  ///< prompts per update; null: data.train_batch_size
   std::int64_t ppo_epochs = 1;
   AutoValue<std::int64_t> max_tokens_per_micro_batch = AutoValue<std::int64_t>::automatic(4096);
   AutoValue<std::int64_t> logprob_chunk_tokens = AutoValue<std::int64_t>::automatic(1024);
@@ -276,6 +276,10 @@ struct Recipe {
   ParamValues own;
 };
 
+/// Returns actor.mini_batch_size, which is data.train_batch_size unless the recipe sets it.
+inline std::int64_t prompts_per_update(const Recipe& recipe) {
+  return recipe.actor.mini_batch_size.value_or(recipe.data.train_batch_size);
+}
 /// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }

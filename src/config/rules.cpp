@@ -106,7 +106,7 @@ void check_complete(const Recipe& recipe, RuleBook& rules) {
 
 void check_data(const Recipe& recipe, RuleBook& rules) {
   const DataRecipe& data = recipe.data;
-  const std::int64_t prompts = data.train_batch_size, mini = recipe.actor.mini_batch_size;
+  const std::int64_t prompts = data.train_batch_size, mini = prompts_per_update(recipe);
   rules.require(prompts % mini == 0, {"actor.mini_batch_size", "data.train_batch_size"},
                 "actor.mini_batch_size to divide data.train_batch_size (both in prompts)",
                 "every step makes a whole number of updates", number(mini) + " and " + number(prompts));
@@ -133,7 +133,7 @@ bool is_chosen_on_gpu(const Recipe& recipe) {
 
 void check_lengths(const Recipe& recipe, RuleBook& rules) {
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
-  const std::int64_t room = recipe.actor.max_tokens_per_micro_batch;
+  const std::int64_t room = tokens_per_micro_batch(recipe);
   rules.require(is_chosen_on_gpu(recipe) || room >= longest,
                 {"actor.max_tokens_per_micro_batch", "data.max_response_length", "data.max_prompt_length"},
                 "actor.max_tokens_per_micro_batch of at least " + number(longest) +
@@ -213,7 +213,7 @@ void check_sft(const Recipe& recipe, RuleBook& rules) {
                 "set sft.demonstrations: {task: …} (" + recipe.keys->find("sft.demonstrations.task")->type +
                     "), or sft.train_files: [FILE]",
                 "neither");
-  const std::int64_t room = recipe.actor.max_tokens_per_micro_batch, longest = sft.max_length.value_or(room);
+  const std::int64_t room = tokens_per_micro_batch(recipe), longest = sft.max_length.value_or(room);
   rules.require(is_chosen_on_gpu(recipe) || longest <= room, {"sft.max_length", "actor.max_tokens_per_micro_batch"},
                 "sft.max_length of at most actor.max_tokens_per_micro_batch = " + number(room),
                 "a row must fit in a micro-batch", number(longest));

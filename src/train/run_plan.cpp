@@ -131,6 +131,7 @@ RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& req
   RunOutline outline{.loaded = given, .model = model_config(given.recipe)};
   config::Recipe& recipe = outline.loaded.recipe;
   require_cpu_for_experts(recipe, outline.model);
+  take_recorded_keys(outline.loaded, world);
   resolve_rotation(outline.loaded, outline.model, world);
   if (request.is_run) {
     require_gpu(recipe, world.local_rank());

@@ -57,7 +57,7 @@ TEST_CASE("the modes are the papers' systems") {
   CHECK(qurl.quant.uaq_scale == 1.5);
   CHECK(has_acr(qurl));
   CHECK(qurl.algorithm.kl_loss_coef == 1e-3);
-  CHECK(qurl.data.train_batch_size == 4 * qurl.actor.mini_batch_size);
+  CHECK(qurl.data.train_batch_size == 4 * config::prompts_per_update(qurl));
   const auto qarl = read("mode: qarl");
   CHECK(qarl.quant.weights == config::WeightFormat::int4);
   CHECK(qarl.quant.learner_forward == config::LearnerForward::low_bit);
@@ -70,7 +70,7 @@ TEST_CASE("the modes are the papers' systems") {
   CHECK(fp8rl.quant.granularity == config::Granularity::block128);
   CHECK(fp8rl.quant.kv_cache == config::KvCache::fp8_e4m3);
   CHECK(fp8rl.algorithm.name == "dapo");
-  CHECK(fp8rl.data.train_batch_size == fp8rl.actor.mini_batch_size);
+  CHECK(fp8rl.data.train_batch_size == config::prompts_per_update(fp8rl));
   const auto ais = read("mode: ais");
   CHECK(ais.rollout_correction.method == "ais");
   CHECK(ais.algorithm.norm_adv_by_std == false);

@@ -313,10 +313,11 @@ TEST_CASE("rules between keys are checked where a key was set") {
       {"model: {path: a, init: {config: b}}",
        "r.yaml:1: model.path: expected no model.init.config with model.path, got \"/d/b\""},
       {"model: {init: {seed: 1}}", "r.yaml:1: model.init.seed: expected model.init.config"},
-      {"data: {train_batch_size: 48}", "r.yaml:1: data.train_batch_size: expected actor.mini_batch_size to divide"},
-      {"data: {train_batch_size: 96}", "got 64 and 96"},
+      {"data: {train_batch_size: 48}\nactor: {mini_batch_size: 64}",
+       "r.yaml:2: actor.mini_batch_size: expected actor.mini_batch_size to divide"},
+      {"data: {train_batch_size: 96}\nactor: {mini_batch_size: 64}", "got 64 and 96"},
       {"actor: {mini_batch_size: 128}", "got 128 and 64"},
-      {"data: {max_response_length: 16384}", "at least 16448 tokens"},
+      {"data: {max_response_length: 16384}\nactor: {max_tokens_per_micro_batch: 4096}", "at least 16448 tokens"},
       {"actor: {max_tokens_per_micro_batch: 127}",
        "at least 128 tokens (max_prompt_length + max_response_length), got 127 tokens"},
       {"data: {prompt_key: q}", "data.train_files or data.val_files set with data.prompt_key, got none"},
@@ -372,6 +373,21 @@ TEST_CASE("rules between keys are checked where a key was set") {
   CHECK(read("reward: {overlong_buffer: {enable: true, len: 64}}").reward.overlong_buffer.len == 64);
   CHECK(read("actor: {max_tokens_per_micro_batch: 128}").actor.max_tokens_per_micro_batch == 128);
   CHECK(read("data: {val_files: [a], val_generator: {task: countdown, size: 3}}").data.val_files.size() == 1);
+}
+
+TEST_CASE("no size has to be set twice: an update has the step's prompts, a micro-batch the longest sequence") {
+  CHECK(read("data: {train_batch_size: 48}").actor.mini_batch_size == 48);
+  CHECK(config::prompts_per_update(train::keys().defaults()) == 64);
+  CHECK(read("data: {train_batch_size: 48}\nactor: {mini_batch_size: 16}").actor.mini_batch_size == 16);
+  const config::Recipe reset =
+      read("data: {train_batch_size: 48}\nactor: {mini_batch_size: 16}", {"actor.mini_batch_size=null"});
+  CHECK(reset.actor.mini_batch_size == 48);
+  const auto tokens = [](const std::string& yaml) { return read(yaml).actor.max_tokens_per_micro_batch; };
+  CHECK(tokens("data: {max_response_length: 1024}") == 4096);
+  CHECK(tokens("data: {max_response_length: 16384}") == 16384 + 64);
+  CHECK(tokens("{data: {max_response_length: 16384}, trainer: {device: cuda}}").is_auto);
+  CHECK(tokens("sft: {max_length: 9000, train_files: [a.jsonl]}") == 9000);
+  CHECK(read("{data: {max_response_length: 16384}, sft: {train_files: [a.jsonl]}}").sft.max_length == 16384 + 64);
 }
 
 TEST_CASE("rules are mute about a key whose value was refused") {

@@ -49,7 +49,7 @@ class RandomRecipe {
     }
     r.data.val_generator = generator();
     r.actor.mini_batch_size = draw_.between(1, 64);
-    r.data.train_batch_size = r.actor.mini_batch_size * draw_.between(1, 8);
+    r.data.train_batch_size = *r.actor.mini_batch_size * draw_.between(1, 8);
     r.data.max_prompt_length = draw_.between(1, 4000);
     r.data.max_response_length = draw_.between(1, 4000);
     r.data.overlong_prompt =

@@ -170,6 +170,10 @@ void add_rollout(List& list) {
       .only_with("rollout.device", "cuda");
 }
 
+void size_micro_batch(Recipe& recipe) {
+  if (!learns_on_gpu(recipe)) recipe.actor.max_tokens_per_micro_batch = tokens_per_micro_batch(recipe);
+}
+
 void add_sft(List& list, const Choices<tasks::Generator>& generators) {
   using S = SftRecipe;
   Section sft(list, "sft", &Recipe::sft);
@@ -196,6 +200,7 @@ void add_sft(List& list, const Choices<tasks::Generator>& generators) {
       .excludes("sft.steps", "set one of them to 0");
   sft.add(fixed, "max_length", &S::max_length, integer(2), "maximum tokens per row", "actor.max_tokens_per_micro_batch")
       .fill = [](Recipe& recipe) {
+    size_micro_batch(recipe);
     if (!recipe.sft.train_files.empty() && !recipe.sft.max_length)
       recipe.sft.max_length = recipe.actor.max_tokens_per_micro_batch;
   };
@@ -245,11 +250,13 @@ void add_lora(List& list) {
 void add_actor(List& list) {
   using A = ActorRecipe;
   Section actor(list, "actor", &Recipe::actor);
-  actor.add(allow_change, "mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch),
-            "prompts per optimizer update");
-  actor.add(allow_change, "max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch,
-            word_or("auto", A{}.max_tokens_per_micro_batch, integer(2, kMaxTokens)),
-            "tokens per forward and backward pass; auto: 4096, or what fits in GPU memory");
+  actor.add(allow_change, "mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts per optimizer update")
+      .unset_is("data.train_batch_size");
+  actor
+      .add(allow_change, "max_tokens_per_micro_batch", &A::max_tokens_per_micro_batch,
+           word_or("auto", A{}.max_tokens_per_micro_batch, integer(2, kMaxTokens)),
+           "tokens per forward and backward pass; auto: 4096 or the longest sequence, or what fits in GPU memory")
+      .fill = size_micro_batch;
   actor.add(allow_change, "ppo_epochs", &A::ppo_epochs, integer(1), "passes over the samples of a step");
   actor.add(fixed, "logprob_chunk_tokens", &A::logprob_chunk_tokens,
             word_or("auto", A{}.logprob_chunk_tokens, integer(1, kMaxTokens)),

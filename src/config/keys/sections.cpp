@@ -98,4 +98,11 @@ void add_generator(OnResume on_resume, Section<GeneratorRecipe> section, const C
   }
 }
 
+std::int64_t tokens_per_micro_batch(const Recipe& recipe) {
+  const AutoValue<std::int64_t>& size = recipe.actor.max_tokens_per_micro_batch;
+  if (!size.is_auto || learns_on_gpu(recipe)) return size;
+  const std::int64_t sequence = recipe.data.max_prompt_length + recipe.data.max_response_length;
+  return std::max({ActorRecipe{}.max_tokens_per_micro_batch.value, sequence, recipe.sft.max_length.value_or(0)});
+}
+
 }  // namespace qrl::config

@@ -125,6 +125,10 @@ void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
 
 inline constexpr const char* kCommandVerifier = "command";
 
+/// Returns actor.max_tokens_per_micro_batch. On the CPU `auto` holds the longest sequence and row; on a GPU the run
+/// chooses (train/plan/gpu_plan.h).
+std::int64_t tokens_per_micro_batch(const Recipe& recipe);
+
 /// Returns whether the sampler's matrices are used on a GPU, where rotation is unsupported.
 bool reads_matrices_on_gpu(const Recipe& recipe);
 

@@ -29,6 +29,7 @@ namespace {
 
 constexpr const char* kOptimizerStem = "optimizer";
 constexpr const char* kInputs = "inputs";
+constexpr const char* kRecipeFormEntry = "recipe_form";
 constexpr const char* kBest = "best";
 constexpr const char* kUnfinishedRow = "unfinished_row";
 
@@ -52,6 +53,7 @@ nlohmann::ordered_json state_json(const Commit& commit) {
   const Inputs& inputs = commit.run.plan.inputs;
   nlohmann::ordered_json json;
   visit_members(s, [&](const char* name, const auto& value) { json[name] = value; });
+  json[kRecipeFormEntry] = kRecipeForm;
   json["export_dtype"] = commit.run.plan.model.dtype == base::DType::f32 ? "float32" : "bfloat16";
   json[kInputs] = {
       {"model", inputs.model}, {"train_prompts", inputs.train_prompts}, {"held_out_prompts", inputs.held_out_prompts}};
@@ -162,6 +164,9 @@ LoadedState read_checkpoint_state(const fs::path& checkpoint) {
         "another version of qrl-train wrote it: continue with that version, or export it and start from the model");
     return json.at(key);
   };
+  const int form = json.value(kRecipeFormEntry, 0);
+  QRL_REQUIRE(form <= kRecipeForm, where, "a recipe of form " + std::to_string(kRecipeForm) + " or earlier",
+              "form " + std::to_string(form), "a later version of qrl-train wrote it: continue with that version");
   LoadedState loaded{{}, state::read_text(checkpoint / kRecipeFile, kMaxCheckpointText_bytes),
                      {}, model::read_config(checkpoint / "config.json"),
                      {}, 1};

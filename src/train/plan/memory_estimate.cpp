@@ -389,7 +389,7 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
 }
 
 std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
-  const std::int64_t groups = (recipe.actor.mini_batch_size + num_ranks - 1) / num_ranks, n = recipe.rollout.n;
+  const std::int64_t groups = (config::prompts_per_update(recipe) + num_ranks - 1) / num_ranks, n = recipe.rollout.n;
   const std::int64_t shared = n > 1 ? recipe.data.max_prompt_length - 1 : 0;  // a prompt's samples share its tokens
   return groups * (shared + n * (recipe.data.max_prompt_length + recipe.data.max_response_length - shared));
 }

@@ -186,7 +186,7 @@ std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts)
 }
 
 std::int64_t updates_per_step(const config::Recipe& recipe) {
-  return recipe.data.train_batch_size / recipe.actor.mini_batch_size * recipe.actor.ppo_epochs;
+  return recipe.data.train_batch_size / config::prompts_per_update(recipe) * recipe.actor.ppo_epochs;
 }
 
 }  // namespace qrl::train

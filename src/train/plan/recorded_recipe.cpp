@@ -38,6 +38,41 @@ std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe) {
   return found == all.end() ? std::nullopt : read_recorded_recipe(recipe, *found);
 }
 
+namespace {
+
+/// Holds the keys of take_recorded_keys, as bytes that ranks exchange.
+struct TakenKeys {
+  bool are_known = false;
+  config::LearnerForward forward = {};
+  bool bitwise = false;
+  config::KvCache kv_cache = {};
+  std::int64_t mini_batch_size = 0;
+};
+
+}  // namespace
+
+void take_recorded_keys(config::LoadedRecipe& loaded, dist::Collectives& world) {
+  config::Recipe& recipe = loaded.recipe;
+  TakenKeys taken;
+  if (const auto recorded = world.is_first() ? recorded_recipe(recipe) : std::nullopt) {
+    taken = {true, recorded->quant.learner_forward, recorded->rollout.bitwise, recorded->quant.kv_cache,
+             config::prompts_per_update(*recorded)};
+  }
+  world.broadcast(std::as_writable_bytes(std::span(&taken, 1)), 0);
+  if (!taken.are_known) return;
+  const auto take = [&](const char* key, auto& member, const auto& value) {
+    if (loaded.origins.contains(key) || member == value) return;
+    member = value;
+    loaded.origins[key] = "the checkpoint";
+  };
+  take("quant.learner.forward", recipe.quant.learner_forward, taken.forward);
+  take("rollout.bitwise", recipe.rollout.bitwise, taken.bitwise);
+  take("quant.rollout.kv_cache", recipe.quant.kv_cache, taken.kv_cache);
+  if (recipe.data.train_batch_size % taken.mini_batch_size == 0)  // else --allow-change changed the batch
+    take("actor.mini_batch_size", recipe.actor.mini_batch_size, std::optional(taken.mini_batch_size));
+  config::print_again(loaded);
+}
+
 void take_recorded_rotation(config::Recipe& recipe, const fs::path& checkpoint) {
   RotationKind& rotation = recipe.quant.rotation;
   if (rotation != RotationKind::automatic) return;

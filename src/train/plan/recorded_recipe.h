@@ -13,6 +13,15 @@ namespace qrl::train {
 /// cold-start checkpoints.
 std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe);
 
+/// Number of the form in which this version records a run's recipe (state.json, recipe_form). Checkpoints of 0.2 have
+/// no number, which counts as 0. Later forms are refused.
+inline constexpr int kRecipeForm = 1;
+
+/// Takes quant.learner.forward, rollout.bitwise, quant.rollout.kv_cache and actor.mini_batch_size from the checkpoint
+/// that the run may resume. Leaves keys that the recipe sets. So a run goes on as it began, whatever these keys'
+/// defaults are by now. The first rank reads. Collective.
+void take_recorded_keys(config::LoadedRecipe& loaded, dist::Collectives& world);
+
 /// Replaces the rotation `auto` by the one in `checkpoint`'s recipe. Leaves `auto` if that recipe is unreadable. If
 /// that recipe lacks the key, sets `none`.
 void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path& checkpoint);

@@ -136,6 +136,16 @@ std::string adapters_text(const config::LoadedRecipe& loaded) {
          (loaded.recipe.lora.train_norms ? ", norms" : "") + option(loaded, "published as", "lora.publish");
 }
 
+/// Returns "; actor.mini_batch_size: 64 gives 0.2's 2 updates" where that default made several updates of a step.
+std::string updates_note(const config::LoadedRecipe& loaded) {
+  constexpr std::int64_t kFormerDefault = 64;
+  const std::int64_t prompts = loaded.recipe.data.train_batch_size;
+  const bool is_set = loaded.origins.contains("actor.mini_batch_size");
+  if (is_set || prompts <= kFormerDefault || prompts % kFormerDefault != 0) return "";
+  return "; actor.mini_batch_size: " + std::to_string(kFormerDefault) + " gives 0.2's " +
+         std::to_string(prompts / kFormerDefault * loaded.recipe.actor.ppo_epochs) + " updates";
+}
+
 std::string optimizer_text(const config::LoadedRecipe& loaded) {
   const std::int64_t updates = updates_per_step(loaded.recipe);
   const std::string warm_up = loaded.recipe.optim.lr_warmup_ratio
@@ -143,7 +153,7 @@ std::string optimizer_text(const config::LoadedRecipe& loaded) {
                                   : option(loaded, "warm-up", "optim.lr_warmup_steps");
   return shown_setting(loaded, "optim.name") + ", lr " + shown_setting(loaded, "optim.lr") +
          option(loaded, "schedule", "optim.lr_scheduler") + warm_up + "; " + std::to_string(updates) +
-         (updates == 1 ? " update" : " updates") + " per step";
+         (updates == 1 ? " update" : " updates") + " per step" + updates_note(loaded);
 }
 
 std::string verifier_text(const config::LoadedRecipe& loaded) {

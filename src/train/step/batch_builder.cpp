@@ -28,7 +28,7 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
   const bool all_count =
       recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || run_.teacher != nullptr;
   const bool all_are_scored = learner::needs_whole_mini_batch(loss_);
-  const std::int64_t mini = recipe.actor.mini_batch_size;
+  const std::int64_t mini = config::prompts_per_update(recipe);
   const std::int64_t num_batches =
       (groups.num_groups + mini - 1) / mini;  // fewer if dynamic sampling found too few groups
   std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
