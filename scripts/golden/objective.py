@@ -65,6 +65,12 @@ def correction_weights(batch, tokens_of, case):
     return weight
 
 
+def is_bound(batch, t, case):
+    """Whether a bound may stop token t: always, or only if the update has moved it in the advantage's direction."""
+    moved = batch["log_probs"][t] - batch["old"][t]
+    return not case.get("moved_only") or (moved > 0 if batch["advantages"][t] > 0 else moved < 0)
+
+
 def token_surrogates(batch, tokens_of, case):
     """GRPO, Dr. GRPO, DAPO: (J_t, dJ_t/dlog p_t) of each token."""
     values, slopes = np.zeros(len(batch["old"])), np.zeros(len(batch["old"]))
@@ -76,7 +82,7 @@ def token_surrogates(batch, tokens_of, case):
         if case["acr"]:
             rho = math.exp(clamped_ratio(batch["old"][t], batch["sampler"][t])[0])
             high = high / min(F(1), F(case["threshold"]) / rho)
-        value, derivative = ppo(ratio, a, 1 - F(case["clip_low"]), high)
+        value, derivative = ppo(ratio, a, 1 - F(case["clip_low"]), high) if is_bound(batch, t, case) else (ratio * a, a)
         if case["dual_clip"] is not None and a < 0 and value < case["dual_clip"] * a:
             value, derivative = case["dual_clip"] * a, F(0)
         values[t], slopes[t] = value, derivative * ratio * slope
@@ -122,12 +128,12 @@ def weighted_surrogates(batch, tokens_of, case):
             weight = min(ratio, 1 + F(case["clip_high"]))
         elif case["loss"] == "dppo_tv":
             inside = p - p_old <= F(case["delta"]) if a > 0 else p - p_old >= -F(case["delta"])
-            weight = min(ratio, F(case["ratio_cap"])) if inside else F(0)
+            weight = min(ratio, F(case["ratio_cap"])) if inside or not is_bound(batch, t, case) else F(0)
         else:
             kl = p_old * math.log(p_old / p)
             if p_old < 1:
                 kl += (1 - p_old) * math.log((1 - p_old) / (1 - p)) if p < 1 else math.inf
-            returns = p <= p_old if a > 0 else p >= p_old
+            returns = (p <= p_old if a > 0 else p >= p_old) or not is_bound(batch, t, case)
             weight = min(ratio, F(case["ratio_cap"])) if kl <= F(case["delta"]) or returns else F(0)
         values[t], slopes[t] = weight * a * log_p, weight * a
     return values, slopes
@@ -360,7 +366,7 @@ CORRECTIONS = {
     "ais": dict(correction="ais", threshold=5.0),
 }
 COMBINED = ("loss", "agg", "correction", "acr", "behaviour_in_ratio", "drop", "rs", "rs_stat", "rs_low", "rs_high", "veto",
-            "mask_threshold")
+            "mask_threshold", "moved_only")
 AIS = dict(C=5.0, delta=0.02, gamma=1.2, beta_var=1.0, eps=1e-6)
 REGULARISERS = [dict(kl_coef=0.1, kl_type="k2"), dict(kl_coef=0.1, kl_type="k3"), dict(kl_coef=0.1, kl_type="k3+"),
                 dict(kl_coef=0.1, kl_type="unbiased"),
@@ -411,6 +417,9 @@ def cases(batch):
                 for more in REJECTIONS:
                     if loss != "tbpo" and (loss, correction) != ("gspo", "none"):
                         yield {**case, **more}
+            around_sampler = case["behaviour_in_ratio"] or loss.startswith("dppo")
+            if batch["name"] in ("far", "near") and agg == "seq-mean-token-mean" and around_sampler:
+                yield {**case, "moved_only": True}
             if batch["name"] == ON_BOUNDS:
                 for bound in AT_1.get(correction, []):
                     yield {**case, **bound}

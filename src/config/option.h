@@ -141,8 +141,9 @@ struct Option {
   /// declares it.
   std::vector<std::string> uses = {};
   std::vector<Alias> aliases = {};
-  bool needs_updates = false;  ///< if set, the loss differs from the default loss only in steps with several updates
-  std::string former = {};     ///< word of earlier versions, which recipes and records may still have
+  bool around_sampler = false;  ///< whether the loss's ratio and bound are relative to the sampler's policy, not π_old
+  bool needs_updates = false;   ///< if set, the loss differs from the default loss only in steps with several updates
+  std::string former = {};      ///< word of earlier versions, which recipes and records may still have
 
   /// Returns the option's default for `key` as YAML, or "null".
   std::string default_of(std::string_view key) const;

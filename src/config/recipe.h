@@ -134,6 +134,7 @@ struct AlgorithmRecipe {
   Selected<learner::KlEstimator> kl_loss_type;
   bool mask_truncated = false;
   RouterReplay router_replay = RouterReplay::none;
+  bool bound_moved_only = false;
   struct {
     bool enable = false;
     std::string metric = "score";  ///< score, acc, or the name of one of the verifier's scores

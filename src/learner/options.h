@@ -63,6 +63,7 @@ struct AlgorithmOptions {
   ClipCovOptions clip_cov;
   double kl_loss_coef = 0, entropy_coef = 0;
   bool has_teacher = false;
+  bool bound_moved_only = false;  ///< whether a bound around the sampler binds only tokens that updates moved
 };
 
 struct CorrectionOptions {

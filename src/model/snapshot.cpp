@@ -208,9 +208,11 @@ class Snapshot::Writer {
       if (!part.experts.empty()) return write_experts(team, part, spec, view);
       // Waits for the previous part, which may share a panel.
       if (part.first_row > 0) team.barrier();
+      std::int64_t changed = 0;
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
-                          fixed_scales(snapshot_.profile_.get(), name, part.matrix->format)),
+                          fixed_scales(snapshot_.profile_.get(), name, part.matrix->format), &changed),
            name);
+      count(*part.matrix, changed);
     }
   }
 
@@ -218,7 +220,7 @@ class Snapshot::Writer {
     if (broken_.load() != nullptr) fail_broken("publish: " + *broken_.load(), version_);
     snapshot_.finish_gains(true, version_);
     snapshot_.version_ = version_;
-    ++snapshot_.base_number_;
+    if (++snapshot_.base_number_ > 1) snapshot_.num_changed_ += changed_;
   }
 
  private:
@@ -257,12 +259,17 @@ class Snapshot::Writer {
       for (const std::int64_t rows : packed.tensors.empty() ? whole : packed.tensors) {
         const std::int64_t row = expert * packed.out + first;
         const float* scales = fixed.row_scales == nullptr ? nullptr : fixed.row_scales + row;
+        std::int64_t changed = 0;
         note(ops::pack_rows(alone, view.as<float>() + row * packed.in, rows, first, packed,
-                            {fixed.input_factors, scales}),
+                            {fixed.input_factors, scales}, &changed),
              spec.parts[module++].name);
+        count(packed, changed);
         first += rows;
       }
     }
+  }
+  void count(const ops::PackedLinear& packed, std::int64_t changed) {
+    if (quant::spec(packed.format).has_weight_scales()) changed_.fetch_add(changed, std::memory_order_relaxed);
   }
   void note(bool finite, const std::string& weight) {
     if (!finite) broken_.store(&weight, std::memory_order_relaxed);
@@ -273,6 +280,7 @@ class Snapshot::Writer {
   std::map<std::string, MatrixPart<ops::PackedLinear>> matrices_;
   std::map<std::string, float*> vectors_;  ///< addresses of gains and of modules' biases
   std::atomic<const std::string*> broken_{nullptr};
+  std::atomic<std::int64_t> changed_ = 0;
 };
 
 void Snapshot::publish(const WeightViews& masters, std::int64_t version) {
@@ -411,6 +419,21 @@ void fail_broken(const std::string& where, std::int64_t version) {
   if (version == 0) base::fail_input(where, "finite weights", "a NaN or an infinity", "the loaded model contains it");
   throw base::Error(base::ErrorKind::guard, where, "finite weights", "a NaN or an infinity from training",
                     "resume from an earlier checkpoint with a lower learning rate");
+}
+
+QuantizedValues quantized_values(const Snapshot& snapshot) {
+  QuantizedValues values{0, snapshot.num_changed_};
+  const auto add = [&](const ops::PackedLinear& packed) {
+    if (quant::spec(packed.format).has_weight_scales()) values.count += packed.out * packed.in;
+  };
+  for (std::size_t idx = 0; idx < snapshot.layers_.size(); ++idx) {
+    const LayerSnapshot& layer = snapshot.layers_[idx];
+    visit_matrices(
+        snapshot.config_, static_cast<std::int64_t>(idx), [&](const BlockMatrix&, const auto& of) { add(of(layer)); },
+        [&](const BlockExperts&, const auto& of) { std::ranges::for_each(of(layer), add); });
+  }
+  add(snapshot.lm_head_);
+  return values;
 }
 
 Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.format()); }

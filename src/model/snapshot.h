@@ -67,6 +67,12 @@ void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;
 
+/// Counts a snapshot's quantized values, and how many of them its publishes to host memory have changed so far. The
+/// first publish changes none.
+struct QuantizedValues {
+  std::int64_t count = 0, num_changed = 0;
+};
+
 /// Holds a published policy in the kernels' layout, in buffers that `publish` rewrites in place. No forward pass may
 /// run during a publish; readers check the version.
 class Snapshot {
@@ -143,6 +149,7 @@ class Snapshot {
 
  private:
   class Writer;
+  friend QuantizedValues quantized_values(const Snapshot& snapshot);
   template <class Visit>
   void visit_gains(const Visit& visit);
   /// After a publish, sets the snapshot's gains to gains_ plus this version's noise. If `gains_are_new`, first copies
@@ -160,7 +167,7 @@ class Snapshot {
   quant::Format format_;
   quant::Rotation rotation_;
   LoraConfig lora_;
-  std::int64_t version_ = -1, base_number_ = 0;
+  std::int64_t version_ = -1, base_number_ = 0, num_changed_ = 0;
   bool is_elsewhere_ = false;  ///< whether the published version is on a device but not in host memory
   std::shared_ptr<const Int8Profile> profile_;
   GainNoise noise_;
@@ -171,6 +178,7 @@ class Snapshot {
   ops::PackedLinear lm_head_;
 };
 
+QuantizedValues quantized_values(const Snapshot& snapshot);
 /// Returns the format of A, B and their inputs: bf16, or fp32 if linear layers are fp32.
 quant::Format adapter_format(const Snapshot& snapshot);
 /// Returns whether `ignore` exempts a linear layer or an expert.

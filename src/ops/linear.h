@@ -52,9 +52,10 @@ struct FixedScales {
 /// Rotates and quantizes one tensor W, fp32 row-major [rows, in] on the CPU, into rows first_row … of `packed`. Splits
 /// the rows over the team. Calls whose row ranges share a panel need a barrier between them. Without `fixed`, the
 /// result equals quant::rotate and quant::round_weights bitwise. Returns false if a weight in this member's share is
-/// not finite.
+/// not finite. Adds to `num_changed`, unless null, how many quantized values of this member's share differ from those
+/// that `packed` had.
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
-               const FixedScales& fixed = {});
+               const FixedScales& fixed = {}, std::int64_t* num_changed = nullptr);
 
 /// Dequantizes rows of a packed layer to fp32 row-major [rows, in], still rotated.
 void unpack_rows(const PackedLinear& packed, std::int64_t first_row, std::int64_t rows, float* weight);

@@ -1,6 +1,7 @@
 #include "report/panels.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace qrl::report {
 
@@ -12,8 +13,8 @@ constexpr const char* kGap = "Does the sampler match the learner?";
 constexpr const char* kTime = "Where does time go?";
 constexpr const char* kColdStart = "Cold start";
 
-const std::vector<Panel>& all_panels() {
-  static const std::vector<Panel> all = {
+std::vector<Panel> panels_of_learning() {
+  return {
       {kLearns, "training reward", "score", {"critic/rewards/mean", "critic/score/mean"}},
       {kLearns, "held-out, mean of the samples", "share", {"val/*/mean@*"}},
       {kLearns, "held-out, mean score", "score", {"val/*/score/mean@*"}},
@@ -51,6 +52,11 @@ const std::vector<Panel>& all_panels() {
        {"actor/pg_clipfrac_high", "actor/pg_clipfrac_low", "actor/pg_clipfrac_negative_high", "actor/pg_clipfrac_dual",
         "actor/clipped_sequence_fraction"}},
       {kExplores, "policy KL", "nats", {"actor/ppo_kl", "actor/kl_loss"}},
+  };
+}
+
+std::vector<Panel> panels_of_gap_and_time() {
+  return {
       {kGap, "k3 KL", "nats", {"mismatch/k3_kl", "mismatch/probe_k3_kl"}, true},
       {kGap, "k1 KL", "nats", {"mismatch/k1_kl", "mismatch/probe_k1_kl"}},
       {kGap,
@@ -60,8 +66,12 @@ const std::vector<Panel>& all_panels() {
         "mismatch/rho_p99"}},
       {kGap, "ratio, extremes", "ρ", {"mismatch/rho_min", "mismatch/rho_max"}, true},
       {kGap, "effective sample size", "share", {"mismatch/ess_ratio", "mismatch/ess_ratio_weights"}},
-      {kGap, "corrected tokens", "share", {"mismatch/capped_fraction", "mismatch/dropped_fraction"}},
+      {kGap,
+       "corrected tokens",
+       "share",
+       {"mismatch/capped_fraction", "mismatch/dropped_fraction", "mismatch/masked_at_start_fraction"}},
       {kGap, "log-prob difference", "nats", {"mismatch/logp_abs_diff_mean", "mismatch/probe_logp_abs_diff_mean"}},
+      {kGap, "quantized values that updates changed", "share", {"quant/changed_fraction"}, true},
       {kGap, "AIS", "share", {"ais/alpha", "ais/alpha_ess", "ais/alpha_mis", "ais/alpha_var"}},
       {kGap, "ACR", "ratio", {"acr/r_mean", "acr/r_below_1_fraction"}},
       {kGap, "TBPO", "share", {"tbpo/*_fraction"}},
@@ -81,6 +91,14 @@ const std::vector<Panel>& all_panels() {
       {kColdStart, "cold-start loss", "nats", {"actor/sft_loss"}, false, true},
       {kColdStart, "cold-start gradient norm", "norm", {"actor/grad_norm"}, true, true},
   };
+}
+
+const std::vector<Panel>& all_panels() {
+  static const std::vector<Panel> all = [] {
+    std::vector<Panel> both = panels_of_learning();
+    std::ranges::move(panels_of_gap_and_time(), std::back_inserter(both));
+    return both;
+  }();
   return all;
 }
 

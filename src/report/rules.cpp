@@ -103,6 +103,21 @@ double held_out_share(const Course& course) {
   return most;
 }
 
+/// Returns the recent mean of quant/changed_fraction while the reward is flat: its recent mean is within two standard
+/// errors of the start's. NaN otherwise, since weights that move the reward do reach the sampler.
+double changed_while_flat(const Course& course) {
+  const Values first = finite(start(course.column(kReward))), last = finite(recent(course.column(kReward)));
+  if (first.size() < 2 || last.size() < 2) return kNan;
+  const auto error_squared = [](const Values& values) {
+    const double center = mean(values), count = static_cast<double>(values.size());
+    double squares = 0;
+    for (const double value : values) squares += (value - center) * (value - center);
+    return squares / (count - 1) / count;
+  };
+  const double errors = 2 * std::sqrt(error_squared(first) + error_squared(last));
+  return std::fabs(mean(last) - mean(first)) <= errors ? recent_mean(course, "quant/changed_fraction") : kNan;
+}
+
 double skipped_steps(const Course& course) {
   const auto norms = course.column("actor/grad_norm"), flat = course.column("data/flat_group_fraction");
   if (finite(flat).empty()) return kNan;
@@ -113,7 +128,7 @@ double skipped_steps(const Course& course) {
 
 // Bounds chosen by this project. In the 202 runs of docs/science, 14 exceed the bound of "sampler and learner are far
 // apart", all with W4A8 samplers. Runs that learn have a k3 KL of 1e-6 to 3e-2.
-constexpr std::array<Rule, 12> kRules = {{
+constexpr std::array<Rule, 14> kRules = {{
     {"most groups are flat", "data/flat_group_fraction", "mean of the recent steps", true, 0.7, 5,
      [](const Course& course) { return recent_mean(course, "data/flat_group_fraction"); },
      "choose prompts that are neither always nor never solved, raise rollout.n, or set algorithm.filter_groups", 1},
@@ -142,6 +157,14 @@ constexpr std::array<Rule, 12> kRules = {{
      "set rollout.bitwise, which makes the gap 0, or quant.rollout.rotation: hadamard, or use quant.rollout.weights "
      "with more bits",
      0.1},
+    {"tokens are masked before any update", "mismatch/masked_at_start_fraction", "mean of the recent steps", true, 0.01,
+     5, [](const Course& course) { return recent_mean(course, "mismatch/masked_at_start_fraction"); },
+     "the bound then pulls the policy to the sampler's rounding, whatever the reward: set quant.learner.forward: "
+     "low_bit "
+     "or rollout.bitwise, or with one update per step algorithm.bound_moved_only",
+     0.01},
+    {"updates do not reach the sampler", "quant/changed_fraction", "mean of the recent steps, while the reward is flat",
+     false, 1e-3, 20, changed_while_flat, "raise optim.lr: hardly any of the sampler's quantized values change"},
     {"the gap grows", "mismatch/k3_kl", "recent median as a multiple of the start's median", true, 3, 10, gap_growth,
      "lower optim.lr, or publish more often: fewer updates per step"},
     {"the correction drops most tokens", "mismatch/dropped_fraction", "mean of the recent steps", true, 0.5, 5,

@@ -63,7 +63,7 @@ std::vector<Verdict> judge(const Rows& rows);
 /// Returns "most groups are flat: 0.81 > 0.7 (data/flat_group_fraction, mean of the recent steps); take prompts …", for
 /// example.
 std::string describe(const Verdict& verdict);
-/// Returns "1 of 12 rules judged, none broken; 11 need more steps", for example.
+/// Returns "1 of 14 rules judged, none broken; 13 need more steps", for example.
 std::string summary(std::span<const Verdict> verdicts);
 
 class Watcher {

@@ -72,7 +72,7 @@ bool Trainer::step(RolloutSource& source, std::int64_t step) {
     publisher.see(drawn->groups);
     publisher.publish(step);
   }
-  recorder.add(publisher.calibration());
+  recorder.add(publisher.metrics_of_step());
   {
     const base::ScopedTimer timer(publish_seconds[Phase::probe]);
     recorder.add(publisher.probe());

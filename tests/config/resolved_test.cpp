@@ -225,6 +225,8 @@ class RandomRecipe {
     if (flag()) correction.token_veto_threshold = draw_.uniform() / 2 + 0.01;
     correction.batch_normalize = method != "none" && flag();
     correction.behaviour_in_ratio = token_ratios && method == "none";
+    const bool around_sampler = correction.behaviour_in_ratio || algorithm.name.option()->around_sampler;
+    algorithm.bound_moved_only = around_sampler && flag();
   }
   void set_own(config::ParamValues& own, std::string_view name, const config::ParamValue& value) {
     for (const config::AnyChoices* choices : std::initializer_list<const config::AnyChoices*>{

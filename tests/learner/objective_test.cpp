@@ -79,6 +79,7 @@ ObjectiveSettings settings_of(const nlohmann::json& item) {
   const std::string name = item["loss"], method = item["correction"];
   std::string loss = "name: " + name + ", loss_agg_mode: " + value("agg") + ", entropy_coef: " + value("entropy_coef") +
                      bounds_of(item);
+  if (item.contains("moved_only")) loss += ", bound_moved_only: true";
   if (item.contains("mask_threshold")) loss += ", off_policy_mask_threshold: " + value("mask_threshold");
   if (item["kl_coef"] != 0) loss += ", kl_loss_coef: " + value("kl_coef") + ", kl_loss_type: " + value("kl_type");
   std::string bands;
@@ -201,7 +202,8 @@ TEST_CASE("every loss, aggregation and correction has the values and gradients o
       ++num_cases;
       ++combinations[item["loss"].get<std::string>() + item["agg"].get<std::string>() +
                      item["correction"].get<std::string>() + item["acr"].dump() + item["behaviour_in_ratio"].dump() +
-                     item["drop"].dump() + rejection_of(item) + (item.contains("mask_threshold") ? "mask" : "")];
+                     item["drop"].dump() + rejection_of(item) + (item.contains("mask_threshold") ? "mask" : "") +
+                     (item.contains("moved_only") ? "moved" : "")];
     }
   }
   CHECK(num_cases == golden["manifest"]["cases"].get<std::int64_t>());

@@ -1,5 +1,6 @@
 #include "ops/linear.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -247,6 +248,32 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
   std::vector<float> rounded(w.size());
   quant::round_weights(format, w, p.in, rounded);
   test::check_same_bits(read, {rounded.begin() + 57 * p.in, rounded.begin() + 77 * p.in});
+}
+
+TEST_CASE("packing over other weights counts the quantized values that it changes") {
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
+  const Format format = GENERATE(Format::int8, Format::int4, Format::int4_int8, Format::fp8_channel);
+  CAPTURE(path.name(), name(format));
+  const Problem p{1, 69, 157};
+  const std::vector<float> before = test::normal_values(p.out * p.in, 0.05F, 9);
+  std::vector<float> after = before;
+  for (std::size_t i = 0; i < after.size(); i += 3) after[i] += 0.01F;
+  PackedLinear layer = packed(before, p, format, {});
+  const auto values = [&] {
+    std::vector<std::uint8_t> all(before.size());
+    ops::unpack_quantized(layer, 0, p.out, all.data());
+    return all;
+  };
+  const std::vector<std::uint8_t> old_values = values();
+  std::int64_t changed = 0;
+  std::array<std::int64_t, 2> of_member = {};
+  base::parallel(2, [&](Team& team) {
+    ops::pack_rows(team, after.data(), p.out, 0, layer, {}, &of_member[static_cast<std::size_t>(team.rank())]);
+  });
+  const std::vector<std::uint8_t> new_values = values();
+  for (std::size_t i = 0; i < old_values.size(); ++i) changed += old_values[i] != new_values[i] ? 1 : 0;
+  CHECK(changed > 100);
+  CHECK(of_member[0] + of_member[1] == changed);
 }
 
 TEST_CASE("a row times factors is quantized as their product is") {

@@ -2,6 +2,7 @@
 #include "report/rules.h"
 
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "support/catch.h"
@@ -100,6 +101,79 @@ TEST_CASE("a held-out score that rose and fell again is no rise") {
   CHECK(broken_in("repeated.jsonl") == Names{"most groups are flat", "training rises, held-out does not"});
 }
 
+TEST_CASE("updates that do not reach the sampler are told after 20 steps of a flat reward") {
+  const auto run = [](int num_steps, double changed, double rise) {
+    report::Rows rows = healthy(num_steps);
+    for (report::Row& row : rows.rows) {
+      if (row.step == 0) continue;
+      row.metrics["critic/rewards/mean"] = 0.3 + 0.02 * std::sin(row.step * 1.7) + rise * row.step / num_steps;
+      row.metrics["quant/changed_fraction"] = changed;
+    }
+    return broken(rows);
+  };
+  CHECK(run(20, 5e-4, 0) == Names{"updates do not reach the sampler"});
+  CHECK(run(20, 2e-3, 0).empty());
+  CHECK(run(19, 5e-4, 0).empty());
+  CHECK(run(20, 5e-4, 0.1).empty());  // the reward rises all the same
+}
+
+TEST_CASE("tokens masked before any update break a rule") {
+  report::Rows rows = healthy(12);
+  for (report::Row& row : rows.rows) row.metrics["mismatch/masked_at_start_fraction"] = 0.03;
+  CHECK(broken(rows) == Names{"tokens are masked before any update"});
+}
+
+TEST_CASE("a graded reward's held-out responses are judged by their mean score") {
+  report::Rows rows = healthy(60);
+  for (report::Row& row : rows.rows) {
+    for (const char* name : {"val/countdown/mean@8", "val/countdown_cd3/mean@8"}) {
+      const auto share = row.metrics.find(name);
+      if (share == row.metrics.end()) continue;
+      const std::string set(name, std::strchr(name, '@') - 4);
+      row.metrics[set + "score/mean@8"] = share->second;
+      row.metrics[set + "outcome_fraction"] = 0;
+      share->second = 0;
+    }
+  }
+  CHECK(broken(rows).empty());
+  for (report::Row& row : rows.rows) {
+    if (row.metrics.count("val/countdown/score/mean@8") > 0) row.metrics["val/countdown/score/mean@8"] = 0.28;
+  }
+  CHECK(broken(rows) == Names{"training rises, held-out does not"});
+}
+
+TEST_CASE("the first row of a set decides whether shares or scores count, for all later rows") {
+  report::Measures measures;
+  CHECK(measures.is_held_out_score("val/a/b/mean@8"));  // no row says otherwise
+  CHECK_FALSE(measures.is_held_out_score("val/a/b/score/mean@8"));
+  measures.add({{"val/a/b/outcome_fraction", 0.4}, {"val/c/outcome_fraction", kNan}, {"reward/correct_fraction", 0}});
+  measures.add({{"val/a/b/outcome_fraction", 1}, {"val/c/outcome_fraction", 1}, {"reward/outcome_fraction", 0}});
+  CHECK(measures.held_out_by_score("a/b"));
+  CHECK_FALSE(measures.held_out_by_score("c"));
+  CHECK(measures.training_by_score());
+  const std::set<std::string> counted = {"val/a/b/score/mean@8",
+                                         "val/a/b/score/x/mean@8",
+                                         "val/a/b/response_length/mean",
+                                         "val/c/mean@8",
+                                         "val/c/pass@2",
+                                         "critic/score/mean",
+                                         "val/loss"};
+  const std::set<std::string> misleading = {"val/a/b/mean@8",       "val/a/b/maj@8",        "val/a/b/pass@2",
+                                            "val/c/score/mean@8",   "val/c/score/x/mean@8", "reward/correct_fraction",
+                                            "reward/wrong_fraction"};
+  for (const std::string& name : counted) {
+    INFO(name);
+    CHECK(measures.counts(name));
+  }
+  for (const std::string& name : misleading) {
+    INFO(name);
+    CHECK_FALSE(measures.counts(name));
+  }
+  CHECK(measures.is_held_out_score("val/a/b/score/mean@8"));
+  CHECK(measures.is_held_out_score("val/c/mean@8"));
+  CHECK_FALSE(measures.is_held_out_score("val/c/pass@2"));
+}
+
 TEST_CASE("one low evaluation among rising ones is noise") {
   report::Rows rows = healthy(60);
   rows.rows.back().metrics["val/countdown/mean@8"] = 0.29;
@@ -133,10 +207,10 @@ TEST_CASE("a verdict has number, bound, metric and what to try in its line") {
 
 TEST_CASE("a summary counts the rules that are judged, those that are broken, and those that need more steps") {
   CHECK(report::summary(report::judge(healthy(0))) == "too few steps for a verdict");
-  CHECK(report::summary(report::judge(healthy(4))) == "1 of 12 rules judged, none broken; 11 need more steps");
-  CHECK(report::summary(report::judge(healthy(60))) == "12 of 12 rules judged, none broken");
+  CHECK(report::summary(report::judge(healthy(4))) == "1 of 14 rules judged, none broken; 13 need more steps");
+  CHECK(report::summary(report::judge(healthy(60))) == "12 of 14 rules judged, none broken");
   const auto broken_at_once = ill("reward/verifier_error_fraction", 1, always(0.02), 6);
-  CHECK(report::summary(report::judge(broken_at_once)) == "7 of 12 rules judged, 1 broken; 5 need more steps");
+  CHECK(report::summary(report::judge(broken_at_once)) == "7 of 14 rules judged, 1 broken; 6 need more steps");
 }
 
 TEST_CASE("a run that is watched says a bad verdict once") {

@@ -87,8 +87,8 @@ TEST_CASE("a run by a program that only gives scores is told by their mean, any 
     CHECK(test::says(report, "val/countdown/score/mean@2") == !has_outcome);
     const fs::path best = run / "checkpoints/best";
     if (kind == "own_float") CHECK(fs::exists(best));
-    const test::Outcome generated = test::run_command(QRL_BINARY_DIR "/qrl-train generate " +
-                                                      (run / "checkpoints/step_2").string() + " --prompt 1 --max-tokens 1");
+    const test::Outcome generated = test::run_command(
+        QRL_BINARY_DIR "/qrl-train generate " + (run / "checkpoints/step_2").string() + " --prompt 1 --max-tokens 1");
     CHECK(generated.exit_code == 0);
     CHECK(test::says(generated, "its run scored " + name.substr(0, name.size() - 2) + " " + shown(after)));
   }

@@ -73,8 +73,9 @@ TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no oth
   std::ofstream(dir / "judge.py") << "from qrl_reward import serve\n"
                                      "serve(lambda row: {'NAME': len(row['response'])}, scores={'NAME': 1})\n";
   const std::string variants[] = {
-      "--set sft.steps=0 --set reward.verifier=command --set reward.command=[python3," + (dir / "judge.py").string() +
-          "]",
+      "--set sft.steps=0 --set algorithm.name=dppo_tv --set rollout_correction.method=none "
+      "--set reward.verifier=command --set reward.command=[python3," +
+          (dir / "judge.py").string() + "]",
       arithmetic +
           "--set sft.steps=0 --set algorithm.name=dapo --set algorithm.kl_loss_coef=0.1 "
           "--set rollout_correction.acr=true --set reward.overlong_buffer.enable=true "

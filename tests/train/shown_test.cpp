@@ -1,9 +1,11 @@
 // Tests what a run prints: settings with their origins, warnings, scores during training, its log, its last lines.
 #include <fstream>
 
+#include "config/reader.h"
 #include "support/catch.h"
 #include "support/refusal.h"
 #include "train/metrics/health.h"
+#include "train/plan/catalog.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -161,6 +163,49 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   REQUIRE(broke.size() == 1);
   CHECK(says(broke[0], "most responses are cut now (response_length/clip_ratio 1.00, previously as low as 0.10)"));
   CHECK(says(broke[0], "lower optim.lr"));
+}
+
+TEST_CASE("a bound that masks tokens before any update is told in the first step, with what ends it") {
+  const auto told = [](const config::Recipe& recipe, double share) {
+    train::Health health(recipe);
+    const auto warnings = health.observe(1, with(sound_row(), {{"mismatch/masked_at_start_fraction", share}}));
+    return warnings.empty() ? std::string() : warnings.at(0);
+  };
+  const config::Recipe dppo =
+      config::parse_recipe(train::keys(), "algorithm: {name: dppo_tv}\nrollout_correction: {method: none}", "r.yaml",
+                           "/d", {}, false)
+          .recipe;
+  CHECK(says(told(dppo, 0.031), "step 1: dppo_tv masks 3.1 % of the tokens before any update"));
+  CHECK(says(
+      told(dppo, 0.031),
+      "set quant.learner.forward: low_bit or rollout.bitwise, or with one update per step algorithm.bound_moved_only"));
+  CHECK(told(dppo, 0.009).empty());
+  config::Recipe ratio;
+  ratio.rollout_correction.behaviour_in_ratio = true;
+  CHECK(says(told(ratio, 0.05), "rollout_correction.behaviour_in_ratio masks 5.0 % of the tokens"));
+}
+
+TEST_CASE("flat groups of a graded reward are told with their scores, not as wrong responses") {
+  const config::Recipe recipe;
+  const auto told = [&](const train::Metrics& changes) {
+    train::Health health(recipe);
+    return health.observe(1, with(sound_row(), with(kFlat, changes))).at(0);
+  };
+  const train::Metrics graded = {{"reward/outcome_fraction", 0}, {"reward/correct_fraction", 0}};
+  const auto all_nine = told(with(graded, {{"critic/score/min", 0.9}, {"critic/score/max", 0.9}}));
+  CHECK(says(all_nine, "all responses have the score 0.9: use harder prompts if that is the highest score"));
+  CHECK_FALSE(says(all_nine, "correct"));
+  CHECK(says(told(with(graded, {{"critic/score/min", -1}, {"critic/score/max", 0.25}})),
+             "the scores go from -1 to 0.25, but depend on the prompt alone"));
+  // A program that says what is correct, and gives points for the form.
+  CHECK(says(told({{"reward/outcome_fraction", 1}, {"critic/score/min", 0.1}, {"critic/score/max", 0.1}}),
+             "all responses have the score 0.1"));
+  CHECK(says(told({{"reward/outcome_fraction", 1}, {"critic/score/min", 0}, {"critic/score/max", 0}}),
+             "no response is correct"));
+
+  train::Health health(recipe);
+  CHECK(health.observe(1, with(sound_row(), {{"reward/outcome_fraction", 0}, {"reward/correct_fraction", 1}})).empty());
+  CHECK(health.observe(2, with(sound_row(), {{"reward/correct_fraction", 0}})).empty());  // 0.9 is no fall to 0
 }
 
 TEST_CASE("a run whose groups are all flat warns in its first steps and at its end, and its rows keep their names") {

@@ -94,6 +94,14 @@ void add_algorithm(List& list, const Catalog& catalog) {
   algorithm.add(fixed, "router_replay", &A::router_replay,
                 "experts in the learner's forward pass: its own choice (none), the sampler's (rollout), or those of "
                 "the old log-probs' pass (old)");
+  algorithm
+      .add(fixed, "bound_moved_only", &A::bound_moved_only,
+           "bound only tokens that the step's updates moved, not those beyond the bound around the sampler before")
+      .condition = {"algorithm.name", "dppo_tv or dppo_kl, or rollout_correction.behaviour_in_ratio",
+                    [](const Recipe& recipe) {
+                      const Option* loss = recipe.algorithm.name.option();
+                      return recipe.rollout_correction.behaviour_in_ratio || (loss != nullptr && loss->around_sampler);
+                    }};
 
   using G = decltype(A::filter_groups);
   auto filter = algorithm.inner("filter_groups", &A::filter_groups);

@@ -1,5 +1,6 @@
 // Owns DPPO (arXiv 2602.04879), which bounds a token's change in probability instead of its ratio. Ratio and bound are
-// relative to μ, so no correction is applied.
+// relative to μ, so no correction is applied. Before any update the mask acts where sampler and learner differ. It then
+// is a step of descent on KL(μ ‖ π) (docs/reference/algorithms.md, "A bound around the sampler").
 #include "learner/objective/policy_losses.h"
 
 namespace qrl::learner {
@@ -16,8 +17,8 @@ const config::NumberParam kKlDelta{
 const config::NumberParam kKlCap{"algorithm.dppo_kl.ratio_cap", config::kAtLeast1, 20, "largest weight of a token"};
 
 /// Computes J_t = M_t·sg(min(π_θ/μ, c))·A·log π_θ, where M_t is 0 for the tokens in `outside`, else 1.
-Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings,
-                           const torch::Tensor& outside) {
+Surrogate masked_surrogate(const SurrogateInput& input, const SurrogateSettings& settings, torch::Tensor outside) {
+  if (input.moved.defined()) outside = outside & input.moved;
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor now = input.log_ratio.detach().exp();
   torch::Tensor side = torch::zeros(now.sizes(), torch::kUInt8);
@@ -92,11 +93,10 @@ const PolicyLoss dppo_tv_loss{
      .paper = "DPPO, arXiv 2602.04879",
      .defaults = defaults_of_dppo(),
      .constraints = constraints_of_dppo(),
-     .params = {kTvDelta, kTvCap}},
+     .params = {kTvDelta, kTvCap},
+     .around_sampler = true},
     total_variation_surrogate,
-    read_tv,
-    nullptr,
-    true};
+    read_tv};
 
 extern const PolicyLoss dppo_kl_loss;
 const PolicyLoss dppo_kl_loss{{.word = "dppo_kl",
@@ -104,10 +104,9 @@ const PolicyLoss dppo_kl_loss{{.word = "dppo_kl",
                                .paper = "DPPO, arXiv 2602.04879",
                                .defaults = defaults_of_dppo(),
                                .constraints = constraints_of_dppo(),
-                               .params = {kKlDelta, kKlCap}},
+                               .params = {kKlDelta, kKlCap},
+                               .around_sampler = true},
                               bernoulli_kl_surrogate,
-                              read_kl,
-                              nullptr,
-                              true};
+                              read_kl};
 
 }  // namespace qrl::learner

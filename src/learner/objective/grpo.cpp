@@ -4,7 +4,8 @@ namespace qrl::learner {
 
 /// Computes GRPO (Shao et al. 2024, "DeepSeekMath", eq. 3) with PPO's clip (Schulman et al. 2017, eq. 7):
 /// J_t = min(R_t·A, clip(R_t, 1 − ε_l, (1 + ε_h)·relief_t)·A). relief_t is 1/r_t with QuRL's ACR (eq. 9), else 1. A
-/// dual clip (Ye et al. 2020, eq. 4) replaces J_t by max(J_t, c·A) if A < 0.
+/// dual clip (Ye et al. 2020, eq. 4) replaces J_t by max(J_t, c·A) if A < 0. With `moved`, other tokens have J_t =
+/// R_t·A.
 Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSettings& settings) {
   const torch::Tensor& advantages = input.tokens.advantages;
   const torch::Tensor ratio = input.log_ratio.exp(), now = ratio.detach();
@@ -12,6 +13,10 @@ Surrogate token_ratio_surrogate(const SurrogateInput& input, const SurrogateSett
   if (input.upper_relief.defined()) high = high * input.upper_relief;
   const torch::Tensor low = torch::full_like(now, 1 - settings.clip.low);
   Surrogate surrogate{clipped_objective(ratio, advantages, low, high), clip_sides(now, advantages, low, high), now};
+  if (input.moved.defined()) {
+    surrogate.objective = torch::where(input.moved, surrogate.objective, ratio * advantages);
+    surrogate.side.masked_fill_(input.moved.logical_not(), static_cast<int>(ClipSide::none));
+  }
   if (settings.dual_clip) {
     const double c = *settings.dual_clip;
     const torch::Tensor acts = (advantages < 0) & (now > c);

@@ -16,6 +16,7 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   batch.old_entropy = {1.0F, 1.0F};
   if (loss.algorithm.has_teacher) batch.teacher_logprobs = {-1.0F, -1.0F};
   LossOptions named = loss;  // gets the selection that prepare_mini_batch would set
+  named.at_sampling_weights = true;
   named.selection.is_set = needs_old_entropy(loss);
   named.selection.by_entropy = loss.algorithm.top_entropy_quantile < 1;
   named.selection.by_covariance = loss.algorithm.clip_cov.ratio > 0;

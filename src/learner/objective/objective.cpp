@@ -4,6 +4,16 @@
 
 namespace qrl::learner {
 
+namespace {
+
+/// Returns which tokens' probability moved in the advantage's direction since π_old: up where A > 0, else down.
+torch::Tensor moved_ahead(const ObjectiveTokens& tokens) {
+  const torch::Tensor moved = tokens.log_probs.detach() - tokens.old_log_probs;
+  return torch::where(tokens.advantages > 0, moved, -moved) > 0;
+}
+
+}  // namespace
+
 ObjectiveSettings objective_settings(const LossOptions& options) {
   QRL_INVARIANT(options.loss != nullptr && options.method != nullptr, "loss options", "a loss and a correction",
                 "none");
@@ -17,6 +27,7 @@ ObjectiveSettings objective_settings(const LossOptions& options) {
   if (algorithm.clip_ratio_c != 0) surrogate.dual_clip = algorithm.clip_ratio_c;
   surrogate.token_form = options.method->level == CorrectionLevel::token ||
                          correction.rejection.level == config::RsLevel::token || selects_by_mini_batch(algorithm);
+  surrogate.moved_only = algorithm.bound_moved_only;
   if (options.loss->read_own != nullptr) options.loss->read_own(options.own, surrogate);
 
   settings.correction.threshold = correction.threshold;
@@ -27,6 +38,7 @@ ObjectiveSettings objective_settings(const LossOptions& options) {
   settings.rejection = correction.rejection;
   settings.selection = {algorithm.off_policy_mask_threshold, options.selection};
   settings.behaviour_in_ratio = correction.behaviour_in_ratio;
+  settings.is_first_update = options.at_sampling_weights;
   settings.loss_agg_mode = algorithm.loss_agg_mode;
   settings.kl_loss_coef = algorithm.kl_loss_coef;
   settings.kl = options.kl;
@@ -45,8 +57,9 @@ Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   terms.kept = kept_tokens(log_rho, tokens.sequences, settings.rejection);
   if (terms.kept.tokens.defined())
     terms.weights.on_tokens = terms.weights.on_tokens.masked_fill(terms.kept.tokens.logical_not(), 0);
-  const bool around_sampler = settings.behaviour_in_ratio || settings.loss->around_sampler;
-  SurrogateInput input{tokens, around_sampler ? tokens.sampler_log_probs : tokens.old_log_probs, {}, {}};
+  SurrogateInput input{
+      tokens, settings.is_around_sampler() ? tokens.sampler_log_probs : tokens.old_log_probs, {}, {}, {}};
+  if (settings.surrogate.moved_only && settings.is_around_sampler()) input.moved = moved_ahead(tokens);
   input.log_ratio = log_ratio(tokens.log_probs, input.anchor);
   if (settings.correction.acr) {
     terms.truncation = truncation_factor(log_rho, settings.correction.threshold);

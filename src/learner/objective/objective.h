@@ -53,10 +53,14 @@ struct ObjectiveSettings {
   RejectionSettings rejection;
   SelectionSettings selection;
   bool behaviour_in_ratio = false;
+  bool is_first_update = false;  ///< whether the weights are those that sampled
   config::LossAggMode loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
   double kl_loss_coef = 0;
   const KlEstimator* kl = nullptr;
   double entropy_coef = 0;
+
+  /// Returns whether ratio and bound are relative to the sampler's policy, not to π_old.
+  bool is_around_sampler() const { return behaviour_in_ratio || loss->around_sampler; }
 };
 
 /// Throws an internal error if a needed option is null.

@@ -76,6 +76,11 @@ void add_statistics(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   add_side("actor/pg_clipfrac_high", ClipSide::high);
   add_side("actor/pg_clipfrac_low", ClipSide::low);
   if (settings.surrogate.dual_clip) add_side("actor/pg_clipfrac_dual", ClipSide::dual);
+  if (settings.is_around_sampler() && settings.is_first_update) {
+    statistics.add_mean(
+        "mismatch/masked_at_start_fraction",
+        total(on_side(terms.surrogate, ClipSide::high)) + total(on_side(terms.surrogate, ClipSide::low)), num_tokens);
+  }
   const torch::Tensor any_clipped = sequences.sum((terms.surrogate.side != 0).to(torch::kFloat64)) > 0;
   statistics.add_mean("actor/clipped_sequence_fraction", total(any_clipped), num_sequences);
   if (settings.method->level != CorrectionLevel::none) {

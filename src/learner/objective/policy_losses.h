@@ -31,6 +31,7 @@ struct SurrogateSettings {
   bool token_form = false;                       ///< whether sequence_ratio gives s_it instead of s_i
   double tau_positive = 1, tau_negative = 1.05;  ///< temperatures of sapo's gate
   double divergence = 0, ratio_cap = 0;          ///< δ and c of dppo_tv and dppo_kl
+  bool moved_only = false;  ///< whether a bound around μ binds only tokens that updates moved (SurrogateInput::moved)
 };
 
 struct SurrogateInput {
@@ -38,6 +39,8 @@ struct SurrogateInput {
   torch::Tensor anchor;        ///< log-probs [M] of the ratio's denominator: π_old or μ
   torch::Tensor log_ratio;     ///< log R_t = log π_θ − anchor, [M], clamped to ±20
   torch::Tensor upper_relief;  ///< [M] or undefined: detached factor on 1 + ε_h (ACR's 1/r_t)
+  /// bool [M]: tokens whose π_θ is further in the advantage's direction than π_old; undefined: all tokens are bound.
+  torch::Tensor moved;
 };
 
 struct ObjectiveSettings;
@@ -50,7 +53,6 @@ struct PolicyLoss : config::Option {
   /// Null if the loss declares no keys.
   void (*read_own)(const config::ParamValues&, SurrogateSettings&) = nullptr;
   AddStatistics add_statistics = nullptr;
-  bool around_sampler = false;  ///< whether ratio and bound are relative to μ, not π_old
 };
 
 /// Computes the surrogate that grpo, dr_grpo and dapo share.

@@ -68,6 +68,14 @@ void words_to_values(const FormatSpec& what, const std::uint32_t* words, std::in
   }
 }
 
+/// Returns how many of a word's values of `bits` bits are not 0.
+int num_nonzero(std::uint32_t word, int bits) {
+  const std::uint32_t mask = bits == 32 ? ~0U : (1U << bits) - 1;
+  int count = 0;
+  for (; word != 0; word = bits == 32 ? 0 : word >> bits) count += (word & mask) != 0 ? 1 : 0;
+  return count;
+}
+
 float dequantized(Element element, std::uint8_t bits) {
   if (element == Element::fp8_e4m3) return quant::dequantize_fp8(bits);
   if (element == Element::int4) return static_cast<float>(static_cast<std::int8_t>(bits << 4) >> 4);
@@ -206,7 +214,7 @@ PackedLinear make_packed_linear(Format format, std::int64_t out, std::int64_t in
 }
 
 bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::int64_t first_row, PackedLinear& packed,
-               const FixedScales& fixed) {
+               const FixedScales& fixed, std::int64_t* num_changed) {
   check_range({first_row, first_row + rows}, packed.out, "pack_rows");
   const FormatSpec& what = spec(packed.format);
   QRL_INVARIANT(fixed.row_scales == nullptr || packed.format == Format::int8, "pack_rows", "row scales only for int8",
@@ -221,6 +229,7 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
   std::vector<std::uint32_t> words(static_cast<std::size_t>(num_words));
   RowQuantizer quantizer(entering, rows, packed, fixed.row_scales);
   bool finite = true;
+  std::int64_t changed = 0;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
     quantizer.begin(i);
     const float* values = entering.row(i);
@@ -237,8 +246,14 @@ bool pack_rows(base::Team& team, const float* weight, std::int64_t rows, std::in
       else values_to_words(what, quantizer.quantized(), packed.in, words.data());
     }
     std::uint32_t* to = panel_words(packed, row);
-    for (std::int64_t w = 0; w < num_words; ++w) to[w * kPanelColumns] = words[static_cast<std::size_t>(w)];
+    for (std::int64_t w = 0; w < num_words; ++w) {
+      std::uint32_t& word = to[w * kPanelColumns];
+      const std::uint32_t change = word ^ words[static_cast<std::size_t>(w)];
+      if (change != 0) changed += num_nonzero(change, what.weight_bits);
+      word = words[static_cast<std::size_t>(w)];
+    }
   }
+  if (num_changed != nullptr) *num_changed += changed;
   return finite;
 }
 

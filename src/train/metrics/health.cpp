@@ -113,6 +113,17 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
           "use a method that caps weights or a quant.rollout.weights format with more bits",
           correction.method.word().c_str(), 100 * share, k3, correction.threshold.value_or(0));
     }
+    case masked: {
+      constexpr const char* kMasked = "mismatch/masked_at_start_fraction";
+      const report::Rule& rule = report::rule("tokens are masked before any update");
+      const double share = report::value_of(row, kMasked);
+      if (!(share > rule.step_bound)) return {};
+      return base::format("%s masks %.1f %% of the tokens before any update (%s, k3 KL %.2g): ",
+                          recipe_.rollout_correction.behaviour_in_ratio ? "rollout_correction.behaviour_in_ratio"
+                                                                        : recipe_.algorithm.name.word().c_str(),
+                          100 * share, kMasked, k3) +
+             std::string(rule.advice);
+    }
     case gap:
       if (!(k3 > report::rule("sampler and learner are far apart").step_bound)) return {};
       return base::format(
@@ -160,8 +171,9 @@ std::vector<std::string> Health::observe(std::int64_t step, const Metrics& row) 
 
 std::string Health::summary() const {
   static constexpr std::array<const char*, kNumSymptoms> kNames = {
-      "responses all wrong or mostly cut", "all groups flat", "most tokens dropped by the correction",
-      "sampler and learner far apart", "k3 KL not finite"};
+      "responses all wrong or mostly cut",     "all groups flat",
+      "most tokens dropped by the correction", "tokens masked before any update",
+      "sampler and learner far apart",         "k3 KL not finite"};
   std::string text;
   for (std::size_t i = 0; i < courses_.size(); ++i) {
     if (courses_[i].num_steps == 0) continue;

@@ -24,7 +24,7 @@ class Health {
   std::string summary() const;
 
  private:
-  enum Symptom : std::uint8_t { fell_to_0, flat, dropped, gap, not_finite, kNumSymptoms };
+  enum Symptom : std::uint8_t { fell_to_0, flat, dropped, masked, gap, not_finite, kNumSymptoms };
   struct Course {
     std::int64_t num_steps = 0, first = 0, last_told = 0;
   };

@@ -45,6 +45,7 @@ learner::AlgorithmOptions algorithm_options(const config::AlgorithmRecipe& algor
   options.kl_loss_coef = algorithm.kl_loss_coef;
   options.entropy_coef = algorithm.entropy_coef;
   options.has_teacher = !algorithm.teacher.path.empty();
+  options.bound_moved_only = algorithm.bound_moved_only;
   return options;
 }
 

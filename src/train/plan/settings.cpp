@@ -80,7 +80,8 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
       option(loaded, "high", "algorithm.clip_ratio_high") +
       params_text(loaded, *loaded.recipe.algorithm.name.option()) +
       option(loaded, "aggregation", "algorithm.loss_agg_mode") +
-      changed(loaded, "algorithm.", {"off_policy_mask_threshold", "top_entropy_quantile", "clip_cov.ratio"});
+      changed(loaded, "algorithm.",
+              {"off_policy_mask_threshold", "top_entropy_quantile", "clip_cov.ratio", "bound_moved_only"});
   if (loaded.recipe.algorithm.kl_loss_coef != 0)
     text += option(loaded, "KL", "algorithm.kl_loss_coef") + option(loaded, "by", "algorithm.kl_loss_type");
   return text;

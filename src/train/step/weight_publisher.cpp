@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -152,9 +153,15 @@ void WeightPublisher::see(const StepGroups& groups) {
                 quantizer_, run_.world);
 }
 
-Metrics WeightPublisher::calibration() const {
+Metrics WeightPublisher::metrics_of_step() {
   const config::QuantRecipe& quant = run_.recipe().quant;
+  const model::Snapshot& snapshot = sampler_.snapshot;
   Metrics metrics;
+  const model::QuantizedValues values = model::quantized_values(snapshot);
+  const std::int64_t changed = values.num_changed - std::exchange(changed_before_, values.num_changed);
+  const bool are_quantized = snapshot.base_number() > std::exchange(publishes_before_, snapshot.base_number());
+  if (are_quantized && values.count > 0)
+    metrics["quant/changed_fraction"] = static_cast<double>(changed) / static_cast<double>(values.count);
   if (quant.noise.start > 0) metrics["quant/gain_noise_std"] = noise_sigma_;
   if (kv_format(quant) == quant::KvFormat::fp8_e4m3 && quant.kv_when != config::CalibrateKv::once &&
       !config::samples_on_gpu(run_.recipe()))

@@ -25,9 +25,10 @@ class WeightPublisher {
   void publish(std::int64_t steps_done);
   /// Keeps samples for the next calibration. Collective.
   void see(const StepGroups& groups);
-  /// Returns quant/gain_noise_std, if the recipe has noise. Adds quant/kv_saturated_fraction of the last publish, if
-  /// every publish calibrates fp8 keys and values on the CPU.
-  Metrics calibration() const;
+  /// Returns quant/gain_noise_std, if the recipe has noise. Adds quant/changed_fraction of the publishes since the last
+  /// call, if they quantize the weights in host memory. Adds quant/kv_saturated_fraction of the last publish, if every
+  /// publish calibrates fp8 keys and values on the CPU.
+  Metrics metrics_of_step();
   /// Drains `source` and publishes weights for a learner that reads the sampler's tensors, without calibrating fp8
   /// scales. No-op if the learner reads its masters.
   void publish_for_learner(RolloutSource& source);
@@ -43,6 +44,7 @@ class WeightPublisher {
   Sampler& sampler_;
   QuantizerState& quantizer_;
   double noise_sigma_ = 0;
+  std::int64_t changed_before_ = 0, publishes_before_ = 1;  ///< of the snapshot, at the last metrics_of_step
 };
 
 }  // namespace qrl::train
