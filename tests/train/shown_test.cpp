@@ -165,6 +165,21 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   CHECK(says(broke[0], "lower optim.lr"));
 }
 
+TEST_CASE("--dry-run notes a learning rate that moved no model of this size") {
+  const auto plan = [](const std::string& settings) {
+    const test::TempDir dir;
+    return test::run_command(test::tiny_command(dir / "run", settings + " --dry-run")).output;
+  };
+  constexpr const char* kNote =
+      "note        optim.lr 1e-06 did not move a model of 135M parameters in 30 steps, 2e-05 did";
+  CHECK(says(plan("--set optim.lr=1e-6"), kNote));
+  for (const char* settings : {"", "--set optim.lr=2e-5", "--set optim.lr=1e-6 --set lora.rank=4",
+                               "--set optim.lr=1e-6 --set optim.name=muon"}) {
+    INFO(settings);
+    CHECK(plan(settings).find("note  ") == std::string::npos);
+  }
+}
+
 TEST_CASE("a bound that masks tokens before any update is told in the first step, with what ends it") {
   const auto told = [](const config::Recipe& recipe, double share) {
     train::Health health(recipe);

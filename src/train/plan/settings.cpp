@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/keys/key.h"
 #include "config/printer.h"
 #include "state/hash.h"
@@ -286,6 +287,18 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   lines.push_back(line("verifier", verifier_text(loaded)));
   lines.push_back(line("sampling", sampling_text(loaded)));
   return lines;
+}
+
+std::string learning_rate_note(const config::Recipe& recipe, const model::ModelConfig& model) {
+  // Measured with AdamW and all weights of SmolLM2-135M-Instruct. Larger models and adapters have not been measured.
+  constexpr std::int64_t kLargest = 150'000'000;
+  constexpr double kStill = 1e-6, kMoves = 2e-5;
+  const bool is_like_it = recipe.optim.name == config::OptimName::adamw && !config::trains_adapters(recipe) &&
+                          model::num_parameters(model) <= kLargest;
+  if (!is_like_it || recipe.optim.lr > kStill || recipe.trainer.total_training_steps == 0) return "";
+  return base::format(
+      "optim.lr %g did not move a model of 135M parameters in 30 steps, %g did (docs/howto/reward-does-not-rise.md)",
+      recipe.optim.lr, kMoves);
 }
 
 void warn_of_idle_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {

@@ -13,6 +13,10 @@ namespace qrl::train {
 /// Describes the main settings. Defaults end in "(default)", a mode's values in "(mode NAME)".
 std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 
+/// Returns a note if optim.lr moved no model of this size where it was measured (docs/howto/reward-does-not-rise.md),
+/// else "".
+std::string learning_rate_note(const config::Recipe& recipe, const model::ModelConfig& model);
+
 /// Warns of settings without effect, such as clip bounds with one update per step.
 void warn_of_idle_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model);
 
