@@ -198,7 +198,7 @@ class Compare(unittest.TestCase):
                 ("the 16 steps of arm one, got 32 steps", lambda text: text.replace("optim.lr: 0.01", "trainer.total_epochs: 2").replace(
                     str(TINY), self.changed("total_training_steps: 4", "total_epochs: 1"))),
                 ("held-out prompts and eval.freq above 0", lambda text: text.replace("critic/rewards/mean", "val/countdown/mean@2").replace("1-2", "[2]").replace(str(TINY), self.changed("eval: {freq: 2", "eval: {freq: 0"))),
-                ("val/countdown/mean@2, got \"val/countdown/mean@4\"", lambda text: text.replace("critic/rewards/mean", "val/countdown/mean@4").replace("1-2", "[2]")),
+                ("val/countdown/mean@2, val/countdown/score/mean@2, got \"val/countdown/mean@4\"", lambda text: text.replace("critic/rewards/mean", "val/countdown/mean@4").replace("1-2", "[2]")),
                 ("a metric of docs/reference/metrics.md, got \"actor/entrpy\"", lambda text: text + "columns: [actor/entrpy]\n"),
                 ("nowhere.jsonl", lambda text: text.replace("optim.lr: 0.01", "data.train_files: [nowhere.jsonl], data.train_generator.task: null")),
                 ("a metric of docs/reference/metrics.md", lambda text: text.replace("critic/rewards/mean", "critic/reward/mean")),
