@@ -37,7 +37,8 @@ learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, 
 void add_learner_figures(nlohmann::ordered_json& result, const ModelBench& bench, const LearnerWork& work,
                          double learner_s) {
   const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
-  const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens + bench.args.new_tokens);
+  const auto new_tokens = static_cast<double>(work.counts.response_tokens);
+  const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens) + new_tokens;
   const config::ComputeDType dtype = bench.loaded.recipe.model.dtype;
   double ceiling =
       dtype == config::ComputeDType::bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
@@ -46,11 +47,12 @@ void add_learner_figures(nlohmann::ordered_json& result, const ModelBench& bench
     result["ceiling_gpu_matmul_tflops"] = ceiling * 1e-12;
   }
   result["learner_tokens_per_s"] = tokens / learner_s;
-  result["learner_response_tokens_per_s"] = sequences * static_cast<double>(bench.args.new_tokens) / learner_s;
+  result["learner_response_tokens_per_s"] = new_tokens / learner_s;
   const double operations = train::learner_operations(bench.config, work.batches, work.counts.response_tokens);
+  result["learner_share_of_limit"] = operations / learner_s / ceiling;
+  if (bench.args.shortest) return;  // the next figure is for answers of equal lengths
   const double unshared = unshared_learner_operations(bench.config, bench.args.prompts * bench.args.n,
                                                       bench.args.prompt_tokens + bench.args.new_tokens);
-  result["learner_share_of_limit"] = operations / learner_s / ceiling;
   result["learner_share_as_if_unshared"] = unshared / learner_s / ceiling;
 }
 

@@ -132,6 +132,8 @@ model::ModelConfig config_of(const BenchArguments& arguments) {
 }
 
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments) {
+  QRL_REQUIRE(arguments.shortest.value_or(1) <= arguments.new_tokens, "qrl-bench step: --shortest",
+              "at most --new, " + std::to_string(arguments.new_tokens), std::to_string(*arguments.shortest));
   config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
                                                      checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;

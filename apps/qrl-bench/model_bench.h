@@ -21,6 +21,8 @@ struct BenchArguments {
   std::vector<std::string> overrides;
   std::string model_dir, shape = "86m";
   std::int64_t batch = 64, prompts = 8, n = 8, prompt_tokens = 128, new_tokens = 256, rounds = 3;
+  std::optional<std::int64_t>
+      shortest;  ///< lengths of answers are drawn from here to new_tokens; unset: all have these
   std::optional<std::int64_t> vocab_size, logit_tile_tokens;
   bool json = false, dry_run = false;
 };

@@ -32,6 +32,8 @@ class Figure:
     limit_s: int = 30
     watches_memory: bool = False
     is_tool: bool = False  # not one of our programs: its environment stays as it is
+    variables: dict = dataclasses.field(default_factory=dict)  # more of its environment
+    holds: Callable | None = None  # of the figures: what is wrong with them, or nothing
 
 
 def each(numbers, prefix, form, end=""):
@@ -133,6 +135,8 @@ def figures():
         "learner 1.5B, int8 low_bit": model("learner", "1.5b", LOW_BIT, INT8),
         "learner 1.5B, int8 low_bit, bitwise": model("learner", "1.5b", LOW_BIT, INT8, "rollout.bitwise=true"),
         "learner 1.5B, fp8 low_bit": model("learner", "1.5b", LOW_BIT, FP8),
+        "learner 1.5B, fp8 block128 forward and backward": model("learner", "1.5b", LOW_BIT, FP8, "quant.rollout.granularity=block128",
+                                                                 "quant.learner.backward=fp8_e4m3"),
         "attention of a layer of 8B, bf16, 32,768 positions": attention("bf16", 32768, (1,))}
 
 
@@ -154,7 +158,7 @@ def watched(work):
 
 def measure(runner, figure, rows):
     """Runs the command; a row of what it printed."""
-    work = functools.partial(runner.run, figure.command, figure.limit_s, is_tool=figure.is_tool)
+    work = functools.partial(runner.run, figure.command, figure.limit_s, figure.variables, figure.is_tool)
     (code, output, _), peak_gib = watched(work) if figure.watches_memory else (work(), None)
     found = programs.objects(output)
     if code != 0 or not found:
@@ -167,6 +171,9 @@ def measure(runner, figure, rows):
             what += MEMORY.format(**shown)
             if abs(shown["estimated_gpu_gib"] - peak_gib) > MEMORY_ERROR * peak_gib:
                 return {"holds": False, "what": f"{what}: more than {MEMORY_ERROR:.0%} apart", "figures": shown}
+        if figure.holds is not None:
+            wrong = figure.holds(shown)
+            return {"holds": not wrong, "what": f"{what}{f': {wrong}' if wrong else ''}", "figures": shown}
         return {"holds": None, "what": what, "figures": shown}
     except (KeyError, TypeError, ValueError) as error:
         return {"holds": False, "what": f"figures of another form: {error!r}", "figures": shown}

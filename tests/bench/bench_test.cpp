@@ -277,6 +277,20 @@ TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help
   CHECK(step.output.find("=3 ") != std::string::npos);
 }
 
+TEST_CASE("a step whose answers have lengths of their own counts the tokens that there are, and each step's memory") {
+  const nlohmann::json figures = bench("step --prompts 2 --n 8 --prompt 8 --new 6 --shortest 1");
+  REQUIRE(figures.at("steps").size() == 1);
+  CHECK(figures.at("steps")[0].at("host_gib").get<double>() > 0);
+  same(figures.at("steps")[0].at("step_s"), figures.at("step_s"));
+  const double tokens = figures.at("gen_tokens_per_s").get<double>() * figures.at("gen_s").get<double>();
+  CHECK(test::close(tokens, std::round(tokens), 0, 1e-9));
+  CHECK((tokens >= 16 && tokens < 16 * 6));
+  const test::Outcome refused =
+      test::run_command(QRL_BINARY_DIR "/qrl-bench step --shape quickstart --new 4 --shortest 5 --rounds 1");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output, Catch::Matchers::Contains("--shortest: expected at most --new, 4, got 5"));
+}
+
 TEST_CASE("qrl-train bench names scripts/bench in one line, whatever follows") {
   for (const std::string arguments : {"", " decode --json", " --help"}) {
     const test::Outcome outcome =

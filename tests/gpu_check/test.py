@@ -23,7 +23,10 @@ sys.path.insert(0, str(GPU))
 sys.dont_write_bytecode = True
 import correct  # noqa: E402
 import figures  # noqa: E402
+import probes  # noqa: E402
 import programs  # noqa: E402
+import ranks  # noqa: E402
+import steps  # noqa: E402
 
 CMAKE = sys.argv.pop(2)
 programs.BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -33,7 +36,8 @@ CHECK = runpy.run_path(str(GPU / "check"))
 MODEL = ROOT / "recipes" / "models" / "quickstart"
 CASES = ["first case", 'second [of two], "quoted"', *(f"case {letter}" for letter in "abcdefghijkl")]
 ANSWERS = {
-    "step": {"step_s": 1.7, "gen_s": 0.9, "gen_tokens_per_s": 17e3, "learner_s": 0.7, "publish_s": 0.02, "gap_probe_s": 0.05, "k3_kl": 0.0},
+    **{word: {"kernel": "a tile", "error": 1e-4} for word in probes.DECIDES},
+    "step": {"steps": [{"step_s": 2.0, "host_gib": 3.0, "graphs": 40, "graph_mib": 60.0, "graph_share": 0.99, "gpu_gib": 20.0}] * 8, "step_s": 1.7, "gen_s": 0.9, "gen_tokens_per_s": 17e3, "learner_s": 0.7, "publish_s": 0.02, "gap_probe_s": 0.05, "k3_kl": 0.0},
     "learner": {"learner_s": 0.4, "learner_tokens_per_s": 4e4, "learner_share_of_limit": 0.5, "ceiling_gpu_matmul_tflops": 740, "forward_s": 0.1},
     "ticks": {"read_gb_per_s": 3100, "ceiling_gpu_matmul_tflops": 740, "rewrite_s": 0.03} | {
         f"context512_batch{batch}_{key}": value for batch in figures.BATCHES for key, value in (("us", 7000.0), ("tokens_per_s", 145.0), ("share_of_limit", 0.7))},
@@ -47,7 +51,7 @@ def without_gpu(words):
     name = pathlib.Path(words[0]).name
     if "-r" in words:
         words = words[:words.index("-r")]
-    dry = ["--list-test-names-only" if name.startswith("test_") else "--help" if words[0] == sys.executable else "--dry-run"]
+    dry = ["--list-test-names-only" if name.startswith("test_") else "--list" if name == "gpu_probes" else "--help" if words[0] == sys.executable else "--dry-run"]
     dry += ["--allow-absent"] if name == "qrl-train" else []
     done = subprocess.run(words + [word for word in dry if word not in words], capture_output=True, text=True, env=programs.environment()[0])
     taken = {"profile": (3, 4)}.get(name, (0, 1) if name.startswith("test_") else (0,))  # profile: no CUPTI, or no kernel was run
@@ -102,7 +106,7 @@ class Card(programs.Runner):
     def train(self, words):
         if words[1:] == ["check", "gpu"]:
             return (2, "driver: 13.0 wanted, found 12.4", 0.1) if self.fails == "driver" else (0, "driver: 13.0 wanted, found 13.0\n", 0.1)
-        given = dict(setting.split("=", 1) for setting in words[3::2])
+        given = dict(word.split("=", 1) for word in words if "=" in word)
         folder, steps = pathlib.Path(given["trainer.default_local_dir"]), int(given["trainer.total_training_steps"])
         if self.fails == "train":
             return 2, "some line\nerror: no memory\nhelp", 0.1
@@ -111,7 +115,10 @@ class Card(programs.Runner):
         stored.with_suffix(".safetensors").write_text(folder.name if self.fails == "weights" else "weights")
         gap = 0.25 if self.fails == "gap" else 0.0 if "rollout.bitwise" in given else 4e-4
         score = 0.9 if self.fails == "curve" and given.get("trainer.device") == "cuda" else 0.3
-        rows = [{"step": i, "critic/score/mean": score, "mismatch/k3_kl": None if i == 1 or self.fails == "flat" else gap} for i in range(1, steps + 1)]
+        if self.fails == "ranks" and "--ranks" in words:
+            return 2, "some line\nerror: rank 1 is lost\n", 0.1
+        times = {"timing_s/publish": 0.002, "timing_s/update_actor": 0.05}
+        rows = [{"step": i, **times, "critic/score/mean": score, "mismatch/k3_kl": None if i == 1 or self.fails == "flat" else gap} for i in range(1, steps + 1)]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [{"step": 0, "val/mean": 1}, *rows]))
         return 0, "", 0.1
 
@@ -123,6 +130,7 @@ class Rows(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.enterContext(mock.patch.object(programs, "cold_start", lambda: MODEL))
         self.enterContext(mock.patch.object(shutil, "which", lambda name: name))
+        self.enterContext(mock.patch.object(probes, "program", lambda name: name))
         self.enterContext(contextlib.redirect_stdout(io.StringIO()))
 
     def record(self, device="an H100", digest="1234"):
@@ -135,7 +143,7 @@ class Rows(unittest.TestCase):
         card, record = Card(fails, really), self.record()
         card.until += budget_s - 600
         with mock.patch.object(programs, "Runner", lambda budget_s, log: card), tempfile.TemporaryDirectory() as work:
-            CHECK[f"check_{part}"](record, None, 0, *([pathlib.Path(work)] if part == "correct" else []))
+            CHECK["CHECKS"][part](record, None, 0, pathlib.Path(work))
         return card, record
 
     def failing(self, record):
@@ -155,6 +163,41 @@ class Rows(unittest.TestCase):
         self.assertEqual((self.failing(record), list(record.rows)), (set(), list(figures.figures())))
         self.assertIn("256: 145 tok/s, 70%", record.rows["ticks 8B, int4 int8, 512 positions"]["what"])
         self.assertIn("decode_1_us 8000 (ours 1.14 times its speed)", record.rows["torch, decoding 8B bf16 in a CUDA graph"]["what"])
+
+    def test_every_command_line_of_probes_is_taken_by_its_program(self):
+        self.enterContext(mock.patch.object(probes, "program", programs.program))
+        _, record = self.check("probes", really=True)
+        self.assertEqual((self.failing(record), list(record.rows)), (set(), list(probes.jobs())))
+        left = {name for name, row in record.rows.items() if row.get("left_out")}
+        self.assertEqual(left, set() if programs.program("gpu_probes") else {f"probe {word}" for word in ("rows", "mixed", "tiles", "guesses")})
+        self.assertIn("Decides whether FP8's backward pass", record.rows["probe scales"]["what"])
+        self.enterContext(mock.patch.object(probes, "program", lambda name: name))
+        refuted = {"scales_error": "AssertionError: the CPU's reference is 0.5 away"}
+        with mock.patch.dict(ANSWERS, {"scales": refuted}):
+            self.assertEqual(self.failing(self.check("probes")[1]), {"probe scales"})
+        with mock.patch.dict(ANSWERS, {"scales": {"scales_error": "RuntimeError: not supported"}}):  # a refusal is a result
+            self.assertEqual(self.failing(self.check("probes")[1]), set())
+
+    def test_every_command_line_of_steps_is_taken_by_its_program(self):
+        card, record = self.check("steps", really=True)
+        self.assertEqual((self.failing(record), list(record.rows)), (set(), list(steps.rows())))
+        self.assertEqual([words[-2:] for words, _ in card.ran], [["--shortest", "1"]] * 2)
+        self.assertIn("99.0% of decode ticks by graph", next(iter(record.rows.values()))["what"])
+        grown = [{**ANSWERS["step"]["steps"][0], "gpu_gib": gib, "graph_mib": mib} for gib, mib in ((20.0, 10.0),) * 6 + ((20.5, 300.0),)]
+        with mock.patch.dict(ANSWERS, {"step": {**ANSWERS["step"], "steps": grown}}):
+            _, record = self.check("steps")
+        (name,) = self.failing(record)
+        self.assertIn("graphs take 300 MiB, planned 256; gpu_gib grows from 20.00 to 20.50", record.rows[name]["what"])
+
+    def test_every_command_line_of_ranks_is_taken_by_its_program(self):
+        card, record = self.check("ranks", really=True)
+        self.assertEqual((self.failing(record), len(record.rows)), (set(), 3))
+        self.assertTrue(without_gpu([str(programs.program("test_learner")), "[ranks]"]).strip(), "no case of [ranks]")
+        self.assertEqual(sum(words[-2:] == ["--ranks", "2"] for words, _ in card.ran), 2)
+        self.assertIn("2 ranks: publish 2.0 ms, update 50 ms", record.rows["two ranks through host memory"]["what"])
+        _, record = self.check("ranks", "ranks")
+        self.assertEqual(len(self.failing(record)), 2)
+        self.assertIn("error: rank 1 is lost", record.rows["two ranks through host memory"]["what"])
 
     def test_what_is_wrong_is_seen_and_costs_no_other_row(self):
         for fails, named, said in (("weights", "cut and resumed, rollout.device", "weights DIFFER"), ("driver", "libraries", "found 12.4"),
@@ -207,7 +250,7 @@ class Rows(unittest.TestCase):
         self.check("figures", "learner")
         card, record = self.check("figures", anew=False)
         self.assertEqual(({words[1] for words, _ in card.ran}, self.failing(record)), ({"learner"}, set()))
-        for part in ("figures", "correct"):
+        for part in CHECK["PARTS_S"]:
             _, record = self.check(part, budget_s=1)
             self.assertTrue(all(row["left_out"] for row in record.rows.values()))
             card, record = self.check(part, anew=False)
@@ -280,7 +323,7 @@ class Programs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name) / "qrl-gpu"
             with mock.patch.object(programs, "make_cold_start", lambda: MODEL), mock.patch.object(programs, "build_shared", lambda *_: ""):
-                programs.gather(folder)
+                programs.gather(folder, {})
             self.assertEqual({path.name for path in (folder / "bin").iterdir()}, set(programs.PROGRAMS))
             self.assertFalse([path.name for path in (folder / "lib").iterdir() if path.name.startswith(("libtorch", "libc.so", "libcuda"))])
             self.assertTrue((folder / "cold_start" / "config.json").exists())
