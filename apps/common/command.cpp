@@ -9,6 +9,7 @@
 #include "base/shared_library.h"
 #include "cuda/engine/decode_engine.h"
 #include "data/parquet.h"
+#include "dist/messages.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
 #include "train/plan/catalog.h"
@@ -18,7 +19,7 @@ namespace qrl::app {
 namespace {
 
 std::string memory_text;
-int g_num_local_ranks = 1;
+int g_num_local_ranks = 0;  // 0: --ranks was not given
 
 std::string describe_memory(const config::Recipe& recipe) {
   const auto part = [](const char* key, std::int64_t value) { return std::string(key) + " " + std::to_string(value); };
@@ -70,7 +71,11 @@ void add_ranks(CLI::App& command) {
       ->check(between(1, dist::kMaxLocalRanks).description(""));
 }
 
-int num_local_ranks() { return g_num_local_ranks; }
+int num_local_ranks() { return std::max(g_num_local_ranks, 1); }
+
+void require_own_launcher() {
+  if (g_num_local_ranks == 0) dist::require_no_other_launcher();
+}
 
 void require_new_file(const std::string& file, const std::string& option) {
   std::error_code error;

@@ -24,6 +24,8 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides);
 void add_ranks(CLI::App& command);
 /// Returns the value of --ranks; 1 without it.
 int num_local_ranks();
+/// Without --ranks, throws like dist::require_no_other_launcher.
+void require_own_launcher();
 
 /// Returns std::cin, unsynchronized with stdio. Callers must write with stdio only.
 std::istream& standard_input();

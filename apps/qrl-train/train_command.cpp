@@ -47,6 +47,8 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
     if (world.is_first())
       describe_run(loaded, {world.size(), world.local_size(), arguments.allow_absent, arguments.allow_change});
   } else {
+    require_own_launcher();
+    train::announce_signals(world.is_first());
     QRL_REQUIRE(part != train::RunPart::cold_start_only || config::has_cold_start(loaded.recipe.sft),
                 arguments.recipe.file, "sft.steps or sft.epochs of at least 1 for qrl-train sft", "0",
                 "set one of them, with sft.demonstrations or sft.train_files");

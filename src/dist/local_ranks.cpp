@@ -140,7 +140,8 @@ class Parent {
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGTSTP, SIGCONT}) sigaddset(&watched, number);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGXCPU, SIGQUIT, SIGTSTP, SIGCONT})
+    sigaddset(&watched, number);
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaddset(&watched, SIGHUP);

@@ -60,6 +60,10 @@ struct Launch {
 /// for a value that is no positive integer.
 Launch find_launch();
 
+/// Throws an input error if WORLD_SIZE is above 1 and neither mpirun nor srun started this process. Then torchrun,
+/// accelerate or a like launcher did, and each process would be a run of its own.
+void require_no_other_launcher();
+
 /// Joins the MPI job of several ranks that `launch` describes. Throws like make_world.
 std::unique_ptr<Collectives> join_launched(const Launch& launch, int* argc, char*** argv);
 

@@ -89,6 +89,13 @@ Launch find_launch() {
   return launch;
 }
 
+void require_no_other_launcher() {
+  const char* size = std::getenv("WORLD_SIZE");
+  if (size == nullptr || std::atoi(size) <= 1 || !find_launch().variable.empty()) return;
+  base::fail_input("environment variable WORLD_SIZE", "1, or mpirun or srun", base::quoted(size) + " and neither",
+                   "torchrun and accelerate start N runs of one process: use --ranks N");
+}
+
 std::unique_ptr<Collectives> make_world(int* argc, char*** argv) {
   const Launch launch = find_launch();
   if (std::unique_ptr<Collectives> job = join_local(launch)) return job;

@@ -76,6 +76,26 @@ TEST_CASE("loads are shared out evenly, the largest first") {
   CHECK(share_out({}, 2).empty());
 }
 
+TEST_CASE("a launcher that starts many runs of one process is refused") {
+  {
+    const Environment none("", nullptr);
+    CHECK_NOTHROW(require_no_other_launcher());
+  }
+  for (const char* size : {"0", "1", "", "x"}) {
+    const Environment alone("WORLD_SIZE", size);
+    CHECK_NOTHROW(require_no_other_launcher());
+  }
+  {
+    const Environment two("WORLD_SIZE", "2");
+    CHECK_THROWS_WITH(require_no_other_launcher(),
+                      "environment variable WORLD_SIZE: expected 1, or mpirun or srun, got \"2\" and neither; torchrun "
+                      "and accelerate start N runs of one process: use --ranks N");
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+    CHECK_NOTHROW(require_no_other_launcher());
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+  }
+}
+
 TEST_CASE("the launcher is read from the environment") {
   {
     const Environment none("", nullptr);

@@ -237,15 +237,6 @@ TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores,
 
 namespace {
 
-/// Returns the process ids of a process's children; empty where /proc does not list them.
-std::vector<pid_t> children_of(pid_t pid) {
-  const std::string number = std::to_string(pid);
-  std::ifstream in("/proc/" + number + "/task/" + number + "/children");
-  std::vector<pid_t> children;
-  for (pid_t child = 0; in >> child;) children.push_back(child);
-  return children;
-}
-
 /// Starts two ranks, calls `end` with the job's process id after step 2, and compares what a resumed job leaves with an
 /// uninterrupted one. Returns the ended job's exit code and output.
 test::Outcome end_and_resume(const std::string& arguments, const std::string& launcher,
@@ -283,7 +274,7 @@ TEST_CASE("two ranks of --ranks: the first process or a rank killed and resumed,
     CAPTURE(kills_first);
     std::size_t num_ranks = 0;
     const test::Outcome ended = end_and_resume("--ranks 2", "", [&](pid_t job) {
-      const std::vector<pid_t> ranks = children_of(job);
+      const std::vector<pid_t> ranks = test::children_of(job);
       num_ranks = ranks.size();
       kill(kills_first || num_ranks < 2 ? job : ranks[1], SIGKILL);
       for (const pid_t rank : ranks) {

@@ -45,6 +45,75 @@ TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
   CHECK(test::read_file(dir / "log_of_ranks").find("(rank ") == std::string::npos);  // the whole job stopped
 }
 
+namespace {
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a signal that stops a run is answered at once by one line, of one rank") {
+  for (const std::string ranks : {"", " --ranks 2"}) {
+    for (const int number : {SIGINT, SIGXCPU}) {
+      const test::TempDir dir;
+      const pid_t pid = test::start_command(
+          test::tiny_command(dir / "run", "--set rollout.n=64 --set trainer.total_training_steps=10000" + ranks),
+          dir / "log");
+      CHECK(test::wait_for_file(dir / "run/rollouts/step_1.jsonl", pid));
+      kill(pid, number);
+      if (number == SIGXCPU && ranks.empty()) kill(pid, SIGXCPU);  // the kernel sends it again and again
+      CHECK(test::wait_for(pid) == 75);
+      const std::string log = test::read_file(dir / "log");
+      INFO(log);
+      CHECK(count_of(log, "stopping after this step, with a checkpoint; once more exits at once\n") == 1);
+      CHECK(log.rfind("stopping after this step") < log.rfind("committed "));
+    }
+  }
+}
+
+TEST_CASE("a second signal, and SIGQUIT, end a run at once, in a line each") {
+  for (const bool quits : {false, true}) {
+    const test::TempDir dir;
+    const pid_t pid =
+        test::start_command(test::tiny_command(dir / "run", "--set trainer.total_training_steps=10000"), dir / "log");
+    CHECK(test::wait_for_file(dir / "run/rollouts/step_1.jsonl", pid));
+    kill(pid, SIGSTOP);  // so that both signals wait for it
+    kill(pid, quits ? SIGQUIT : SIGINT);
+    if (!quits) kill(pid, SIGTERM);
+    kill(pid, SIGCONT);
+    const int exit_code = test::wait_for(pid);
+    const std::string log = test::read_file(dir / "log");
+    INFO(log);
+    CHECK((quits ? exit_code == 128 + SIGQUIT : exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM));
+    CHECK(count_of(log, quits ? "ended at once by SIGQUIT; the same command resumes"
+                              : "ended at once; the same command resumes") == 1);
+    CHECK(count_of(log, "stopped by") == 0);
+  }
+}
+
+TEST_CASE("SIGTERM to one rank stops the job, and is no error") {
+  for (const std::size_t rank : {0, 1}) {
+    const test::TempDir dir;
+    const pid_t pid = test::start_command(
+        test::tiny_command(dir / "run", "--ranks 2 --set trainer.total_training_steps=10000"), dir / "log");
+    CHECK(test::wait_for_file(dir / "run/rollouts/step_1.jsonl", pid));
+    const std::vector<pid_t> ranks = test::children_of(pid);
+    if (ranks.size() == 2) kill(ranks[rank], SIGTERM);
+    else kill(pid, SIGKILL);
+    const int exit_code = test::wait_for(pid);
+    if (ranks.empty()) return test::skip("no /proc/PID/task/PID/children");
+    const std::string log = test::read_file(dir / "log"), sessions = test::read_file(dir / "run/sessions.jsonl");
+    INFO(log << sessions);
+    CHECK(exit_code == 75);
+    CHECK(count_of(log, "error") == 0);
+    CHECK(count_of(log, "stopped by a signal; the checkpoint is in ") == 1);
+    CHECK(count_of(sessions, "\"ended\":\"stopped by a signal\"") == 1);
+  }
+}
+
 TEST_CASE("SIGTERM in the cold start: a checkpoint, exit 75, and the same bits after resuming") {
   const test::TempDir dir;
   const std::string longer = "--set sft.steps=60";

@@ -147,6 +147,14 @@ pid_t start_command(const std::string& command, const fs::path& log) {
   return pid;
 }
 
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string number = std::to_string(pid);
+  std::ifstream in("/proc/" + number + "/task/" + number + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; in >> child;) children.push_back(child);
+  return children;
+}
+
 int wait_for(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {

@@ -49,6 +49,8 @@ bool says(const Outcome& outcome, const std::string& text);
 
 /// Starts a shell command in its own process group, with output to `log`; returns its pid.
 pid_t start_command(const std::string& command, const std::filesystem::path& log);
+/// Returns the process ids of a process's children; empty where /proc does not list them.
+std::vector<pid_t> children_of(pid_t pid);
 /// Waits; returns the exit code, or 128 + the signal.
 int wait_for(pid_t pid);
 

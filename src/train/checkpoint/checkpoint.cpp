@@ -263,6 +263,7 @@ double Checkpointer::save(const learner::Learner& learner, const Metrics& row) {
 }
 
 void Checkpointer::stop_here() const {
+  note_stop();
   const bool nothing_yet = state_.step == 0 && run_.recipe().sft.steps == 0;
   std::string where = std::string("stopped by ") + stop_reason();
   if (nothing_yet) where += " before the first checkpoint";

@@ -216,7 +216,7 @@ class SessionLine {
     if (folder_ == nullptr) return;
     const bool failed = std::uncaught_exceptions() > 0;
     const std::string stopped = std::string("stopped by ") + stop_reason();
-    const char* how = !failed ? "done" : stop_requested() ? stopped.c_str() : "an error (log.txt has it)";
+    const char* how = !failed ? "done" : is_stopped() ? stopped.c_str() : "an error (log.txt has it)";
     try {
       report::end_session(folder_->sessions_file(), state_.step, how);
     } catch (const base::Error& error) {
