@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "state/file.h"
+#include "state/sealed.h"
 
 namespace qrl::report {
 
@@ -143,6 +144,7 @@ std::string text_record(double wall_time_s, std::int64_t step, const EventText& 
 EventsFile::EventsFile(const std::filesystem::path& dir, const Rows& rows, std::filesystem::path run_dir)
     : run_dir_(std::move(run_dir)) {
   std::error_code error;
+  state::require_place_for_output(dir);
   std::filesystem::create_directories(dir, error);
   QRL_REQUIRE(!error, dir.string(), "a folder that can be created", error.message());
   std::vector<std::filesystem::path> earlier;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "state/sealed.h"
 
 namespace qrl::state {
 
@@ -172,10 +173,7 @@ std::filesystem::path output_file(const std::filesystem::path& path) {
     target = fs::canonical(path, error);
     QRL_REQUIRE(!error, shown(path), "a file to write", "a broken link", "delete it, or name another file");
   }
-  // Refuses names like /dev/stdout, because other programs may write to the same file.
-  const std::string name = path.lexically_normal().string();
-  QRL_REQUIRE(!name.starts_with("/proc/") && (!name.starts_with("/dev/") || name.starts_with("/dev/shm/")), shown(path),
-              "a file to write", "a path under /dev or /proc", "name a regular file");
+  require_place_for_output(path);  // also of names like /dev/stdout: other programs may write to the same file
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   const fs::file_status status = fs::status(target, error);
   QRL_REQUIRE(!fs::is_directory(status), shown(path), "a file to write", "a folder", "name a file in it");

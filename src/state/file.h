@@ -56,8 +56,8 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
 void require_no_special_file(const std::filesystem::path& path);
 
 /// Returns the file to write for a user's `path`: `path` itself or, if it is a link, its target. Throws an input error
-/// if the file's folder is not writable, or if the file is neither new nor regular. Also rejects names below /proc and
-/// /dev, except /dev/shm.
+/// if the file's folder is not writable, or if the file is neither new nor regular. Throws like
+/// require_place_for_output (state/sealed.h).
 std::filesystem::path output_file(const std::filesystem::path& path);
 
 /// Syncs a folder, so that its names survive a power cut.

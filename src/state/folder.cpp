@@ -19,6 +19,7 @@
 #include "state/file.h"
 #include "state/hash.h"
 #include "state/json.h"
+#include "state/sealed.h"
 
 namespace qrl::state {
 
@@ -27,15 +28,10 @@ using Json = nlohmann::json;
 
 namespace {
 
-constexpr std::string_view kManifest = "manifest.json";
 constexpr const char* kLock = ".lock";
 constexpr std::uint64_t kMaxManifest_bytes = 100'000'000;
-constexpr std::size_t kHashDigits = 32;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kIdDigits = 16;
-// The manifest ends with its own hash, over every byte before the hash's digits.
-constexpr std::string_view kBeforeHash = R"("manifest_xxh3_128": ")";
-constexpr std::string_view kAfterHash = "\"\n}\n";
 
 std::string hash_text(std::string_view text) { return Hash().add(text).hex(); }
 
@@ -99,9 +95,9 @@ Json read_manifest(const fs::path& dir) {
               "at most " + std::to_string(kMaxManifest_bytes) + " bytes", std::to_string(open->size_bytes()));
   std::string text(open->size_bytes(), '\0');
   open->read_at(0, std::as_writable_bytes(std::span(text)));
-  constexpr std::size_t kTail = kHashDigits + kAfterHash.size();
-  QRL_REQUIRE(text.size() > kTail + kBeforeHash.size() && text.ends_with(kAfterHash) &&
-                  std::string_view(text).substr(0, text.size() - kTail).ends_with(kBeforeHash),
+  constexpr std::size_t kTail = kHashDigits + kAfterManifestHash.size();
+  QRL_REQUIRE(text.size() > kTail + kBeforeManifestHash.size() && text.ends_with(kAfterManifestHash) &&
+                  std::string_view(text).substr(0, text.size() - kTail).ends_with(kBeforeManifestHash),
               shown(file), "a manifest that ends with its hash", "a different ending", "the folder is damaged");
   const std::string_view body = std::string_view(text).substr(0, text.size() - kTail);
   const std::string want = text.substr(body.size(), kHashDigits);
@@ -133,8 +129,8 @@ void seal(const fs::path& dir, const Json& facts) {
   }
   std::string text = Json{{"facts", facts}, {"files", files}}.dump(2);
   text.resize(text.size() - 2);  // removes the closing "\n}" to put the hash before it
-  text += ",\n  " + std::string(kBeforeHash);
-  text += hash_text(text) + std::string(kAfterHash);
+  text += ",\n  " + std::string(kBeforeManifestHash);
+  text += hash_text(text) + std::string(kAfterManifestHash);
   write_synced(dir / kManifest, text);
   for (const fs::path& folder : folders) sync_dir(folder);
   sync_dir(dir);
@@ -196,11 +192,8 @@ void commit_folder(const fs::path& path, const std::function<void(const fs::path
 std::optional<std::string> verify_folder(const fs::path& path) {
   try {
     const Json manifest = read_manifest(path);
-    std::set<std::string> present = list_files(path);
-    present.erase(std::string(kManifest));
     for (const auto& [name, want] : manifest["files"].items()) {
       const std::string where = shown(path / name);
-      QRL_REQUIRE(present.erase(name) == 1, where, "a file listed in the manifest", "no such file");
       const std::optional<File> file = File::open_if_there(path / name);
       QRL_REQUIRE(file, where, "a file listed in the manifest", "no such file");
       const std::uint64_t size = file->size_bytes();
@@ -208,8 +201,6 @@ std::optional<std::string> verify_folder(const fs::path& path) {
       const std::string hash = hash_of(*file);
       QRL_REQUIRE(want.at("xxh3_128") == hash, where, "hash " + want.at("xxh3_128").dump(), hash);
     }
-    QRL_REQUIRE(present.empty(), shown(path), "only files listed in the manifest",
-                base::quoted(present.empty() ? "" : *present.begin()));
   } catch (const base::Error& error) {
     if (error.kind() != base::ErrorKind::input) throw;  // a file that cannot be read may be undamaged
     return error.what();
@@ -217,6 +208,27 @@ std::optional<std::string> verify_folder(const fs::path& path) {
     return shown(path / kManifest) + ": a manifest entry without size_bytes and xxh3_128";
   }
   return std::nullopt;
+}
+
+std::vector<std::string> listed_files(const fs::path& path) {
+  std::vector<std::string> names;
+  const Json manifest = read_manifest(path);
+  for (const auto& [name, entry] : manifest["files"].items()) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> unlisted_files(const fs::path& path) {
+  const std::vector<std::string> listed = listed_files(path);  // sorted, as members of a JSON object
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(path, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().lexically_relative(path).generic_string();
+    if (fs::is_directory(entry->symlink_status(error)) || name == kManifest) continue;
+    if (!std::ranges::binary_search(listed, name)) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 std::string folder_facts(const fs::path& path) { return read_manifest(path)["facts"].dump(); }

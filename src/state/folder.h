@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace qrl::state {
 
@@ -13,10 +14,17 @@ namespace qrl::state {
 void commit_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path& dir)>& fill,
                    const std::string& facts_json);
 
-/// Returns how a folder is damaged (file, expected, found), or nothing if it is intact. A folder is damaged if files
-/// are missing or were added, or if bytes differ from the manifest. Throws an internal error if the system cannot read
-/// the folder.
+/// Returns how a folder is damaged (file, expected, found), or nothing if it is intact. A folder is damaged if a listed
+/// file is missing or a link, or if bytes differ from the manifest. Added files are no damage: see unlisted_files.
+/// Throws an internal error if the system cannot read the folder.
 std::optional<std::string> verify_folder(const std::filesystem::path& path);
+
+/// Returns the names of the files that the manifest lists, relative to the folder, sorted. Throws like folder_facts.
+std::vector<std::string> listed_files(const std::filesystem::path& path);
+
+/// Returns the names of files that the manifest does not list, sorted: what users and file systems added. Throws like
+/// folder_facts.
+std::vector<std::string> unlisted_files(const std::filesystem::path& path);
 
 /// Returns a committed folder's facts_json. Throws an input error for a damaged manifest, and an internal error for a
 /// manifest that cannot be read.

@@ -1,6 +1,7 @@
 #include "state/folder.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "state/sealed.h"
 #include "support/catch.h"
 #include "support/files.h"
 
@@ -99,7 +101,7 @@ TEST_CASE("every flipped bit of every file is noticed") {
   CHECK(verify_folder(dir / "x") == std::nullopt);
 }
 
-TEST_CASE("files cut, longer, missing, more, or replaced by links are noticed") {
+TEST_CASE("files cut, longer, missing, or replaced by links are noticed") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "x", fill, "{}");
   const auto check_noticed = [&](const std::string& name) {
@@ -125,9 +127,42 @@ TEST_CASE("files cut, longer, missing, more, or replaced by links are noticed") 
     write_bytes(dir / "x" / name, good);
     CHECK(verify_folder(dir / "x") == std::nullopt);
   }
-  write_bytes(dir / "x" / "more", "");
-  check_noticed("more");
   CHECK(verify_folder(dir / "absent").has_value());
+}
+
+TEST_CASE("files that others added are listed, and are no damage") {
+  const qrl::test::TempDir dir;
+  commit_folder(dir / "x", fill, "{}");
+  CHECK(listed_files(dir / "x") == std::vector<std::string>{"empty", "sub/metrics", "weights.bin"});
+  CHECK(unlisted_files(dir / "x").empty());
+  write_bytes(dir / "x/sub/more", "");
+  fs::create_symlink("/absent", dir / "x/a link");
+  REQUIRE(mkfifo((dir / "x/pipe").c_str(), 0600) == 0);
+  fs::create_directories(dir / "x/new/empty");
+  CHECK(unlisted_files(dir / "x") == std::vector<std::string>{"a link", "pipe", "sub/more"});
+  CHECK(verify_folder(dir / "x") == std::nullopt);
+}
+
+TEST_CASE("nothing is put into a committed folder or among the system's files, by whatever path") {
+  const qrl::test::TempDir dir;
+  commit_folder(dir / "x", fill, "{}");
+  fs::create_directory_symlink(dir / "x/sub", dir / "link");
+  fs::create_directory(dir / "site");
+  write_bytes(dir / "site/manifest.json",
+              R"({"name": "a web page's manifest, of more than sixty bytes, is no checkpoint's"})");
+  for (const fs::path& path :
+       {dir / "x", dir / "x/new", dir / "x/sub/a/b", dir / "link/new", dir / "y/../x/new", fs::path("/proc/x"),
+        fs::path("/dev/stdout"), fs::path("/sys/x"), fs::path("/tmp/../proc/x")}) {
+    INFO(path);
+    CHECK_THROWS_AS(require_place_for_output(path), base::Error);
+  }
+  for (const fs::path& path :
+       {dir / "y", dir / "site/new", fs::path("relative"), fs::path("/dev/shm/x"), fs::path("/process")}) {
+    INFO(path);
+    CHECK_NOTHROW(require_place_for_output(path));
+  }
+  write_bytes(dir / "x/manifest.json", "short");
+  CHECK_NOTHROW(require_place_for_output(dir / "x/new"));
 }
 
 TEST_CASE("leftovers go, everything else stays") {
@@ -186,26 +221,23 @@ TEST_CASE("a second run in the same folder is refused, a killed one leaves no lo
 TEST_CASE("a folder that cannot be read is no damaged one: the system's error is thrown") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "x", fill, "{}");
-  // Descriptors run out at the manifest, then at a later file.
-  for (const rlim_t more : {0, 1}) {
-    rlimit before{};
-    getrlimit(RLIMIT_NOFILE, &before);
-    const int next = dup(STDIN_FILENO);
-    close(next);
-    const rlimit few{static_cast<rlim_t>(next) + more, before.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &few);
-    std::string message;
-    int exit_code = 0;
-    try {
-      message = verify_folder(dir / "x").value_or("sound");
-    } catch (const base::Error& error) {
-      message = error.what();
-      exit_code = error.exit_code();
-    }
-    setrlimit(RLIMIT_NOFILE, &before);
-    CHECK_THAT(message, Catch::Contains("Too many open files"));
-    CHECK(exit_code == 1);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = dup(STDIN_FILENO);
+  close(next);
+  const rlimit few{static_cast<rlim_t>(next), before.rlim_max};  // no descriptor is left
+  setrlimit(RLIMIT_NOFILE, &few);
+  std::string message;
+  int exit_code = 0;
+  try {
+    message = verify_folder(dir / "x").value_or("sound");
+  } catch (const base::Error& error) {
+    message = error.what();
+    exit_code = error.exit_code();
   }
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK_THAT(message, Catch::Contains("Too many open files"));
+  CHECK(exit_code == 1);
   CHECK(verify_folder(dir / "x") == std::nullopt);
 }
 

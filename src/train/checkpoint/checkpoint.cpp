@@ -224,7 +224,10 @@ void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& wo
   state_.metrics_bytes = metrics_.sync();
   state_.sft_metrics_bytes = sft_metrics_.sync();
   const RunFolder* folder = run_.folder;
-  if (folder != nullptr) folder->keep_lock();
+  if (folder != nullptr) {
+    folder->keep_lock();
+    folder->sync_steps();
+  }
   const fs::path dir = folder != nullptr ? folder->checkpoints() : fs::path();
   const fs::path path = dir / checkpoint_name(state_.cold_start, state_.sft_step, state_.step);
   if (world.is_first()) set_aside_copy(path);
@@ -236,7 +239,7 @@ void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& wo
   commit_together(
       path, [&](const fs::path& tmp) { write_learner(tmp, commit); },
       [&](const fs::path& tmp) { write_neighbors(tmp, commit); }, facts.dump(), world);
-  if (world.is_first()) base::log_info("committed " + path.string());
+  if (world.is_first()) base::log_info("committed " + state::shown(path));
   const config::Recipe& recipe = run_.recipe();
   if (folder != nullptr) prune_checkpoints(dir, recipe.trainer.max_ckpt_to_keep, recipe.sft.steps, state_.best_step);
 }

@@ -8,6 +8,7 @@
 #include "config/keys/key.h"
 #include "config/printer.h"
 #include "model/peft.h"
+#include "state/file.h"
 #include "train/policy/adapters.h"
 
 namespace qrl::train {
@@ -215,7 +216,7 @@ fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, con
   check_same_cold_start(given, read_checkpoint_state(given), recipe, inputs);
   fs::path home = folder.checkpoints() / cold_start_name(recipe);
   copy_checkpoint(given, home);
-  base::log_info("using the cold start " + given.string() + " (sft.from)");
+  base::log_info("using the cold start " + state::shown(given) + " (sft.from)");
   return home;
 }
 
@@ -235,7 +236,7 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
   if (!fs::exists(home) && fs::exists(beside)) {
     require_sound_checkpoint(beside, restore);
     copy_checkpoint(beside, home);
-    base::log_info("copied " + beside.string() + ", the " + what + ", to " + home.string());
+    base::log_info("copied " + state::shown(beside) + ", the " + what + ", to " + state::shown(home));
     return;
   }
   QRL_REQUIRE(fs::exists(home), beside.string(), "the finished cold start, " + what, "no such folder",
@@ -307,7 +308,7 @@ ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const Run
     if (!goes_on_here) folder.set_aside_earlier_rows();  // last, because the checks above may refuse the run
     point.state.metrics_bytes = point.state.sft_metrics_bytes = 0;
   }
-  base::log_info("resuming from " + point.checkpoint->string());
+  base::log_info("resuming from " + state::shown(*point.checkpoint));
   return point;
 }
 

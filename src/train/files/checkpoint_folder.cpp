@@ -45,6 +45,28 @@ std::optional<std::string> other_name(const fs::path& path) try {
   return std::nullopt;
 }
 
+/// Returns whether the program would read a file of this name in a checkpoint, if it were there.
+bool may_be_read(const fs::path& name) {
+  const std::string ending = name.extension().string();
+  const bool is_on_top = !name.has_parent_path() && !name.string().starts_with('.');
+  return ending == ".jinja" || (is_on_top && (ending == ".json" || ending == ".safetensors"));
+}
+
+/// Warns of files that a sound checkpoint's manifest does not list. Throws an input error for a file that would be
+/// read.
+void note_unlisted_files(const fs::path& checkpoint) {
+  const std::vector<std::string> names = state::unlisted_files(checkpoint);
+  for (const std::string& name : names) {
+    QRL_REQUIRE(!may_be_read(name), (checkpoint / name).string(), "only files that the checkpoint's manifest lists",
+                "a file that was added later, and that a resume would read", "move it out of the checkpoint");
+  }
+  if (names.empty()) return;
+  base::log_once(checkpoint.string(),
+                 state::shown(checkpoint / names.front()) +
+                     (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") +
+                     ": not part of the checkpoint; it will be deleted with it");
+}
+
 void set_aside(const fs::path& path, const std::string& ending) {
   std::string aside = path.string() + ending;
   for (int number = 2; fs::exists(fs::symlink_status(aside)); ++number)
@@ -110,15 +132,31 @@ void prune_checkpoints(const fs::path& dir, std::int64_t keep, std::int64_t fina
   }
 } catch (const base::Error& error) {  // an unreadable checkpoint must not end the run
   base::log_warning(std::string(error.what()) + "; older checkpoints are kept");
+} catch (const fs::filesystem_error& error) {  // a file of NFS that another process holds open, or of another user
+  base::log_warning(state::shown(error.path1()) + ": to remove the old checkpoint failed: " + error.code().message());
 }
 
 std::optional<fs::path> newest_sound_checkpoint(const fs::path& dir) {
   for (const fs::path& path : list_checkpoints(dir)) {
     const auto damage = state::verify_folder(path);
-    if (!damage) return path;
-    base::log_warning("damaged checkpoint " + path.string() + ": " + *damage);
+    if (!damage) {
+      note_unlisted_files(path);
+      return path;
+    }
+    base::log_warning("damaged checkpoint " + state::shown(path) + ": " + *damage);
   }
   return std::nullopt;
+}
+
+fs::path checkpoint_of_run(const fs::path& path) {
+  std::error_code error;
+  const fs::path checkpoints = path / "checkpoints";
+  if (is_checkpoint(path) || !fs::is_directory(checkpoints, error)) return path;
+  const std::optional<fs::path> newest = newest_sound_checkpoint(checkpoints);
+  QRL_REQUIRE(newest, path.string(), "a run with a checkpoint", "none that is sound in " + checkpoints.string(),
+              "wait for its first one, or start the run again");
+  base::log_once(path.string() + " newest", "using " + state::shown(*newest) + ", the newest checkpoint of the run");
+  return *newest;
 }
 
 void set_aside_damaged(const fs::path& dir, const std::optional<fs::path>& sound) {
@@ -142,14 +180,16 @@ void require_sound_checkpoint(const fs::path& path, const std::string& what_to_d
   if (const auto damage = state::verify_folder(path)) {
     base::fail_input(path.string(), "a sound checkpoint", *damage, what_to_do);
   }
+  note_unlisted_files(path);
 }
 
 void copy_checkpoint(const fs::path& from, const fs::path& to) {
   state::commit_folder(
       to,
       [&](const fs::path& tmp) {
-        for (const auto& entry : fs::directory_iterator(from)) {
-          if (entry.path().filename() != kManifestFile) fs::copy(entry.path(), tmp / entry.path().filename());
+        for (const std::string& name : state::listed_files(from)) {
+          fs::create_directories((tmp / name).parent_path());
+          fs::copy_file(from / name, tmp / name);
         }
       },
       state::folder_facts(from));

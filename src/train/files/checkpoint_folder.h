@@ -32,14 +32,20 @@ void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std:
                        std::int64_t best_step = -1);
 
 /// Returns the newest sound checkpoint in `dir`; RL steps count as newer than cold-start steps. Warns of damaged
-/// checkpoints and renamed copies. Throws an internal error if the system cannot read a checkpoint.
+/// checkpoints, renamed copies, and files that were added to the sound one. Throws an input error for an added file
+/// that would be read, and an internal error if the system cannot read a checkpoint.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
+
+/// Returns the newest sound checkpoint of a run folder, and logs which; returns other paths. Throws an input error for
+/// a run without one, and like newest_sound_checkpoint.
+std::filesystem::path checkpoint_of_run(const std::filesystem::path& path);
 
 /// Renames the checkpoints newer than `sound`, or all if `sound` is unset, to NAME.damaged, NAME.damaged_2, … Does not
 /// touch copies that a user made under another name.
 void set_aside_damaged(const std::filesystem::path& dir, const std::optional<std::filesystem::path>& sound);
 
-/// Throws an input error with `what_to_do` if the checkpoint is damaged or missing.
+/// Throws an input error with `what_to_do` if the checkpoint is damaged or missing. Treats added files like
+/// newest_sound_checkpoint.
 void require_sound_checkpoint(const std::filesystem::path& path, const std::string& what_to_do);
 
 /// Commits a copy of `from` as `to`, and verifies every byte.

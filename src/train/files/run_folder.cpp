@@ -6,11 +6,13 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "state/file.h"
 #include "state/json.h"
+#include "state/sealed.h"
 
 namespace qrl::train {
 
@@ -21,16 +23,18 @@ void require_made(const std::filesystem::path& dir, const std::error_code& error
 }
 
 std::filesystem::path made(const std::filesystem::path& dir) {
+  state::require_place_for_output(dir);
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   require_made(dir, error);
   return dir;
 }
 
-void write_step(const std::filesystem::path& dir, std::int64_t step, const std::string& jsonl) {
+std::filesystem::path write_step(const std::filesystem::path& dir, std::int64_t step, const std::string& jsonl) {
   const std::filesystem::path file = dir / ("step_" + std::to_string(step) + ".jsonl");
   state::require_no_special_file(file);
   state::File::create_or_empty(file).write(jsonl);
+  return file;
 }
 
 }  // namespace
@@ -99,6 +103,7 @@ std::filesystem::path existing_part(const std::filesystem::path& dir) {
 }
 
 void check_run_folder(const std::filesystem::path& dir) {
+  state::require_place_for_output(dir);
   std::error_code error;
   const std::filesystem::path there = existing_part(dir);
   if (!std::filesystem::is_directory(there, error)) error = std::make_error_code(std::errc::not_a_directory);
@@ -134,13 +139,24 @@ void RunFolder::set_aside_earlier_rows() const {
 }
 
 void RunFolder::write_rollouts(std::int64_t step, const std::string& jsonl) const {
-  write_step(path_ / "rollouts", step, jsonl);
+  unsynced_.push_back(write_step(path_ / "rollouts", step, jsonl));
 }
 
 void RunFolder::write_validation(std::int64_t step, const std::string& jsonl) const {
   std::error_code error;
   std::filesystem::create_directory(path_ / "validation", error);  // the run folder may have moved since it was locked
-  write_step(path_ / "validation", step, jsonl);
+  unsynced_.push_back(write_step(path_ / "validation", step, jsonl));
+}
+
+void RunFolder::sync_steps() const {
+  std::set<std::filesystem::path> dirs;
+  for (const std::filesystem::path& file : unsynced_) {
+    if (auto open = state::File::open_if_there(file)) open->sync();
+    dirs.insert(file.parent_path());
+  }
+  for (const std::filesystem::path& dir : dirs) state::sync_dir(dir);
+  if (!dirs.empty()) state::sync_dir(path_);
+  unsynced_.clear();
 }
 
 }  // namespace qrl::train

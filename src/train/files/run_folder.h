@@ -41,12 +41,13 @@ std::vector<std::pair<std::int64_t, double>> read_score(const std::filesystem::p
 /// Returns `dir`, or the nearest folder or file above it that exists; absolute.
 std::filesystem::path existing_part(const std::filesystem::path& dir);
 
-/// Throws an input error if `dir` cannot be a run folder: not a folder, not writable, or in use. Writes nothing.
+/// Throws an input error if `dir` cannot be a run folder: not a folder, not writable, in use, or no place for output
+/// (state/sealed.h). Writes nothing.
 void check_run_folder(const std::filesystem::path& dir);
 
 class RunFolder {
  public:
-  /// Creates `dir` and locks it; throws an input error if another run holds the lock.
+  /// Creates `dir` and locks it. Throws an input error if another run holds the lock, or for no place for output.
   explicit RunFolder(const std::filesystem::path& dir);
 
   const std::filesystem::path& path() const { return path_; }
@@ -62,9 +63,12 @@ class RunFolder {
   /// Write rollouts/step_N.jsonl or validation/step_N.jsonl, replacing an interrupted run's file.
   void write_rollouts(std::int64_t step, const std::string& jsonl) const;
   void write_validation(std::int64_t step, const std::string& jsonl) const;
+  /// Fsyncs the files of steps written since the last call, so that a checkpoint of these steps never outlives them.
+  void sync_steps() const;
 
  private:
   std::filesystem::path path_;
+  mutable std::vector<std::filesystem::path> unsynced_;
   mutable state::FolderLock lock_;
 };
 
