@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from qrl_train.elf import code_hash
+from qrl_train.elf import code_hash, require_whole
 from qrl_train.pins import PYARROW, TORCH, TORCH_CODE
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
@@ -80,8 +80,13 @@ def torch_folder() -> pathlib.Path:
     version = torch_version(folder)
     if version.partition("+")[0] != TORCH:
         raise Refused("torch", f"version {TORCH}", f"{version or 'no version'} at {folder}", f"{command}, in a venv of its own")
-    if not (folder / "lib" / "libtorch_cpu.so").is_file():
-        raise Refused("torch", "libtorch_cpu.so", f"none in {folder / 'lib'}", command)
+    for name in ("libtorch_cpu.so", "libc10.so"):
+        if not (folder / "lib" / name).is_file():
+            raise Refused("torch", name, f"none in {folder / 'lib'}", command)
+        try:
+            require_whole(folder / "lib" / name)
+        except OSError as error:
+            raise Refused(str(folder / "lib" / name), "a whole library", str(error), f"{command} --force-reinstall") from None
     return folder
 
 

@@ -60,7 +60,17 @@ def _rows(file: pathlib.Path) -> Iterator[Row]:
     with open(file, encoding="utf-8") as lines:
         for line in lines:
             if line.endswith("\n"):  # the last one may be half written
-                yield json.loads(line)
+                yield _row(line, file)
+
+
+def _row(line: str | bytes, file: pathlib.Path) -> Row:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise RunError(2, f"{file}: expected a JSON object per line, got {line[:60]!r}")
+    return row
 
 
 def _write(file: pathlib.Path, text: str) -> None:
@@ -112,10 +122,13 @@ class Run:
         self._start()
 
     def _start(self) -> None:
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            raise RuntimeError("SIGCHLD: expected its default, got a process that ignores it, so that exit codes are lost; "
+                               "call signal.signal(signal.SIGCHLD, signal.SIG_DFL)")
         self.folder, words = self._prepare()
         self._position = 0
         self._shown = 0  # bytes of the console
-        self._began = time.time()
+        self._sessions_before = self._sessions()  # by their times, which no clock that steps back makes equal
         self._is_stopping = False
         self._console: IO[bytes] = tempfile.TemporaryFile()
         # In a session of its own: an interrupt of a notebook's cell ends the cell, not the run.
@@ -166,7 +179,8 @@ class Run:
 
     def _command(self, file: Path, values: Mapping[str, object]) -> list[str]:
         words = [word for key, value in values.items() for word in ("--set", f"{key}={recipes.yaml(value)}")]
-        return ["qrl-train", os.fspath(file), *words, *self.options]
+        recipe = os.fspath(file)
+        return ["qrl-train", f"./{recipe}" if recipe.startswith("-") else recipe, *words, *self.options]  # a dash begins no option
 
     def _resolve(self, file: Path, values: Mapping[str, object]) -> tuple[pathlib.Path, str]:
         """Returns the run folder, and the resolved recipe with each value's origin."""
@@ -208,15 +222,15 @@ class Run:
     def _new_rows(self) -> Iterator[Row]:
         """Reads what is new. Before this start wrote its session, the file may hold rows that it will cut off."""
         rows = self.folder / "metrics.jsonl"
-        if not any(session["unix"] >= self._began for session in _rows(self.folder / "sessions.jsonl")) or not rows.exists():
+        if not self._sessions() - self._sessions_before or not rows.exists():
             return
         with open(rows, "rb") as file:
             file.seek(self._position)
             text = file.read()
         for line in text[: text.rfind(b"\n") + 1].splitlines(keepends=True):
             self._position += len(line)  # before the row: a loop that breaks off leaves the next rows unread
-            row = json.loads(line)
-            if row["step"] > self._last_step and _has_values(row):
+            row = _row(line, rows)
+            if _has_values(row) and row["step"] > self._last_step:
                 self._last_step = row["step"]
                 yield row
 
@@ -238,6 +252,11 @@ class Run:
         for line in whole.decode(errors="replace").splitlines():
             if _EVENT.match(line):
                 print(line, flush=True)
+
+    def _sessions(self) -> set[str]:
+        """Returns the times of the starts that the run folder lists."""
+        file = self.folder / "sessions.jsonl"
+        return set(re.findall(r'"unix": ?([^,}]+)', file.read_text(errors="replace") if file.exists() else ""))
 
     def _require_success(self) -> None:
         code = self._process.wait()

@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import sys
+import time
 
 import qrl_train
 
@@ -210,6 +211,31 @@ def broken(completions, **kwargs):
 
 fault = error_of(lambda: list(qrl_train.start({**TOY, "trainer.default_local_dir": "broken"}, reward=broken)))
 assert fault.code == 2 and "absent" in str(fault) and "reward_broken_" in str(fault), fault
+# A name that begins with a dash is a recipe's, no option.
+for dashed in ("--help", "-dash.yaml"):
+    assert error_of(lambda: qrl_train.start(dashed)).code == 2
+pathlib.Path("-dash.yaml").write_text(pathlib.Path(TINY).read_text())
+assert error_of(lambda: qrl_train.start("-dash.yaml", {"optim.lrr": 1})).code == 2
+# A clock that steps back while a run starts hides no row.
+real_time = time.time
+time.time = lambda: real_time() + 3600
+assert [row["step"] for row in qrl_train.start(TINY, settings("clock", 2))] == [0, 1, 2]
+time.time = real_time
+# Rows that are no objects are errors of the file.
+malformed = pathlib.Path("malformed")
+malformed.mkdir()
+for line in ("5", "null", "[]", '"x"', "x", "[" * 100_000):
+    (malformed / "metrics.jsonl").write_text(line + "\n")
+    wrong_row = error_of(lambda: qrl_train.metrics(malformed))
+    assert "metrics.jsonl: expected a JSON object per line" in str(wrong_row), wrong_row
+# Where exit codes are lost, no run is started.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+try:
+    qrl_train.start(TINY)
+    raise SystemExit("a run was started whose exit code is lost")
+except RuntimeError as error:
+    assert "SIGCHLD" in str(error), error
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 # The caller looks at this one's session: what runs when Python ends is stopped.
 left = qrl_train.start(TINY, settings("left", ENDLESS))
 next(iter(left))
