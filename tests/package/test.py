@@ -24,6 +24,24 @@ LICENSES = {"libicuuc": "libicu.txt", "libicudata": "libicu.txt", "libpcre2-8": 
 COMPILED_IN = {"LICENSE", "uPlot.txt", "CLI11.txt", "nlohmann-json.txt"}
 
 
+class Steps(unittest.TestCase):
+    """How scripts/package runs a command of the build."""
+
+    def step(self, command, folder=ROOT):
+        load = f"import runpy; runpy.run_path({str(ROOT / 'scripts/package')!r})['build_step']('sh', '-c', {command!r}, shows=False)"
+        return run(sys.executable, "-c", load, cwd=folder, env=variables(PWD=str(folder)))
+
+    def test_a_step_that_fails_shows_its_output_and_no_traceback(self):
+        code, said = self.step("echo fp8.cpp:7: error: expected an expression; exit 3")
+        self.assertEqual((code, said), (1, "fp8.cpp:7: error: expected an expression\npackage: sh -c failed with exit code 3; its output is above\n"))
+        self.assertEqual(self.step("echo quiet"), (0, ""))
+
+    def test_a_link_to_the_checkout_is_not_its_name(self):
+        link = work / "link"
+        link.symlink_to(ROOT)
+        self.assertEqual(self.step(f'test "$PWD" = "{ROOT}"', link), (0, ""))
+
+
 class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -42,6 +60,18 @@ class Wheel(unittest.TestCase):
     def start(self, torch, *words, **more):
         path = ":".join(map(str, [work / "site", *([torch] if torch else [])]))
         return run(sys.executable, "-S", "-m", "qrl_train", *words, env=variables(PYTHONPATH=path, **more))
+
+    def test_a_torch_that_was_cut_off_is_one_error(self):
+        site, whole = make_torch(work / "cut", "2.11.0", real=False), DEPS / "libtorch/torch/lib"
+        (site / "torch/lib").mkdir()
+        (site / "torch/lib/libc10.so").symlink_to(whole / "libc10.so")
+        with open(whole / "libtorch_cpu.so", "rb") as library:
+            start = library.read(1 << 24)
+        for size in (0, 100, 1 << 16, 1 << 24):
+            (site / "torch/lib/libtorch_cpu.so").write_bytes(start[:size])
+            code, said = self.start(site, "--version")
+            self.assertEqual((code, said.count("\n")), (2, 1), said)
+            self.assertIn("libtorch_cpu.so: expected a whole library, got ", said)
 
     def test_two_wheels_are_the_same_bytes(self):
         self.assertEqual(pack("two").read_bytes(), self.wheel.read_bytes())
