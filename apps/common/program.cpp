@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/shipped_files.h"
 #include "base/text.h"
 #include "command.h"
 #include "learner/tensors/libraries.h"
@@ -127,6 +128,10 @@ int run_program(const Program& program, int argc, char** argv) {
   std::unique_ptr<dist::Collectives> world;
   std::vector<std::string> words = with_bare_options(std::vector<std::string>(argv + 1, argv + argc));
   try {
+    if (words == std::vector<std::string>{"recipes:"}) {
+      std::fputs(base::list_of_recipes().c_str(), stdout);
+      return finish_output(nullptr);
+    }
     learner::require_libtorch();
     words = with_shipped_recipes(std::move(words));
     check_commands(command_line, words);

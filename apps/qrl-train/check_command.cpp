@@ -22,6 +22,7 @@
 #include "tasks/countdown/solver.h"
 #include "tasks/countdown/verifier.h"
 #include "train/plan/catalog.h"
+#include "train/policy/policy.h"
 
 namespace qrl::app {
 
@@ -119,7 +120,11 @@ const std::vector<Kind>& kinds() {
       {"generation", "generation_config.json",
        [](const std::string& path) { return model::describe_generation(in_folder(path, {"generation_config.json"})); }},
       {"tokenizer", "tokenizer.json",
-       [](const std::string& file) { return file + ": " + data::Tokenizer::load(file).describe(); }},
+       [](const std::string& path) {
+         const data::Tokenizer tokenizer = data::Tokenizer::load(path);
+         if (std::filesystem::is_directory(path)) train::require_end_token(tokenizer, path);
+         return path + ": " + tokenizer.describe();
+       }},
       {"chat", "model folder's chat template",
        [](const std::string& dir) { return dir + ": " + data::describe_chat(data::Tokenizer::load(dir)); }, "DIR"},
       {"recipe", "recipe", describe_recipe, "FILE"},

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/hub.h"
 #include "base/text.h"
 #include "commands.h"
 #include "config/keys/key.h"
@@ -12,6 +11,7 @@
 #include "decoder/cpu/teacher_forcing.h"
 #include "given_prompts.h"
 #include "learner/learner.h"
+#include "loaded_sampler.h"
 #include "ops/sample.h"
 #include "report/rules.h"
 #include "rollout/rollout.h"
@@ -222,7 +222,7 @@ void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
 void check_gap(const GapArguments& arguments, dist::Collectives& world) {
   const config::Recipe plain = recipe_of_setting(gap_settings().front(), arguments.seed);
   train::set_threads(plain, world);
-  const train::Policy policy = train::load_policy(base::local_model(arguments.model));
+  const train::Policy policy = train::load_policy(given_model(arguments.model));
   Drawn drawn = draw(policy, arguments.seed, world);
   std::int64_t num_tokens = 0;
   for (const types::Completion& sample : drawn.samples) num_tokens += std::ssize(sample.tokens);

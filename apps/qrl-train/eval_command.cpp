@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "commands.h"
 #include "loaded_sampler.h"
 #include "report/rows.h"
 #include "state/folder.h"
+#include "state/sealed.h"
 #include "tasks/verifier.h"
 #include "train/evaluate/evaluate.h"
 #include "train/metrics/progress.h"
@@ -32,6 +32,7 @@ struct EvalArguments {
 
 void make_new_folder(const std::string& dir) {
   std::error_code error;
+  state::require_place_for_output(dir);
   std::filesystem::create_directories(dir, error);
   QRL_REQUIRE(!error, dir, "a folder that can be created", error.message(), "choose another --out");
   QRL_REQUIRE(std::filesystem::is_empty(dir, error) && !error, dir, "a new or empty folder",
@@ -39,9 +40,10 @@ void make_new_folder(const std::string& dir) {
 }
 
 void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
+  require_own_launcher();
   if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
   config::Recipe recipe = arguments.recipe.load(true, config::RecipeUse::sampling).recipe;
-  train::take_recorded_rotation(recipe, base::local_model(arguments.checkpoint));
+  train::take_recorded_rotation(recipe, given_model(arguments.checkpoint));
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());

@@ -10,10 +10,12 @@
 #include "commands.h"
 #include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
+#include "loaded_sampler.h"
 #include "model/compressed_tensors.h"
 #include "model/peft.h"
 #include "state/file.h"
 #include "state/safetensors.h"
+#include "state/sealed.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/evaluate/export_score.h"
 #include "train/files/checkpoint_folder.h"
@@ -61,6 +63,7 @@ void write_logits(const std::string& folder, const std::string& file) {
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
   std::error_code error;
+  state::require_place_for_output(arguments.out);
   const fs::file_status out = fs::status(arguments.out, error);
   QRL_REQUIRE(!fs::exists(out) || fs::is_directory(out), arguments.out, "a new or empty folder", "a file",
               "choose another --out");
@@ -209,7 +212,7 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
 config::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(train::is_checkpoint(arguments.checkpoint), "--quantized", "a checkpoint",
               base::quoted(arguments.checkpoint),
-              "name RUN/checkpoints/step_N: only a run's recipe says how its sampler was quantized");
+              "name RUN or RUN/checkpoints/step_N: only a run's recipe says how its sampler was quantized");
   for (const auto& [option, is_given] : {std::pair{"--dtype", !arguments.dtype.empty()},
                                          {"--logits", !arguments.logits.empty()},
                                          {"--merge", arguments.merge},
@@ -292,7 +295,8 @@ void add_export(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* command = app.add_subcommand(
       "export", "write a checkpoint as a Hugging Face folder; a checkpoint of adapters becomes a PEFT folder");
-  command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N")->required();
+  command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N, or RUN for its newest checkpoint")
+      ->required();
   add_text(*command, "--out", arguments->out, "DIR", "output folder, new or empty")->required();
   add_word(*command, "--dtype", arguments->dtype, {"float32", "bfloat16"}, "float32|bfloat16",
            "dtype of the weights; default: the model's own");
@@ -306,8 +310,12 @@ void add_export(CLI::App& app, Action& action) {
            "with --merge: merge onto the quantized or the original base; default: the base that the learner used");
   add_text(*command, "--logits", arguments->logits, "FILE",
            "also write the exported model's fp32 logits on fixed random tokens, for comparison with other programs");
-  set_work(*command, action, arguments, export_model,
-           [arguments] { arguments->checkpoint = base::local_model(arguments->checkpoint); });
+  set_work(*command, action, arguments, export_model, [arguments] {
+    const std::string given = base::local_model(arguments->checkpoint);
+    arguments->checkpoint = given_model(given);
+    if (arguments->checkpoint != given)
+      std::printf("exporting %s, the newest checkpoint of the run\n", arguments->checkpoint.c_str());
+  });
 }
 
 }  // namespace qrl::app

@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "commands.h"
@@ -93,7 +92,7 @@ std::string recipe_of_folder(const model::ModelConfig& config) {
 
 Source open_source(const GenerateArguments& arguments) {
   const std::vector<std::string> overrides = overrides_of(arguments);
-  const std::string from = base::local_model(arguments.model);
+  const std::string from = given_model(arguments.model);
   std::error_code error;
   if (!fs::is_directory(from, error)) {
     QRL_REQUIRE(fs::exists(from, error), from,
@@ -102,7 +101,7 @@ Source open_source(const GenerateArguments& arguments) {
                 "download a model first (hf download NAME --local-dir DIR): this command downloads nothing");
     config::Recipe recipe =
         config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling).recipe;
-    train::take_recorded_rotation(recipe, base::local_model(arguments.checkpoint));
+    train::take_recorded_rotation(recipe, given_model(arguments.checkpoint));
     train::Policy policy = policy_of(recipe, arguments.checkpoint);
     return {std::move(recipe), std::move(policy), arguments.checkpoint};
   }
@@ -182,7 +181,7 @@ void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   max_num_seqs = std::min(max_num_seqs.value, static_cast<std::int64_t>(prompts.size()) * arguments.num_samples);
   LoadedSampler loaded(std::move(source.policy), recipe, source.checkpoint, world, longest_of(prompts));
   // Uses the checkpoint's own profile, because the file that its recipe names may not exist here.
-  if (loaded.quantizer.profile != nullptr && fs::is_directory(base::local_model(arguments.model)) &&
+  if (loaded.quantizer.profile != nullptr && fs::is_directory(given_model(arguments.model)) &&
       !sets(arguments, "quant.rollout.profile"))
     source.recipe.quant.profile = "auto";
   require_calibration_data(loaded, recipe);
@@ -222,10 +221,10 @@ void add_generate(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* command = app.add_subcommand("generate", "complete prompts with a model");
   command
-      ->add_option(
-          "MODEL", arguments->model,
-          "checkpoint (with the formats, templates and eval.* sampling of its recipe), Hugging Face folder (with its "
-          "chat template and dtype, float16 as bf16, not quantized), or recipe file (see --checkpoint)")
+      ->add_option("MODEL", arguments->model,
+                   "run or checkpoint (with the formats, templates and eval.* sampling of its recipe), Hugging Face "
+                   "folder (with its "
+                   "chat template and dtype, float16 as bf16, not quantized), or recipe file (see --checkpoint)")
       ->required()
       ->check(not_empty());
   command

@@ -128,6 +128,7 @@ void judge(const JudgeArguments& arguments) {
                                   : std::vector<std::string>{"ground_truth"},
                      by_recipe, !is_named && !verifier->needs_ground_truths()};
   std::vector<JudgedRow> rows;
+  bool any = false;
   const auto print = [&] {
     if (by_recipe) print_scores(rows, *verifier, recipe);
     else print_verdicts(rows, *verifier, recipe, partial, arguments.time);
@@ -136,6 +137,7 @@ void judge(const JudgeArguments& arguments) {
   data::JsonLines lines(standard_input(), "standard input", data::LoneSurrogate::replaced);
   try {
     while (const auto row = lines.next()) {
+      any = true;
       rows.push_back(read_judged_row(*row, form, lines.where()));
       if (rows.size() == kRowsAtOnce) print();
     }
@@ -144,6 +146,7 @@ void judge(const JudgeArguments& arguments) {
     std::fflush(stdout);
     throw;
   }
+  QRL_REQUIRE(any, "standard input", "one row or more", "none", "pipe JSON lines into the command");
   print();
 }
 

@@ -17,8 +17,12 @@
 
 namespace qrl::app {
 
+std::string given_model(const std::string& name) {
+  return name.empty() ? name : train::checkpoint_of_run(base::local_model(name)).string();
+}
+
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint) {
-  return checkpoint.empty() ? train::initial_policy(recipe) : train::load_policy(base::local_model(checkpoint));
+  return checkpoint.empty() ? train::initial_policy(recipe) : train::load_policy(given_model(checkpoint));
 }
 
 namespace {
@@ -39,7 +43,7 @@ config::Recipe with_adapters_of(const train::Policy& policy, const config::Recip
 LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from,
                              dist::Collectives& world, std::int64_t longest_prompt_tokens)
     : policy(std::move(loaded)),
-      checkpoint(base::local_model(from)),
+      checkpoint(given_model(from)),
       sampler(policy.config, with_adapters_of(policy, recipe), world, longest_prompt_tokens, {}, &policy.tokenizer) {
   QRL_REQUIRE(!policy.adapter || recipe.quant.profile.empty(), "quant.rollout.profile", "null for a policy of adapters",
               recipe.quant.profile, "add --set quant.rollout.profile=null");

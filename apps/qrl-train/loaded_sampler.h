@@ -12,7 +12,11 @@
 
 namespace qrl::app {
 
-/// Loads a checkpoint or Hugging Face folder; for "", the recipe's policy before training.
+/// Returns the folder of a model or checkpoint that a user names: a folder, a Hub's name, or a run, whose newest sound
+/// checkpoint it is. Throws like checkpoint_of_run.
+std::string given_model(const std::string& name);
+
+/// Loads what given_model takes; for "", the recipe's policy before training.
 train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint);
 
 struct LoadedSampler {

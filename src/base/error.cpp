@@ -12,7 +12,11 @@ std::atomic<bool> are_parts_being_made = false;
 
 std::string join(const std::string& where, const std::string& expected, const std::string& got,
                  const std::string& what_to_do) {
-  std::string line = where;
+  std::string line;
+  for (const char c : where) {  // a file's name may have line ends; a text without the other parts is a whole message
+    if (c == '\n' && !(expected.empty() && got.empty())) line += "\\n";
+    else line += c;
+  }
   if (!expected.empty()) line += ": expected " + expected;
   if (!got.empty()) line += (expected.empty() ? ": " : ", got ") + got;
   if (!what_to_do.empty()) line += "; " + what_to_do;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <vector>
 
@@ -47,22 +48,49 @@ std::vector<std::string> names_of_recipes(const fs::path& folder) {
   return names;
 }
 
+/// Returns the first sentence of the comment that a recipe begins with.
+std::string first_sentence(const fs::path& recipe) {
+  std::ifstream in(recipe);
+  std::string text;
+  for (std::string line; std::getline(in, line) && line.starts_with("# ");)
+    text += (text.empty() ? "" : " ") + line.substr(2);
+  return text.substr(0, text.find(". "));
+}
+
+fs::path require_recipes(const std::string& word) {
+  fs::path folder = shipped_recipes();
+  QRL_REQUIRE(!folder.empty(), word, "recipes installed with the program", "no recipes folder",
+              "give the path of a recipe file, or reinstall qrl-train");
+  return folder;
+}
+
 }  // namespace
+
+std::string list_of_recipes() {
+  const fs::path folder = require_recipes(std::string(kShipped));
+  const std::vector<std::string> names = names_of_recipes(folder);
+  std::size_t width = 0;
+  for (const std::string& name : names) width = std::max(width, name.size());
+  std::string text;
+  for (const std::string& name : names) {
+    text += std::string(kShipped) + name + std::string(width - name.size() + 2, ' ') +
+            first_sentence(folder / (name + std::string(kYaml))) + "\n";
+  }
+  return text;
+}
 
 bool is_shipped_recipe(std::string_view word) { return word.starts_with(kShipped); }
 
 std::string shipped_recipe(std::string_view word) {
   std::string name(word.substr(kShipped.size()));
   if (name.ends_with(kYaml)) name.resize(name.size() - kYaml.size());
-  const fs::path folder = shipped_recipes();
-  QRL_REQUIRE(!folder.empty(), std::string(word), "recipes installed with the program", "no recipes folder",
-              "give the path of a recipe file, or reinstall qrl-train");
+  const fs::path folder = require_recipes(std::string(word));
   const std::vector<std::string> names = names_of_recipes(folder);
   if (std::binary_search(names.begin(), names.end(), name)) return (folder / (name + std::string(kYaml))).string();
   const std::string nearest = nearest_name(name, names);
   fail_input(
       std::string(word), "a recipe in " + folder.string(), base::quoted(name),
-      nearest.empty() ? "try recipes:countdown_quickstart" : "did you mean " + std::string(kShipped) + nearest + "?");
+      nearest.empty() ? "qrl-train recipes: lists them" : "did you mean " + std::string(kShipped) + nearest + "?");
 }
 
 std::string shipped_path(const std::string& path) {

@@ -20,6 +20,10 @@ bool is_shipped_recipe(std::string_view word);
 /// input error that names the most similar recipe.
 std::string shipped_recipe(std::string_view word);
 
+/// Returns a line for each recipe that comes with the program: its name, and the first sentence of its comment. Throws
+/// an input error if there are none.
+std::string list_of_recipes();
+
 /// Returns the path of recipes:PATH, even if no file exists; returns other texts unchanged.
 std::string shipped_path(const std::string& path);
 

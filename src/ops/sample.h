@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace qrl::ops {
@@ -33,7 +34,7 @@ class RowSummary {
   void begin(float temperature);
   /// Adds the row's next logits, fp32. `count`: a multiple of kSampleBlock, except in the last call.
   void take(const float* logits, std::int64_t count);
-  /// Ends the row. Throws an internal error if no logit is finite, or if any logit is NaN or +inf.
+  /// Ends the row. Calls fail_logits if no logit is finite, or if any logit is NaN or +inf.
   void end();
 
   /// Describes where a uniform number in [0, 1) falls in the CDF of the row.
@@ -73,6 +74,9 @@ SampledToken sample(const float* logits, std::int64_t vocab_size, const SamplePa
 /// Returns −inf for a token not in `kept`. The temperature must be above 0.
 float logprob(const float* logits, std::int64_t vocab_size, float temperature, std::int32_t token,
               std::span<const std::int32_t> kept = {});
+
+/// Throws the input error of a model whose logits no token can be sampled from.
+[[noreturn]] void fail_logits(const std::string& got);
 
 /// Sets all logits except those of `kept` (ascending) to −inf; no-op if `kept` is empty.
 void keep_only(float* logits, std::int64_t vocab_size, std::span<const std::int32_t> kept);

@@ -26,6 +26,6 @@ TEST_CASE("a name that no recipe of the program has is refused with the nearest,
     }
   };
   CHECK_THAT(error_of("recipes:countdown_quickstrat"), Catch::Contains("did you mean recipes:countdown_quickstart?"));
-  CHECK_THAT(error_of("recipes:"), Catch::Contains("try recipes:countdown_quickstart"));
+  CHECK_THAT(error_of("recipes:"), Catch::Contains("qrl-train recipes: lists them"));
   CHECK_THAT(error_of("recipes:../tests/train/tiny"), Catch::Contains("expected a recipe in "));
 }

@@ -1,7 +1,9 @@
 // Tests that the command line refuses invalid arguments by name, with exit code 2 and without side effects.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
+#include <sstream>
 
 #include "base/text.h"
 #include "data/parquet.h"
@@ -354,10 +356,137 @@ TEST_CASE("an export that fails leaves an empty folder, so that the same command
   CHECK(test::run_command(command).exit_code == 0);
 }
 
-TEST_CASE("a run's folder in a checkpoint's place is named as such") {
-  const std::string run = test::finished_run().string();
-  command_refuses("export " + run + " --out /tmp/never", "a run's folder");
-  command_refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + run, "name a checkpoint in");
+TEST_CASE("a run's folder in a checkpoint's place is its newest sound checkpoint") {
+  const test::TempDir dir;
+  fs::copy(test::finished_run(), dir / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const auto exported = [&](const std::string& from, const std::string& to) {
+    const test::Outcome done =
+        test::run_command(test::kProgram + "export " + (dir / from).string() + " --out " + (dir / to).string());
+    INFO(done.output);
+    REQUIRE(done.exit_code == 0);
+    return test::read_file(dir / to / "model.safetensors");
+  };
+  const std::string newest = exported("run/checkpoints/step_4", "named");
+  CHECK(exported("run", "newest") == newest);
+  fs::resize_file(dir / "run/checkpoints/step_4/state.json", 3);
+  CHECK(exported("run", "older") == exported("run/checkpoints/step_3", "older_named"));
+  for (const auto& entry : fs::directory_iterator(dir / "run/checkpoints"))
+    if (entry.is_directory()) fs::remove(entry.path() / "manifest.json");
+  command_refuses("export " + (dir / "run").string() + " --out /tmp/never",
+                  "expected a run with a checkpoint, got none");
+  command_refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --checkpoint " + (dir / "run").string(),
+                  "expected a run with a checkpoint, got none");
+}
+
+TEST_CASE("recipes: alone lists what comes with the program, and each can be planned by its name") {
+  const test::Outcome list = test::run_command(test::kProgram + "recipes:");
+  REQUIRE(list.exit_code == 0);
+  CHECK(test::says(list, "\nrecipes:countdown_quickstart"));
+  CHECK(test::says(list, "  A small model learns countdown on two CPU cores: "));
+  CHECK(test::says(list, "\nrecipes:papers/qurl_deepscaler "));
+  std::istringstream lines(list.output);
+  int num_recipes = 0;
+  for (std::string line; std::getline(lines, line); ++num_recipes) {
+    INFO(line);
+    CHECK(line.starts_with("recipes:"));
+    CHECK(line.find("  ") != std::string::npos);  // a sentence follows
+  }
+  CHECK(num_recipes > 60);
+  command_refuses("recipes:none_like_this_at_all", "qrl-train recipes: lists them");
+}
+
+TEST_CASE("a line end in a file's name does not break an error into two lines") {
+  const test::TempDir dir;
+  const std::string file = "'" + (dir / "a\nb").string();
+  for (const std::string& command :
+       {"check csv " + file + ".csv'", "check config " + file + "'", file + ".yaml' --dry-run"}) {
+    const test::Outcome outcome = test::run_command(test::kProgram + command);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.output.find("a\\nb") != std::string::npos);
+    CHECK(std::ranges::count(outcome.output, '\n') == 1);
+  }
+}
+
+TEST_CASE("under torchrun or accelerate, a run is refused unless --ranks is given") {
+  const test::TempDir dir;
+  const std::string launched = "env WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 ";
+  const test::Outcome refused = test::run_command(launched + test::tiny_command(dir / "run"));
+  CHECK(refused.exit_code == 2);
+  CHECK(test::says(refused, "torchrun and accelerate start N runs of one process: use --ranks N"));
+  CHECK_FALSE(fs::exists(dir / "run"));
+  CHECK(test::run_command(launched + test::tiny_command(dir / "run", "--dry-run")).exit_code == 0);
+  CHECK(test::run_command(launched + test::tiny_command(dir / "run", "--ranks 1")).exit_code == 0);
+}
+
+TEST_CASE("check tokenizer refuses a folder without an end token as a run does") {
+  const test::TempDir dir;
+  fs::create_directory(dir / "model");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(test::finished_run() / "checkpoints/step_4" / name, dir / "model" / name);
+  CHECK(test::run_command(test::kProgram + "check tokenizer " + (dir / "model").string()).exit_code == 0);
+  fs::remove(dir / "model/tokenizer_config.json");
+  command_refuses("check tokenizer " + (dir / "model").string(),
+                  "expected a tokenizer_config.json that names an `eos_token`");
+}
+
+TEST_CASE("a model whose logits overflow is named as the cause") {
+  const test::TempDir dir;
+  const fs::path model = test::copy_of_finished_run(dir / "run") / "checkpoints/step_4";
+  REQUIRE(
+      test::run_command(test::kProgram + "export " + model.string() + " --dtype float32 --out " + (dir / "hf").string())
+          .exit_code == 0);
+  const fs::path file = dir / "hf/model.safetensors";
+  std::string bytes = test::read_file(file);
+  for (std::size_t at = bytes.size() - 4096; at + 4 <= bytes.size(); at += 4)
+    bytes.replace(at, 4, "\xff\xff\x7f\x7f");  // 3.4e38
+  std::ofstream(file, std::ios::binary) << bytes;
+  command_refuses("generate " + (dir / "hf").string() + " --prompt x --temperature 1",
+                  "the model's logits: expected finite numbers or -inf, one of them finite, got ");
+}
+
+TEST_CASE("nothing is written into a checkpoint") {
+  const test::TempDir dir;
+  fs::copy(test::finished_run(), dir / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const std::string checkpoint = (dir / "run/checkpoints/step_4").string(), inside = checkpoint + "/x/y";
+  fs::create_directory_symlink(checkpoint, dir / "link");
+  const std::string refused = ": expected a place outside checkpoints, got a path inside the checkpoint " + checkpoint;
+  command_refuses("export " + checkpoint + " --out " + inside, inside + refused);
+  command_refuses("export " + checkpoint + " --out " + (dir / "link/x").string(), (dir / "link/x").string() + refused);
+  command_refuses("data countdown --size 3 --out " + inside, inside + refused);
+  command_refuses("report " + (dir / "run").string() + " --out " + inside + ".html", inside + ".html" + refused);
+  command_refuses("report " + (dir / "run").string() + " --tensorboard " + inside, inside + refused);
+  command_refuses("eval " QRL_SOURCE_DIR "/tests/train/tiny.yaml --out " + inside, inside + refused);
+  const std::string run_folder = " --set trainer.default_local_dir=";
+  command_refuses(QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run" + run_folder + inside, inside + refused);
+  command_refuses(QRL_SOURCE_DIR "/tests/train/tiny.yaml" + run_folder + inside, inside + refused);
+  for (const std::string place : {"/proc/x", "/sys/x", "/dev/x"})
+    command_refuses(QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run" + run_folder + place,
+                    place + ": expected a place for files, got a path under /proc, /sys or /dev");
+  CHECK_FALSE(fs::exists(inside));
+}
+
+TEST_CASE("a file that can not be read is named, and none is waited for") {
+  const test::TempDir dir;
+  for (const char* name : {"p.csv", "p.jsonl", "p.parquet", "p.jinja"})
+    REQUIRE(mkfifo((dir / name).c_str(), 0600) == 0);
+  for (const std::string kind : {"csv", "jsonl"}) {
+    command_refuses("check " + kind + " " + (dir / "p.csv").string(),
+                    (dir / "p.csv").string() + ": expected a CSV file, got not a regular file");
+    command_refuses("check " + kind + " /proc/self/mem",
+                    "/proc/self/mem: expected a readable file, got Input/output error");
+  }
+  command_refuses("check reward " QRL_SOURCE_DIR "/tests/train/tiny.yaml --file " + (dir / "p.jsonl").string(),
+                  "p.jsonl: expected a JSONL file, got not a regular file");
+  std::ofstream(dir / "rows") << R"({"messages":[{"role":"user","content":"x"}]})"
+                              << "\n";
+  command_refuses("tokenize " + (test::finished_run() / "checkpoints/step_4").string() + " --jsonl --chat-template " +
+                      (dir / "p.jinja").string() + " < " + (dir / "rows").string(),
+                  "p.jinja: expected a regular file, got a device or pipe");
+  fs::create_symlink("/proc/self/mem", dir / "mem.csv");
+  command_refuses("check csv " + (dir / "mem.csv").string(),
+                  "mem.csv: expected a readable file, got Input/output error");
+  command_refuses("judge --verifier math < /dev/null", "standard input: expected one row or more, got none");
 }
 
 TEST_CASE("options stand behind the command they are for, and each --set takes one value") {

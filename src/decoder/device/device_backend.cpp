@@ -322,8 +322,7 @@ void DeviceBackend::finish() {
   sampled_.resize(started.on_device.places.size());
   engine_->finish(sampled_);
   for (std::size_t i = 0; i < sampled_.size(); ++i) {
-    QRL_INVARIANT(sampled_[i].token >= 0, "sample", "finite or -inf logits, at least one finite",
-                  "NaN, +inf or only -inf", "the weights or the forward pass are broken");
+    if (sampled_[i].token < 0) ops::fail_logits("NaN, +inf or only -inf");
     started.samples[started.on_device.places[i]] = {sampled_[i].token, sampled_[i].logprob};
   }
 }

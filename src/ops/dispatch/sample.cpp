@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/kernels/kernels.h"
 
 namespace qrl::ops {
@@ -162,10 +163,8 @@ void RowSummary::end() {
   total_ = 0;
   for (const Block& block : blocks_) total_ += share(block);
   // A NaN logit makes total_ NaN; a +inf logit makes max_ infinite.
-  QRL_INVARIANT(std::isfinite(max_) && std::isfinite(total_), "sample",
-                "logits that are finite or -inf, one of them finite",
-                "maximum " + std::to_string(max_) + ", sum of exp " + std::to_string(total_),
-                "the weights or the forward pass are broken");
+  if (!std::isfinite(max_) || !std::isfinite(total_))
+    fail_logits(base::format("maximum %g, sum of exp %g", static_cast<double>(max_), total_));
 }
 
 RowSummary::Place RowSummary::place(double uniform) const {
@@ -207,6 +206,11 @@ SampledToken RowSummary::sample(const Place& place, const float* block_logits) c
     before += static_cast<double>(weights[i]);
   }
   return {token(chosen), logprob(block_logits[chosen])};
+}
+
+void fail_logits(const std::string& got) {
+  base::fail_input("the model's logits", "finite numbers or -inf, one of them finite", got,
+                   "its weights make the forward pass overflow: sample from another model or checkpoint");
 }
 
 void keep_only(float* logits, std::int64_t vocab_size, std::span<const std::int32_t> kept) {

@@ -155,7 +155,6 @@ fs::path checkpoint_of_run(const fs::path& path) {
   const std::optional<fs::path> newest = newest_sound_checkpoint(checkpoints);
   QRL_REQUIRE(newest, path.string(), "a run with a checkpoint", "none that is sound in " + checkpoints.string(),
               "wait for its first one, or start the run again");
-  base::log_once(path.string() + " newest", "using " + state::shown(*newest) + ", the newest checkpoint of the run");
   return *newest;
 }
 

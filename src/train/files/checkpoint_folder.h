@@ -36,8 +36,8 @@ void prune_checkpoints(const std::filesystem::path& dir, std::int64_t keep, std:
 /// that would be read, and an internal error if the system cannot read a checkpoint.
 std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& dir);
 
-/// Returns the newest sound checkpoint of a run folder, and logs which; returns other paths. Throws an input error for
-/// a run without one, and like newest_sound_checkpoint.
+/// Returns the newest sound checkpoint of a run folder; returns other paths unchanged. Throws an input error for a run
+/// without one, and like newest_sound_checkpoint.
 std::filesystem::path checkpoint_of_run(const std::filesystem::path& path);
 
 /// Renames the checkpoints newer than `sound`, or all if `sound` is unset, to NAME.damaged, NAME.damaged_2, … Does not

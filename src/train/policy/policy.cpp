@@ -20,11 +20,7 @@ model::WeightSource init_from(const config::Recipe& recipe, const model::ModelCo
 }
 
 void check_fit(const data::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& where) {
-  QRL_REQUIRE(
-      tokenizer.eos() >= 0, where,
-      "a tokenizer_config.json that names an `eos_token`, or a generation_config.json whose `eos_token_id` is a "
-      "special token",
-      "neither", "add one of them: nothing else marks the end of a response");
+  require_end_token(tokenizer, where);
   QRL_REQUIRE(tokenizer.vocab_size() <= config.vocab_size, where,
               "vocab_size of at least the tokenizer's " + std::to_string(tokenizer.vocab_size()) + " ids",
               std::to_string(config.vocab_size));
@@ -93,6 +89,14 @@ fs::path given_folder(const std::string& path) {
 }
 
 }  // namespace
+
+void require_end_token(const data::Tokenizer& tokenizer, const std::string& where) {
+  QRL_REQUIRE(
+      tokenizer.eos() >= 0, where,
+      "a tokenizer_config.json that names an `eos_token`, or a generation_config.json whose `eos_token_id` is a "
+      "special token",
+      "neither", "add one of them: nothing else marks the end of a response");
+}
 
 model::ModelConfig model_config(const config::Recipe& recipe) {
   if (recipe.model.path.empty()) return model::read_config(recipe.model.init_config);

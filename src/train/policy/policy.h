@@ -29,6 +29,9 @@ struct Policy {
 model::ModelConfig model_config(const config::Recipe& recipe);
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config);
 
+/// Throws an input error unless the tokenizer has an end token. `where` is its folder.
+void require_end_token(const data::Tokenizer& tokenizer, const std::string& where);
+
 /// Makes the policy of model.path (an HF folder with tokenizer.json), or a new model from model.init's config and seed.
 /// A new model's tokenizer is the tokenizer.json next to its config, or the byte-level one. Throws an input error if
 /// the tokenizer does not fit the model.
