@@ -77,8 +77,8 @@ TEST_CASE("Jinja: a search costs of the bound on time what it compares") {
     for (int i = 0; i < count; ++i) all += before + std::to_string(i) + after;
     return all;
   };
-  const auto in_loop = [](const std::string& body) { return "{% for i in range(500000) %}" + body + "{% endfor %}"; };
-  const std::string names = numbered("{% set a", " = 1 %}", 9000),
+  const auto in_loop = [](const std::string& body) { return "{% for i in range(100000) %}" + body + "{% endfor %}"; };
+  const std::string names = numbered("{% set a", " = 1 %}", 5000),
                     long_text = "{% set t = '" + std::string(900'000, 'x') + "' %}";
   OrderedJson big = {{"big", OrderedJson::object()}};
   for (int i = 0; i < 20'000; ++i)
@@ -101,7 +101,7 @@ TEST_CASE("Jinja: a search costs of the bound on time what it compares") {
         long_text + in_loop("{{ t|length }}"), long_text + in_loop("{% if t is eq(t) %}{% endif %}"),
         long_text + in_loop("{% if big[t] %}{% endif %}"), many_filters}) {
     INFO(text.substr(0, 100) << " … " << text.substr(text.size() - std::min<std::size_t>(text.size(), 60)));
-    CHECK(qrl::test::seconds_on_xeon([&] { render(text, big); }) < 3);  // the dearest takes 0.5
+    CHECK(qrl::test::seconds_on_xeon([&] { render(text, big); }) < 0.5);  // the dearest takes 0.15
   }
   CHECK(render("{{ big.k19999 }}", big) == std::pair(std::string("19999"), true));
   CHECK(render("{% for k in big %}{{ big[k] }}{% endfor %}", big).first.ends_with("1999819999"));
