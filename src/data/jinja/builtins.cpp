@@ -275,11 +275,15 @@ Value pairs_of(const Call& call) {
     call.budget.spend(64 + (is_sorted && name.text() != nullptr ? 16 * name.text()->cost_bytes() : 0));
     pairs.push_back(make_list({name, member}, Sequence::tuple));
   }
-  const auto is_before = [](const Value& a, const Value& b) {
-    return compare(order_of(a.list()->items[0]), order_of(b.list()->items[0])) < 0;
-  };
-  if (is_sorted) std::ranges::stable_sort(pairs, is_before);
-  return make_list(std::move(pairs), is_sorted ? Sequence::list : Sequence::view);
+  if (!is_sorted) return make_list(std::move(pairs), Sequence::view);
+  std::vector<std::pair<Value, Value>> keyed;
+  for (Value& pair : pairs) {
+    Value key = order_of(pair.list()->items[0]);
+    keyed.emplace_back(std::move(key), std::move(pair));
+  }
+  std::ranges::stable_sort(keyed, [](const auto& a, const auto& b) { return compare(a.first, b.first) < 0; });
+  std::ranges::transform(keyed, pairs.begin(), [](auto& one) { return std::move(one.second); });
+  return make_list(std::move(pairs), Sequence::list);
 }
 
 Value values_of(const Call& call) {
