@@ -45,8 +45,8 @@ class Installed(unittest.TestCase):
 
     def test_program_helper_and_parquet(self):
         files = {str(file.relative_to(self.prefix)) for file in self.prefix.rglob("*") if file.is_file()}
-        wanted = {"bin/qrl-train", "share/qrl-train/python/qrl_reward.py", "share/qrl-train/python/qrl_log.py"}
-        wanted |= {f"share/qrl-train/python/qrl_port/{file.name}" for file in (ROOT / "apps/python/qrl_port").glob("*.py")}
+        wanted = {"bin/qrl-train"}
+        wanted |= {f"share/qrl-train/{file.relative_to(ROOT / 'apps')}" for file in (ROOT / "apps/python").rglob("*.py")}
         wanted |= {f"share/qrl-train/{file.relative_to(ROOT)}" for form in ("*.yaml", "config.json", "*.py", "*.md")
                    for file in (ROOT / "recipes").rglob(form)}
         wanted |= {f"share/qrl-train/datasets/{name}" for name in ("countdown_cd3_test.jsonl", "README.md")}
