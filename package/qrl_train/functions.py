@@ -56,14 +56,16 @@ def _names_from_outside(function: Function, source: str) -> list[str]:
 
 
 def _form(function: Function) -> str:
-    """Returns whose functions have these parameters: verl or trl."""
+    """Returns whose functions have these parameters: verl, trl or nemo."""
     names = list(inspect.signature(function).parameters)
     if "solution_str" in names or {"data_source", "ground_truth"} <= set(names):
         return "verl"
     if "completions" in names:
         return "trl"
-    _refuse("parameters of TRL (completions, …, **kwargs) or of veRL (data_source, solution_str, ground_truth, extra_info)",
-            f"{function.__name__}({', '.join(names)})", "docs/howto/own-reward.md has both")
+    if {"ground_truth", "response"} <= set(names):
+        return "nemo"
+    _refuse("parameters of TRL (completions, …, **kwargs), veRL (data_source, solution_str, ground_truth, extra_info) or NeMo (ground_truth, response)",
+            f"{function.__name__}({', '.join(names)})", "docs/howto/own-reward.md has them")
     return ""
 
 
@@ -83,7 +85,7 @@ def settings_of(reward: Union[Function, Sequence[Function]]) -> tuple[dict[str, 
     names = [function.__name__ for function in functions]
     forms = {_form(function) for function in functions}
     if len(set(names)) != len(names) or len(forms) > 1 or (forms == {"verl"} and len(names) > 1):
-        _refuse("one function, or several of TRL's form with different names", ", ".join(names), "veRL's function returns a dict of several scores")
+        _refuse("one function, or several of TRL's or of NeMo's form with different names", ", ".join(names), "veRL's function returns a dict of several scores")
     text = HEAD + "\n\n" + "\n\n".join(sources)
     file = f"reward_{names[0]}_{hashlib.sha256(text.encode()).hexdigest()[:12]}.py"
     return ({"reward.verifier": "command", "reward.command": [sys.executable, "-m", "qrl_reward", f"{forms.pop()}:FILE:{','.join(names)}"]},

@@ -108,7 +108,7 @@ class Run:
         """Starts the run, or resumes that of the same folder. Raises RunError if the recipe is refused.
 
         `recipe`: a file, recipes:NAME, or a dict of sections or dotted keys, which becomes RUN/recipe.yaml. `overrides`: values by their
-        keys, as --set has them. `reward`: a function in TRL's or veRL's form, or a list of TRL's; its source becomes a file of the run
+        keys, as --set has them. `reward`: a function in the form of TRL, veRL or NeMo, or a list; its source becomes a file of the run
         folder. `options`: other words of the command line. `cwd`: the folder that relative paths and the run folder are seen from.
         `show`: print a line for each event while a loop waits for rows; default: in a notebook."""
         self.recipe: Recipe = dict(recipe) if isinstance(recipe, Mapping) else os.fspath(recipe)

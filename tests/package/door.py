@@ -134,6 +134,15 @@ other = error_of(lambda: list(qrl_train.start({**TOY, "trainer.default_local_dir
 assert other.code == 2 and "reward.command" in str(other), other
 judged = qrl_train.start(TINY, settings("judged", 1, **{"sft.steps": 0}), reward=is_right)
 assert judged.wait() == 0 and "verl:" in (judged.folder / "config.yaml").read_text(), judged.console
+
+
+
+def is_equal(ground_truth, response):
+    return float(response == ground_truth)
+
+
+equal = qrl_train.start(TINY, settings("equal", 1, **{"sft.steps": 0}), reward=is_equal)
+assert equal.wait() == 0 and "nemo:" in (equal.folder / "config.yaml").read_text(), equal.console
 printed = io.StringIO()
 with contextlib.redirect_stdout(printed):
     list(qrl_train.start(TINY, settings("shown", 1), show=True))
