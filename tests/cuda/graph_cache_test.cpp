@@ -12,6 +12,7 @@ using namespace qrl;
 using namespace qrl::cuda;
 using namespace qrl::cuda::test;
 
+#if defined(QRL_CUDA_EMULATED)
 /// Counts what a cache did with a sequence of ticks.
 struct Counts {
   std::int64_t num_ticks = 0, by_graph = 0, recorded = 0;
@@ -73,6 +74,7 @@ std::vector<target::TickShape> random_shapes(int count) {
   }
   return shapes;
 }
+#endif
 
 }  // namespace
 
