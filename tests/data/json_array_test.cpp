@@ -54,7 +54,8 @@ TEST_CASE("a .json file with an object a line is still read, and an array in a .
 TEST_CASE("a malformed array is refused at its line") {
   const std::vector<std::pair<std::string, std::string>> faults = {
       {"[]", "a file without rows"},
-      {"[\n" + kObject, "rows.json:2: expected a comma or ] after an object, got the end of the file; is the file whole?"},
+      {"[\n" + kObject,
+       "rows.json:2: expected a comma or ] after an object, got the end of the file; is the file whole?"},
       {"[" + kObject + ",", "rows.json:1: expected an object, got the end of the file"},
       {"[" + kObject + "\n" + kObject + "]", "rows.json:2: expected a comma or ] after an object, got \"{\""},
       {"[" + kObject + ",]", "expected an object, got \"]\""},
