@@ -93,7 +93,7 @@ std::vector<Disk::Event> Disk::events_of(const Call& call) {
   };
   switch (call.number) {
     case SYS_openat:
-      if (const Id file = named(Event::Kind::add).child; (call.flags & O_TRUNC) != 0 && !inodes_[file].bytes.empty())
+      if ((call.flags & O_TRUNC) != 0 && !inodes_[named(Event::Kind::add).child].bytes.empty())
         throw std::logic_error("O_TRUNC of " + call.path);
       return (call.flags & O_CREAT) != 0 ? add(false) : std::vector<Event>{};
     case SYS_mkdir:
