@@ -23,7 +23,7 @@ TEST_CASE("after a power cut, the rollouts and held-out answers of the steps bef
       folder.write_rollouts(step, answers(step));
       folder.write_validation(step, answers(step));
       if (step == 2) folder.sync_steps();
-      if (step == 2) fs::create_directory(dir / "committed");
+      if (step == 2) fs::create_directory(dir / "run/committed");
     }
   });
   REQUIRE(trace.exit_code == 0);
@@ -38,7 +38,7 @@ TEST_CASE("after a power cut, the rollouts and held-out answers of the steps bef
       const auto is = [&](const fs::path& path) { return fs::exists(path) && test::read_file(path) == answers(step); };
       return is(image / "run/rollouts" / file) && is(image / "run/validation" / file);
     };
-    if (fs::exists(image / "committed")) {
+    if (fs::exists(image / "run/committed")) {
       ++num_committed;
       CHECK(is_whole(1));
       CHECK(is_whole(2));
