@@ -29,7 +29,7 @@ TEST_CASE("after a power cut, the rollouts and held-out answers of the steps bef
   REQUIRE(trace.exit_code == 0);
   std::mt19937 random(20261128);
   int num_committed = 0, num_lost = 0;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     const std::size_t cut = random() % (trace.calls.size() + 1);
     const test::TempDir image;
     before.after_power_cut(trace.calls, cut, random).write_to(image.path());
