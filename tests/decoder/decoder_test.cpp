@@ -163,7 +163,7 @@ TEST_CASE("publishing during a call is an internal error") {
   CHECK_FALSE(error_of([&] { decoder.complete({&small, 1}, params_of(5), {}); }));
 }
 
-TEST_CASE("weights whose logits overflow are an internal error on any number of threads, never a hang") {
+TEST_CASE("weights whose logits overflow are an input error on any number of threads, never a hang") {
   const model::ModelConfig config = tiny_config(model::Family::llama);
   const model::Weights weights = tiny_weights(config);
   float* head = weights.at("lm_head.weight").as<float>();
@@ -178,7 +178,7 @@ TEST_CASE("weights whose logits overflow are an internal error on any number of 
       Decoder decoder(config, options_of(1000, 40));
       decoder.load(*snapshot);
       const SampleRequest request{1, kPrompt, 0, num_samples};
-      CHECK(error_of([&] { decoder.complete({&request, 1}, params_of(4), {}); }) == base::ErrorKind::internal);
+      CHECK(error_of([&] { decoder.complete({&request, 1}, params_of(4), {}); }) == base::ErrorKind::input);
     }
   }
 }

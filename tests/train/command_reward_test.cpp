@@ -206,7 +206,7 @@ serve(judge, scores={"s": 1, "log": 0})
     if (!sample.contains("dropped")) continue;
     ++num_dropped;
     CHECK_THAT(sample.at("reason").get<std::string>(),
-               Catch::StartsWith("ValueError: no thirds; columns of the row: "));
+               Catch::StartsWith("ValueError: no thirds at judge.py:5; columns of the row: "));
     CHECK(sample.at("advantage") == 0);
   }
   CHECK(static_cast<double>(num_dropped) / 16 == errors);

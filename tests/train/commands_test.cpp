@@ -30,7 +30,7 @@ void command_refuses(const std::string& arguments, const std::string& part) {
 TEST_CASE("an unknown command is named, with the nearest or those there are") {
   command_refuses("evel " + test::kTiny,
                   "expected a recipe file, or one of sft, eval, generate, dump, export, profile, data, check, judge, "
-                  "tokenize, report, watch, got "
+                  "tokenize, compare, port, report, watch, got "
                   "\"evel\"; did you mean eval?");
   command_refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
   command_refuses(
@@ -168,7 +168,7 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
   CHECK(test::says(check("csv a.csv"),
                    "a.csv:2: expected a field `prompt` or `question`, got a row with the fields \"gold\", \"level\", "
                    "\"q\"; set --prompt-key to the field's name"));
-  CHECK(test::says(check("csv a.csv --prompt-key q"), "; set --ground-truth-key to the field's name"));
+  CHECK(test::says(check("csv a.csv --prompt-key q"), "no ground truths: for reward.verifier command alone"));
   CHECK(test::says(check("csv a.csv --filter 'level >> 3'"),
                    "--filter: expected FIELD <, <=, > or >= NUMBER, got \"level >> 3\""));
   CHECK(check("csv a.csv").exit_code == 2);

@@ -165,7 +165,7 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   CHECK(says(broke[0], "lower optim.lr"));
 }
 
-TEST_CASE("--dry-run notes a learning rate that moved no model of this size") {
+TEST_CASE("dry runs note a learning rate that moved no model of this size") {
   const auto plan = [](const std::string& settings) {
     const test::TempDir dir;
     return test::run_command(test::tiny_command(dir / "run", settings + " --dry-run")).output;
