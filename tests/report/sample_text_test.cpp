@@ -14,7 +14,7 @@ using report::SampleChoice;
 
 namespace {
 
-/// Makes a run with rollouts of steps 1, 2 and 5: two prompts with three responses each, scores 0, 0.5, 1.
+/// Makes a run with rollouts of steps 1, 2 and 5: two prompts with three responses each, scores 0, 0.5, 1; 1 in step 2.
 report::RunFiles run_with_samples(const fs::path& dir) {
   fs::create_directories(dir / "rollouts");
   std::ofstream(dir / "metrics.jsonl") << "{\"step\":1,\"critic/rewards/mean\":0.5}\n";
@@ -25,7 +25,7 @@ report::RunFiles run_with_samples(const fs::path& dir) {
         nlohmann::json row = {{"prompt_id", prompt}, {"sample", sample}, {"ground_truth", "7"}, {"reason", "why"}};
         row["prompt"] = "prompt " + std::to_string(prompt);
         row["response"] = "step " + std::to_string(step) + "\nsecond line";
-        row["score"] = sample * 0.5;
+        row["score"] = step == 2 ? 1.0 : sample * 0.5;
         row["reward"] = sample * 0.5 - 1;
         row["advantage"] = 0.25;
         row["response_tokens"] = 4;
@@ -81,8 +81,9 @@ TEST_CASE("samples are of the newest step unless one is named, with prompt, answ
 TEST_CASE("samples are spread over the file, or by score, of equal scores from different prompts first") {
   const test::TempDir dir;
   const report::RunFiles run = run_with_samples(dir / "run");
-  const auto shown = [&](std::size_t count, SampleChoice::Order order) {
+  const auto shown = [&](std::size_t count, SampleChoice::Order order, std::optional<std::int64_t> step = {}) {
     SampleChoice choice;
+    choice.step = step;
     choice.count = count;
     choice.order = order;
     return heads(report::samples_text(run, choice));
@@ -95,6 +96,7 @@ TEST_CASE("samples are spread over the file, or by score, of equal scores from d
   CHECK(shown(3, Order::worst) ==
         "1. prompt 1 of 2, sample 0, score 0; 2. prompt 2 of 2, sample 0, score 0; 3. prompt 1 of 2, sample 1, "
         "score 0.5; ");
+  CHECK(shown(2, Order::best, 2) == "1. prompt 1 of 2, sample 0, score 1; 2. prompt 2 of 2, sample 0, score 1; ");
   CHECK(shown(99, Order::spread).find("6. prompt 2 of 2, sample 2") != std::string::npos);
 }
 

@@ -194,13 +194,13 @@ TEST_CASE("a row of many names takes time in proportion to them") {
   const test::TempDir dir;
   make_run(dir / "run", 1);
   nlohmann::json row = {{"step", 2}};
-  for (int i = 0; i < 50'000; ++i) row["critic/rewards/" + std::to_string(i)] = i;
+  for (int i = 0; i < 150'000; ++i) row["critic/rewards/" + std::to_string(i)] = i;
   std::ofstream(dir / "run/metrics.jsonl", std::ios::app) << row.dump() << "\n";
   report::LiveRuns runs({dir / "run"});
   runs.list();
   std::optional<nlohmann::ordered_json> rows, run;
-  CHECK(test::seconds_on_xeon([&] { rows = runs.rows("run", 0, 0); }) < 3);  // 0.3; quadratic: 20
-  CHECK(rows.value()["rows"][1].size() == 50'001);
+  CHECK(test::seconds_on_xeon([&] { rows = runs.rows("run", 0, 0); }) < 3);  // 0.5; quadratic: more than 20
+  CHECK(rows.value()["rows"][1].size() == 150'001);
   CHECK(test::seconds_on_xeon([&] { run = runs.run("run"); }) < 3);
   CHECK(run.value()["num_rows"] == 2);
 }
