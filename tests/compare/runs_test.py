@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -213,6 +214,16 @@ class Compare(unittest.TestCase):
             with self.subTest(expected):
                 self.write_plan(change=change)
                 self.refuse(expected)
+
+    def test_rows_of_the_pages_conclude(self):
+        for file in sorted((ROOT / "docs/science/rows").glob("*.csv.gz")):
+            got = call("--from", file)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            page = (ROOT / "docs/science/routing-replay.md").read_text() if file.name == "routes.csv.gz" else ""
+            for line in got.stdout.splitlines():
+                ratio = re.match(r"(int\d)_(old|rollout) - int\d_none gap\s+ratio\s+8\s+(\S+)", line)
+                if page and ratio:
+                    self.assertIn(f"| {ratio[1].upper()}, {ratio[2]} over none | {ratio[3]} (", page)
 
     def test_bad_arguments(self):
         self.refuse("--endpoint METRIC with --arm", TINY, "--arm", "a=", "--arm", "b=optim.lr=1.0")
