@@ -28,9 +28,7 @@ struct CompareArguments {
 compare::Plan plan_of(const CompareArguments& arguments) {
   QRL_REQUIRE(!arguments.file.empty(), "qrl-train compare", "a plan, or a recipe with --arm", "neither",
               "see qrl-train compare --help");
-  if (arguments.words.arms.empty()) {
-    return compare::read_plan(arguments.file);
-  }
+  if (arguments.words.arms.empty()) return compare::read_plan(arguments.file);
   QRL_REQUIRE(!arguments.words.endpoint.empty(), "qrl-train compare", "--endpoint METRIC with --arm", "none");
   compare::PlanWords words = arguments.words;
   words.base = arguments.file;

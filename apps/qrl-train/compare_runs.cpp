@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/python.h"
 #include "command.h"
 #include "compare_arms.h"
 #include "config/yaml/scalars.h"
@@ -43,13 +43,6 @@ struct Job {
   fs::path log() const { return dir.string() + ".txt"; }
 };
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
-}
-
 /// Returns whether an arm's recipe sets the number of threads.
 bool sets_threads(const Plan& plan, const Arm& arm) {
   return config::load_recipe(train::keys(), plan.base, arm.set, true, config::RecipeUse::training)
@@ -68,7 +61,7 @@ void start(const Plan& plan, Job& job, std::int64_t num_threads) {
   for (char** each = environ; *each != nullptr; ++each)
     if (plan.isa.empty() || !std::string_view(*each).starts_with("QRL_ISA=")) environment.emplace_back(*each);
   if (!plan.isa.empty()) environment.push_back("QRL_ISA=" + plan.isa);
-  const std::vector<char*> argv = pointers(words), envp = pointers(environment);
+  const std::vector<char*> argv = base::pointers_of(words), envp = base::pointers_of(environment);
   const std::string log = job.log().string();
   const pid_t parent = getpid();
   job.process = fork();
@@ -97,14 +90,15 @@ class Runner {
   Runner(const Plan& plan, const RunsOptions& options, compare::ArmRuns& runs)
       : plan_(plan), options_(options), runs_(runs) {}
 
-  void run() {
+  /// Lets running processes write a checkpoint and end before an error leaves.
+  void run() try {
     std::vector<Job> waiting = missing();
     require_instruction_set(waiting);
     std::ranges::reverse(waiting);
     while (!waiting.empty() || !running_.empty()) {
       if (train::stop_requested())
-        stop(), throw base::Error(base::ErrorKind::stopped, "qrl-train compare", "", "stopped by a signal",
-                                  "the same command goes on");
+        throw base::Error(base::ErrorKind::stopped, "qrl-train compare", "", "stopped by a signal",
+                          "the same command goes on");
       while (!waiting.empty() && std::ssize(running_) < options_.jobs) {
         running_.push_back(std::move(waiting.back()));
         waiting.pop_back();
@@ -114,6 +108,9 @@ class Runner {
       }
       if (!reap()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
+  } catch (...) {
+    stop();
+    throw;
   }
 
  private:
@@ -166,7 +163,6 @@ class Runner {
     for (const compare::Endpoint& endpoint : plan_.endpoints) {
       const bool has_any =
           std::ranges::any_of(run.rows, [&](const report::Row& row) { return row.metrics.contains(endpoint.metric); });
-      if (!has_any && runs_.empty()) stop();
       QRL_REQUIRE(has_any || !runs_.empty(), "endpoint " + endpoint.name, "a metric that these runs write",
                   endpoint.metric);
     }
@@ -178,7 +174,6 @@ class Runner {
   }
 
   [[noreturn]] void fail(const Job& job, int status) {
-    stop();
     base::fail_input(
         "arm " + job.arm->name + ", seed " + std::to_string(job.seed), "exit code 0",
         (WIFEXITED(status) ? std::to_string(WEXITSTATUS(status)) : "signal " + std::to_string(WTERMSIG(status))) +
@@ -186,7 +181,6 @@ class Runner {
         "see " + state::shown(job.log()) + (WIFSIGNALED(status) ? "; the same command goes on" : ""));
   }
 
-  /// Lets all running processes write a checkpoint and end.
   void stop() {
     for (const Job& job : running_) kill(job.process, SIGTERM);
     for (const Job& job : running_) {

@@ -4,9 +4,9 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -85,8 +85,8 @@ void add_line(std::string_view line, const Plan& plan, const std::string& hash, 
   QRL_REQUIRE(seed && step && arm != plan.arms.end() && std::ranges::count(arm->seeds, *seed) == 1, where,
               "an arm, a seed and a step of the plan", base::quoted(line));
   ArmRun& run = runs[{arm->name, *seed}];
-  QRL_REQUIRE(run.rows.empty() || (run.isa == cells[3] && run.program == cells[4] && run.rows.back().step < *step),
-              where, "ascending steps of one program and instruction set", base::quoted(line));
+  QRL_REQUIRE(run.rows.empty() || (run.isa == cells[3] && run.program == cells[4] && run.rows.back().step + 1 == *step),
+              where, "the next step, of one program and instruction set", base::quoted(line));
   run.isa = cells[3];
   run.program = cells[4];
   report::Row row{*step, {}};

@@ -155,6 +155,10 @@ class Compare(unittest.TestCase):
         rows = self.dir / "mixed.csv"
         rows.write_text("\n".join(line for line in lines if ",one,3," not in line or not line.split(",")[5] == "4") + "\n")
         cut = call("--from", rows)
+        rows_without = [line for line in lines if ",one,3," not in line or line.split(",")[5] != "2"]
+        rows.write_text("\n".join(rows_without) + "\n")
+        hole = call("--from", rows)
+        self.assertEqual((hole.returncode, "expected the next step" in hole.stderr), (2, True), hole.stderr)
         self.assertEqual((cut.returncode, "steps 1 to 4 of arm one, seed 3, got steps 0 to 3" in cut.stderr), (2, True), cut.stderr)
         for expected, change in (("one instruction set in a pair", lambda line: line.replace(",avx", ",x").replace(",portable", ",x").replace(",amx", ",x") if ",one,3," in line else line),
                                  ("expected runs of qrl-train", lambda line: line.replace("qrl-train ", "other ") if ",one,3," in line else line),

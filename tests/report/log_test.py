@@ -178,7 +178,7 @@ class Log(unittest.TestCase):
 
 
 def offline_blocks(data):
-    """The records of a .wandb file: LevelDB's log in blocks of 32 KiB, behind 7 bytes. What a kill cut off at the end is left out."""
+    """Returns the records of a .wandb file: LevelDB's log in blocks of 32 KiB, behind 7 bytes. Leaves out what a kill cut off at the end."""
     block, at, record = 1 << 15, 7, b""
     while at + 7 <= len(data):
         left = block - at % block
