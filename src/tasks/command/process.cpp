@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -23,6 +22,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/shipped_files.h"
+#include "base/spawn.h"
 #include "base/text.h"
 #include "tasks/command/watchdog/note.h"
 
@@ -80,28 +80,6 @@ const Fd& watchdog_file() {
   return file;
 }
 
-struct SpawnPlan {
-  posix_spawn_file_actions_t actions{};
-  posix_spawnattr_t attributes{};
-  SpawnPlan() {
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    // Gives the watchdog its own session, so that signals to the run do not end it.
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~SpawnPlan() {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
-};
-
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
@@ -155,7 +133,7 @@ Process::Process(const Program& program) {
                                       {out_of_the_way(err.write), STDERR_FILENO},
                                       {out_of_the_way(watchdogs), kWatchdogSocket},
                                       {out_of_the_way(watchdog_file()), kWatchdogProgram}};
-  SpawnPlan plan;
+  base::SpawnPlan plan;
   for (const auto& [fd, number] : given) posix_spawn_file_actions_adddup2(&plan.actions, fd.get(), number);
 #if __GLIBC_PREREQ(2, 34)
   posix_spawn_file_actions_addclosefrom_np(&plan.actions, kWatchdogProgram + 1);

@@ -1,7 +1,6 @@
 #include "train/files/wandb_logger.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "base/process.h"
 #include "base/python.h"
 #include "base/shipped_files.h"
+#include "base/spawn.h"
 #include "base/text.h"
 
 namespace qrl::train {
@@ -39,27 +39,16 @@ PipeEnds make_log_pipe() {
 /// Starts the module with `words` in a session of its own. `output`: its standard output and error, or -1 for the
 /// terminal's error stream. Returns -1 and sets errno if the program cannot be started.
 pid_t start_logger(const std::vector<std::string>& words, int input, int output) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, output < 0 ? STDERR_FILENO : output, STDOUT_FILENO);
-  if (output >= 0) posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  base::SpawnPlan plan;
+  posix_spawn_file_actions_adddup2(&plan.actions, input, STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&plan.actions, output < 0 ? STDERR_FILENO : output, STDOUT_FILENO);
+  if (output >= 0) posix_spawn_file_actions_adddup2(&plan.actions, output, STDERR_FILENO);
   std::vector<std::string> argv = {base::python_program(), "-m", kLogModule, "wandb"};
   argv.insert(argv.end(), words.begin(), words.end());
   const std::vector<std::string> environment = base::python_environment(std::string(kLogModule) + ".py");
   pid_t child = -1;
-  const int error = posix_spawnp(&child, argv[0].c_str(), &actions, &attributes, base::pointers_of(argv).data(),
-                                 base::pointers_of(environment).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
+  const int error = posix_spawnp(&child, argv[0].c_str(), &plan.actions, &plan.attributes,
+                                 base::pointers_of(argv).data(), base::pointers_of(environment).data());
   errno = error;
   return error == 0 ? child : -1;
 }
