@@ -185,6 +185,14 @@ class Compare(unittest.TestCase):
         self.assertEqual([row["prompt"] for row in a], [row["prompt"] for row in b])
         self.assertNotEqual([row["response"] for row in a], [row["response"] for row in b])
 
+    def test_a_metric_without_a_value(self):
+        """A metric that every step leaves null is no error: its contrast has no value. One that no run writes is an error."""
+        flat = self.changed("entropy_coef: 0.001", "entropy_coef: 0")  # all groups are flat, so no token has a gap
+        got = call(flat, "--arm", "a=", "--arm", "b=optim.lr=0.01", "--seeds", "1", "--endpoint", "mismatch/k3_kl", "--out", self.dir / "null")
+        self.assertEqual((got.returncode, "no value" in got.stdout), (0, True), got.stderr)
+        got = call(flat, "--arm", "a=", "--arm", "b=optim.lr=0.01", "--seeds", "1", "--endpoint", "moe/route_flip_fraction", "--out", self.dir / "none")
+        self.assertEqual((got.returncode, "expected a metric that these runs write" in got.stderr), (2, True), got.stdout)
+
     def test_stop_and_go_on(self):
         out = self.dir / "stopped"
         process = subprocess.Popen([PROGRAM, "compare", self.plan, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
