@@ -37,7 +37,8 @@ def open_channel():
     os.dup2(2, 1)
 
     def write(message):
-        line = json.dumps(message).encode() + b"\n"
+        # A lone surrogate is no UTF-8, and NaN no JSON: the latter raises ValueError.
+        line = json.dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
         with lock:
             while line:
                 line = line[os.write(sink, line):]
@@ -149,6 +150,28 @@ def trl_reads(name, function, first, is_chat):
     return {f"{name}: {key}": value for key, value in reads.items()}
 
 
+def trl_scores(function, row, columns, lists, value_of=value_of):
+    """Returns what a reward function of TRL gives for responses. Each of `lists` has a value a response, and they share `columns`."""
+    count, name = len(lists["completions"]), getattr(function, "__name__", type(function).__name__)
+    arguments = {key: [value] * count for key, value in columns.items()} | lists | {
+        "trainer_state": TrainerState(global_step=max(row.get("step", 0) - 1, 0)), "log_extra": log_extra, "log_metric": log_metric}
+    parameters = parameters_of(function)
+    missing = [key for key, one in parameters.items() if key not in arguments and one.default is one.empty
+               and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    if missing:
+        raise TypeError(f"{name} takes {', '.join(missing)}; its row has {', '.join(sorted(columns))}")
+    if not rest_of(function):
+        arguments = {key: value for key, value in arguments.items() if key in parameters}
+
+    def scores_of(result):
+        scores = [number(score) for score in (result.items if isinstance(result, (dict, str)) else result)]
+        if len(scores) != count:
+            raise ValueError
+        return scores
+
+    return read_result(function, value_of(function(**arguments)), f"a list of finite numbers or None, as long as completions ({count})", scores_of)
+
+
 def trl(hello, file, names):
     functions = {name: load(file, name) for name in names.split(",")}
     first, samples = probes(hello)
@@ -158,27 +181,10 @@ def trl(hello, file, names):
         prompt, texts = columns.pop("prompt", None), [sample["response"] for sample in samples]
         if not isinstance(prompt, list):
             prompt = [{"role": "user", "content": row["prompt"]}] if is_chat else row["prompt"]
-        arguments = {key: [value] * len(texts) for key, value in columns.items()} | {
-                      "prompts": [prompt] * len(texts), "trainer_state": TrainerState(global_step=max(row.get("step", 0) - 1, 0)),
-                      "completions": [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts,
-                      "completion_ids": [sample.get("tokens", []) for sample in samples],
-                      "log_extra": log_extra, "log_metric": log_metric}
-        parameters = parameters_of(functions[name])
-        missing = [key for key, one in parameters.items() if key not in arguments and one.default is one.empty
-                   and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-        if missing:
-            raise TypeError(f"{name} takes {', '.join(missing)}; its row has {', '.join(sorted(columns))}")
-        if not rest_of(functions[name]):
-            arguments = {key: value for key, value in arguments.items() if key in parameters}
-
-        def scores_of(result):
-            scores = [number(score) for score in (result.items if isinstance(result, (dict, str)) else result)]
-            if len(scores) != len(texts):
-                raise ValueError
-            return scores
-
-        form = f"a list of finite numbers or None, as long as completions ({len(texts)})"
-        return read_result(functions[name], value_of(functions[name](**arguments)), form, scores_of)
+        return trl_scores(functions[name], row, columns, {
+            "prompts": [prompt] * len(texts),
+            "completions": [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts,
+            "completion_ids": [sample.get("tokens", []) for sample in samples]})
 
     styles = {name: trl_style(ask, name, first, samples) for name in functions}
 

@@ -1,4 +1,4 @@
-"""Imports a user's reward file for qrl_reward.py, finds what its functions read, and words their errors."""
+"""Imports a user's file for qrl_reward.py and qrl_env, finds what its functions read, and words their errors."""
 import ast
 import contextlib
 import enum
@@ -56,7 +56,7 @@ def module_of(file):
     return (".".join(parts), folder) if level else (MODULE, file.parent)
 
 
-def load(file, name):
+def load_module(file):
     path = pathlib.Path(os.path.abspath(file))
     if not path.is_file():
         raise Refused(f"expected a Python file, got {file!r}, which is not in {os.getcwd()}")
@@ -71,6 +71,11 @@ def load(file, name):
         raise Refused(f"{file} cannot be imported: {words_of(error)}" + (f"\n{trace}" if trace else "")) from None
     if not os.path.samefile(module.__file__ or "", path):
         raise Refused(f"expected {module_name} to be {path}, got {module.__file__}, which has the same name")
+    return module
+
+
+def load(file, name):
+    module = load_module(file)
     if not callable(getattr(module, name, None)):
         known = ", ".join(key for key, value in vars(module).items() if inspect.isfunction(value))
         raise Refused(f"expected a function {name!r} in {file}, which has {known or 'none'}")
@@ -185,17 +190,26 @@ def named(result, main, whole="score"):
     return scores
 
 
+def place_of(function):
+    """Returns "FILE:LINE: " of a function or class; "" if its source is unknown."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code:
+        return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}: "
+    try:
+        return f"{os.path.basename(inspect.getsourcefile(function))}:{inspect.getsourcelines(function)[1]}: "
+    except (OSError, TypeError):
+        return ""
+
+
 def read_result(function, result, form, read):
     """Returns read(result). If that fails, raises WrongResult with the function's place, its result and the expected form."""
     try:
         return read(plain(result))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        place = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}: " if code else ""
         name = getattr(function, "__name__", type(function).__name__)
         shown = repr(result) if len(repr(result)) <= 100 else repr(result)[:100] + "…"
         of_type = "" if result is None else f" ({type(result).__name__})"
-        raise WrongResult(f"{place}{name} returned {shown}{of_type}; expected {form}") from None
+        raise WrongResult(f"{place_of(function)}{name} returned {shown}{of_type}; expected {form}") from None
 
 
 # ---- faults in words
@@ -208,7 +222,7 @@ def cut(text, most):
 def frames_of(error):
     """Returns the frames after those of this program."""
     frame = error.__traceback__
-    while frame and os.path.dirname(os.path.abspath(frame.tb_frame.f_code.co_filename)) == HERE:
+    while frame and os.path.abspath(frame.tb_frame.f_code.co_filename).startswith(HERE + os.sep):
         frame = frame.tb_next
     while frame and frame.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.tb_next

@@ -1,0 +1,4 @@
+"""Reads YAML that is JSON."""
+from json import load as safe_load
+
+__all__ = ["safe_load"]
