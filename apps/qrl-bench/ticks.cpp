@@ -6,7 +6,6 @@
 #include "cuda/bench/speed.h"
 #include "decoder/device/device_backend.h"
 #include "shapes.h"
-#include "tick_estimate.h"
 #include "tick_limit.h"
 
 namespace qrl::app {
@@ -20,8 +19,7 @@ constexpr std::int64_t kPrefillRows = 2048;
 struct BenchTicksArguments {
   std::string shape = "8b", format = "bf16", head_format = "bf16", kv_format = "bf16";
   std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
-  bool json = false, dry_run = false, estimate = false;
-  GpuFigures gpu;
+  bool json = false, dry_run = false;
 };
 
 cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
@@ -77,33 +75,7 @@ void plan_ticks(const BenchTicksArguments& arguments) {
   print_result(result, arguments.json);
 }
 
-void estimate_ticks(const BenchTicksArguments& arguments) {
-  const cuda::TickSpeedTask task = task_of(arguments);
-  Json result = {{"bench", "ticks"},
-                 {"estimated", kHowEstimated},
-                 {"shape", arguments.shape},
-                 {"weights", arguments.format},
-                 {"lm_head", arguments.head_format},
-                 {"kv_cache", arguments.kv_format},
-                 {"assumed_read_gb_per_s", arguments.gpu.read_bytes_per_s * 1e-9},
-                 {"assumed_matmul_tflops", arguments.gpu.matmul_flops * 1e-12},
-                 {"assumed_small_kernel_us", arguments.gpu.small_kernel_s * 1e6}};
-  for (const std::int64_t context : arguments.contexts) {
-    for (const std::int64_t batch : arguments.batches) {
-      const TickEstimate estimate = estimate_tick(task, batch, context, arguments.gpu);
-      const std::string name = "context" + std::to_string(context) + "_batch" + std::to_string(batch);
-      result[name + "_estimated_us"] = estimate.tick_s * 1e6;
-      result[name + "_estimated_matmul_us"] = estimate.matmul_s * 1e6;
-      result[name + "_estimated_tokens_per_s"] = static_cast<double>(batch) / estimate.tick_s;
-      result[name + "_estimated_share"] = estimate.limit_s / estimate.tick_s;
-      result[name + "_estimated_bound"] = estimate.bound;
-    }
-  }
-  print_result(result, arguments.json);
-}
-
 void bench_ticks(const BenchTicksArguments& arguments) {
-  if (arguments.estimate) return estimate_ticks(arguments);
   if (arguments.dry_run) return plan_ticks(arguments);
   const cuda::TickSpeedTask task = task_of(arguments);
   const cuda::TickSpeeds speeds = cuda::measure_ticks(task);
@@ -135,27 +107,6 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   print_result(result, arguments.json);
 }
 
-void add_estimate_options(CLI::App& command, BenchTicksArguments& arguments, CLI::Option* dry_run) {
-  CLI::Option* estimate =
-      command
-          .add_flag("--estimate", arguments.estimate,
-                    "estimate an H100's ticks; needs no GPU. Compare contextC_batchB_estimated_share with\nthe "
-                    "measured contextC_batchB_share_of_limit, _estimated_us with _us")
-          ->excludes(dry_run);
-  const auto figure = [&](const char* option, double& value, double unit, const char* what) {
-    command
-        .add_option_function<double>(
-            option, [&value, unit](const double& given) { value = given * unit; }, what)
-        ->check(positive())
-        ->needs(estimate)
-        ->type_name("NUMBER");
-  };
-  figure("--read-gb-per-s", arguments.gpu.read_bytes_per_s, 1e9, "with --estimate: memory read rate; default: 3090");
-  figure("--matmul-tflops", arguments.gpu.matmul_flops, 1e12, "with --estimate: bf16 matmul rate; default: 745");
-  figure("--small-kernel-us", arguments.gpu.small_kernel_s, 1e-6,
-         "with --estimate: time of a norm, rotation or similar kernel on few rows; default: 3");
-}
-
 }  // namespace
 
 void add_bench_ticks(CLI::App& program, Action& action) {
@@ -168,9 +119,7 @@ void add_bench_ticks(CLI::App& program, Action& action) {
   add_word(*command, "--kv", arguments->kv_format, gpu_kv_format_names(), "NAME", "format of the keys and values");
   add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, comma-separated");
   add_integer(*command, "--context", arguments->contexts, 1, 131'072, "positions per sequence, comma-separated");
-  CLI::Option* dry_run =
-      command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; needs no GPU");
-  add_estimate_options(*command, *arguments, dry_run);
+  command->add_flag("--dry-run", arguments->dry_run, "print what it would measure; needs no GPU");
   command->add_flag("--json", arguments->json, "print one JSON object");
   set_work(*command, action, arguments, bench_ticks);
 }

@@ -1,5 +1,6 @@
 #include "cuda/bench/bench_plan.h"
 
+#include "cuda/gemm/gemm_plan.h"
 #include "cuda/runtime/layout.h"
 
 namespace qrl::cuda {
@@ -35,16 +36,13 @@ MatmulPlan plan_matmul(quant::Format format, std::int64_t out, std::int64_t in, 
   const GemmChoice choice = gemm_choices(format, at, num_rows, false, {true, false, true}, kHopper)[0];
   const std::int64_t x_bytes = at.width * (quant::spec(format).activations == quant::Element::bf16 ? 2 : 1);
   MatmulPlan plan;
-  plan.kernel = choice.kernel;
   plan.num_bytes = matrix_bytes(format, out, in) + num_rows * (x_bytes + at.rows * 2);
   plan.text = kKernelTexts[static_cast<std::size_t>(choice.kernel)];
   if (choice.kernel != GemmKernel::streamed) return plan;
   const StreamTile& tile = choice.plan.tile;
-  plan.tile_rows = tile.rows;
-  plan.tile_outputs = tile.outputs;
-  plan.num_blocks = num_tiles(tile, at, num_rows) * (choice.plan.splits_apart ? num_splits(at) : 1);
+  const std::int64_t num_blocks = num_tiles(tile, at, num_rows) * (choice.plan.splits_apart ? num_splits(at) : 1);
   plan.text += ", tiles of " + std::to_string(tile.rows) + " x " + std::to_string(tile.outputs) + ", " +
-               std::to_string(plan.num_blocks) + " blocks";
+               std::to_string(num_blocks) + " blocks";
   return plan;
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cuda/engine/decode_engine.h"
-#include "cuda/gemm/gemm_plan.h"
 
 namespace qrl::cuda {
 
@@ -14,10 +13,8 @@ std::vector<model::BlockMatrix> layer_matrices(const model::ModelConfig& config)
 
 /// Describes the plan of a matmul on a Hopper GPU with 132 multiprocessors (H100, H200).
 struct MatmulPlan {
-  GemmKernel kernel = GemmKernel::cublaslt;
-  std::int64_t tile_rows = 0, tile_outputs = 0, num_blocks = 0;  ///< for `streamed` only
-  std::int64_t num_bytes = 0;                                    ///< weights, scales, x and result, each counted once
-  std::string text;                                              ///< "streamed, tiles of 8 x 64, 96 blocks"
+  std::int64_t num_bytes = 0;  ///< weights, scales, x and result, each counted once
+  std::string text;            ///< "streamed, tiles of 8 x 64, 96 blocks"
 };
 MatmulPlan plan_matmul(quant::Format format, std::int64_t out, std::int64_t in, std::int64_t num_rows);
 

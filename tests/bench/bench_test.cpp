@@ -217,41 +217,6 @@ TEST_CASE("bench --dry-run says what it would measure, without a GPU, and refuse
   }
 }
 
-TEST_CASE("bench ticks --estimate: bytes and counted instructions, named as estimated") {
-  const auto estimate = [&](const std::string& arguments) {
-    const test::Outcome outcome = test::run_command(
-        QRL_BINARY_DIR "/qrl-bench ticks --shape 8b --batch 1 --context 512 --json --estimate --format " + arguments);
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-    return nlohmann::json::parse(outcome.output);
-  };
-  const std::string key = "context512_batch1_estimated_";
-  constexpr double kWeights = 4096.0 * (6144 + 4096 + 2 * 12288 + 12288);  // one layer: qkv, o, gate_up, down
-  const nlohmann::json int4 = estimate("int4");
-  CHECK(int4.at(key + "bound") == "issue slots");
-  // Sets memory and matrix units to take no time. What remains is issuing: 132 multiprocessors for 128 lanes at 1.755
-  // GHz in 45 % of the slots, and 3.875 instructions a weight. A matrix adds 7.5 us; lm_head, its tile and sampling add
-  // fixed times.
-  const nlohmann::json issued = estimate("int4 --read-gb-per-s 1e15 --matmul-tflops 1e15");
-  same(issued.at(key + "matmul_us"),
-       1e6 * 36 * (kWeights * 3.875 / (132 * 128 * 1.755e9 * 0.45) + 4 * 7.5e-6) + 5 + 5 + 24 + 0.06);
-  // The roofline: int4 with one float per 128 inputs, lm_head in bf16, keys and values in bf16.
-  const double bytes = 36 * kWeights * (0.5 + 4.0 / 128) + 2.0 * 151'936 * 4096 + 2.0 * 512 * 36 * 8 * 128 * 2;
-  same(int4.at(key + "share"), bytes / 3.09e12 / (1e-6 * int4.at(key + "us").get<double>()));
-  const nlohmann::json slower = estimate("int4 --read-gb-per-s 1500");
-  same(slower.at(key + "share"), bytes / 1.5e12 / (1e-6 * slower.at(key + "us").get<double>()));
-  const nlohmann::json int8 = estimate("int8");
-  CHECK(int8.at(key + "bound") == "memory");
-  CHECK((int8.at(key + "share") > int4.at(key + "share") && int8.at(key + "share") < 1));
-  for (const auto& [wrong, part] : std::vector<std::pair<std::string, std::string>>{
-           {" --matmul-tflops 5", "expected --estimate as well, got none"}, {" --dry-run --estimate", "got both"}}) {
-    const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-bench ticks" + wrong);
-    INFO(wrong << "\n" << outcome.output);
-    CHECK(outcome.exit_code == 2);
-    CHECK(outcome.output.find(part) != std::string::npos);
-  }
-}
-
 TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help is no error") {
   const auto refuses = [](const std::string& arguments, const std::string& part) {
     const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-bench " + arguments);
