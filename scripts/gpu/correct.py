@@ -180,9 +180,9 @@ def compare_curves(gpu, cpu):
 # ---- tools
 
 SUMMARY = " SUMMARY: "  # memcheck: ERROR SUMMARY, racecheck: RACECHECK SUMMARY
-SIX_CASES = "copied slots*,embedding rows*,swiglu*,streamed GEMMs of a row*,NaN among keys*,a graph repeats*"
+SIX_CASES = "device KV: copied slots*,device embedding*,device swiglu*,streamed GEMMs: a row*,device attention: NaN*,CUDA graph: repeats*"
 SANITIZED = (("memcheck", "six small cases", SIX_CASES), ("racecheck", "six small cases", SIX_CASES),
-             ("memcheck", "a decoder", "graphs are few*"))  # racecheck may take long for libraries' kernels
+             ("memcheck", "a decoder", "CUDA graphs: one per*"))  # racecheck may take long for libraries' kernels
 
 
 def sanitize(runner, tool, command, limit_s):

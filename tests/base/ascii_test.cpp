@@ -6,7 +6,7 @@
 
 using namespace qrl::base;
 
-TEST_CASE("classes of ASCII are the C locale's, and no other byte is in one") {
+TEST_CASE("ascii: classes equal those of the C locale, and hold no byte above 127") {
   for (int i = 0; i < 256; ++i) {
     CAPTURE(i);
     const auto c = static_cast<char>(i);
@@ -17,7 +17,7 @@ TEST_CASE("classes of ASCII are the C locale's, and no other byte is in one") {
   }
 }
 
-TEST_CASE("white space at the ends, and words in any case at the front") {
+TEST_CASE("ascii: strips white space at both ends, and finds a leading word in any case") {
   CHECK(trimmed(" \t\n a b \r\n") == "a b");
   CHECK(trimmed(" \n").empty());
   CHECK(begins_with("Not 42", "not "));

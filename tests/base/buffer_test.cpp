@@ -28,7 +28,7 @@ std::int64_t num_set(const Buffer& buffer) {
 
 }  // namespace
 
-TEST_CASE("buffers are zeros on a cache line, in memory of their own or an arena's") {
+TEST_CASE("buffers: zeroed and aligned to cache lines, on the heap and in an arena") {
   base::Arena arena;
   for (const std::int64_t count : {1, 64, 1000, 3'000'000}) {
     for (base::Arena* where : {static_cast<base::Arena*>(nullptr), &arena}) {
@@ -41,7 +41,7 @@ TEST_CASE("buffers are zeros on a cache line, in memory of their own or an arena
   }
 }
 
-TEST_CASE("what is not touched of an arena's buffer takes no memory, and a buffer outlives the arena") {
+TEST_CASE("buffers: untouched pages of an arena take no memory, and a buffer outlives its arena") {
   constexpr std::int64_t kCount = std::int64_t{1} << 28;
   const std::int64_t before = resident_bytes();
   Buffer buffer;

@@ -31,7 +31,7 @@ constexpr const char* kV1 =
 
 }  // namespace
 
-TEST_CASE("version 2: the least quota and limit of the process's group and those above it") {
+TEST_CASE("limits: cgroup version 2 takes the least quota and limit of the group and its parents") {
   const Root root(kV2, "0::/user/job\n");
   CHECK_FALSE(base::cpu_quota(root.dir.path()));
   root.put("sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
@@ -48,7 +48,7 @@ TEST_CASE("version 2: the least quota and limit of the process's group and those
   CHECK(base::memory_limit_bytes(root.dir.path()) == 4'000'000'000U);
 }
 
-TEST_CASE("version 1: a hierarchy for each controller, and no limit in the kernel's words") {
+TEST_CASE("limits: cgroup version 1 reads one hierarchy a controller, and the kernel's largest number is no limit") {
   const Root root(kV1, "4:memory:/docker/1\n1:cpu,cpuacct:/docker/1\n0::/\n");
   root.put("sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.cfs_quota_us", "-1\n");
   root.put("sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.cfs_period_us", "100000\n");
@@ -61,7 +61,7 @@ TEST_CASE("version 1: a hierarchy for each controller, and no limit in the kerne
   CHECK(base::memory_limit_bytes(root.dir.path()) == 1'073'741'824U);
 }
 
-TEST_CASE("a container that sees its own group alone finds its limits where the top group would be") {
+TEST_CASE("limits: a container that sees only its own group finds its limits at the root of the mount") {
   const Root root("40 31 0:32 /docker/1 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n", "4:memory:/docker/1\n");
   root.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000000\n");
   CHECK(base::memory_limit_bytes(root.dir.path()) == 2'000'000'000U);
@@ -72,7 +72,7 @@ TEST_CASE("a container that sees its own group alone finds its limits where the 
   CHECK(base::cpu_quota(other.dir.path()) == 1.0);
 }
 
-TEST_CASE("threads are at most the processors that the control group's quota is worth") {
+TEST_CASE("limits: default thread count is at most the CPU quota of the control group") {
   CHECK(base::usable_processors() >= 1);
   const std::optional<double> quota = base::cpu_quota();
   if (quota) CHECK(base::usable_processors() < *quota + 1);

@@ -4,7 +4,7 @@
 
 using namespace qrl;
 
-TEST_CASE("whoever keeps a line open is asked to end it before each line of the log") {
+TEST_CASE("log: the hook set with set_before_log runs before each line") {
   int calls = 0;
   base::set_before_log([&] { ++calls; });
   base::log_info("one");

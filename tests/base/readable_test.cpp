@@ -3,7 +3,7 @@
 
 using qrl::base::readable;
 
-TEST_CASE("a text is shown as it is read, and what its escapes stand for can be told") {
+TEST_CASE("readable text: shown unchanged where printable, and escapes are unambiguous") {
   CHECK(readable("小明 Jürgen 🙂") == "\"小明 Jürgen 🙂\"");
   CHECK(readable("$\\nu$ \"x\"\n\ty") == R"("$\\nu$ \"x\"\n\ty")");
   CHECK(readable(std::string("a\0\x1b\x7f", 4)) == R"("a\x00\x1b\x7f")");
@@ -12,7 +12,7 @@ TEST_CASE("a text is shown as it is read, and what its escapes stand for can be 
   CHECK(readable("｜é") == "\"｜é\"");
 }
 
-TEST_CASE("a long text is cut between characters") {
+TEST_CASE("readable text: a long text is cut between characters") {
   CHECK(readable("abcdef", 3) == "\"abc…\"");
   CHECK(readable("aé", 3) == "\"aé\"");
   CHECK(readable("aéb", 3) == "\"aé…\"");
@@ -20,7 +20,7 @@ TEST_CASE("a long text is cut between characters") {
   CHECK(readable("", 0) == "\"\"");
 }
 
-TEST_CASE("text for a terminal has nothing that a terminal acts on, and keeps letters and lines") {
+TEST_CASE("readable text: terminal text keeps letters and lines, and loses control sequences") {
   using qrl::base::printable;
   CHECK(printable("a \"b\"\\ é 小\n\tc") == "a \"b\"\\ é 小\n\tc");
   CHECK(printable("\x1b[2J\x1b]0;x\a\r\b\x7f") == "\\x1b[2J\\x1b]0;x\\x07\\x0d\\x08\\x7f");

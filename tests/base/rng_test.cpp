@@ -7,7 +7,7 @@
 
 using namespace qrl::base;
 
-TEST_CASE("philox gives the published known answers") {
+TEST_CASE("philox: equals the published known answers") {
   // Known-answer vectors of Random123 1.14 (kat_vectors, philox4x32 10 rounds).
   using W = std::array<std::uint32_t, 4>;
   CHECK(philox({0, 0, 0, 0}, {0, 0}) == W{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
@@ -16,7 +16,7 @@ TEST_CASE("philox gives the published known answers") {
         W{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("a field's words depend on seed, purpose and counter alone") {
+TEST_CASE("random fields: words depend only on seed, purpose and counter") {
   const RandomField a(7, RandomPurpose::sampling);
   CHECK(a.uniform({1, 2, 3, 4}) == RandomField(7, RandomPurpose::sampling).uniform({1, 2, 3, 4}));
   CHECK(a.uniform({1, 2, 3, 4}) != a.uniform({1, 2, 3, 5}));
@@ -24,7 +24,7 @@ TEST_CASE("a field's words depend on seed, purpose and counter alone") {
   CHECK(a.uniform({1, 2, 3, 4}) != RandomField(7, RandomPurpose::generator).uniform({1, 2, 3, 4}));
 }
 
-TEST_CASE("bounded draws are uniform") {
+TEST_CASE("random fields: bounded draws are uniform") {
   RandomStream stream(3, RandomPurpose::test, 0);
   std::map<std::uint64_t, int> seen;
   constexpr int kDraws = 60000;
@@ -35,7 +35,7 @@ TEST_CASE("bounded draws are uniform") {
   CHECK(chi2 < 20.5);  // χ²(5) at 0.999
 }
 
-TEST_CASE("normal draws have mean 0 and variance 1") {
+TEST_CASE("random fields: normal draws have mean 0 and variance 1") {
   RandomStream stream(4, RandomPurpose::test, 1);
   double sum = 0, squares = 0;
   constexpr int kDraws = 100000;

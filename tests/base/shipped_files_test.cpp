@@ -7,7 +7,7 @@
 
 using namespace qrl;
 
-TEST_CASE("recipes:NAME is a recipe of the program, with or without .yaml, in folders too") {
+TEST_CASE("shipped files: recipes:NAME finds a recipe with or without .yaml, also in folders") {
   const std::string folder = QRL_SOURCE_DIR "/recipes/";
   CHECK(base::shipped_recipe("recipes:countdown_quickstart") == folder + "countdown_quickstart.yaml");
   CHECK(base::shipped_recipe("recipes:countdown_quickstart.yaml") == folder + "countdown_quickstart.yaml");
@@ -16,7 +16,7 @@ TEST_CASE("recipes:NAME is a recipe of the program, with or without .yaml, in fo
   CHECK_FALSE(base::is_shipped_recipe("recipes/x"));
 }
 
-TEST_CASE("a name that no recipe of the program has is refused with the nearest, and no path leaves the folder") {
+TEST_CASE("shipped files: an unknown name is refused with the nearest one, and no path leaves the folder") {
   const auto error_of = [](const char* word) -> std::string {
     try {
       return base::shipped_recipe(word);

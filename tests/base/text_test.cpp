@@ -7,7 +7,7 @@
 
 using namespace qrl;
 
-TEST_CASE("a name is suggested only when it is near") {
+TEST_CASE("spelling: suggests a name only when it is near") {
   const std::vector<std::string> names = {"n", "lr", "grpo", "eval", "decode", "recipe", "weight_decay"};
   CHECK(base::nearest_name("evel", names) == "eval");
   CHECK(base::nearest_name("eavl", names) == "eval");

@@ -48,11 +48,11 @@ void check_learner_figures(const nlohmann::json& figures) {
 
 }  // namespace
 
-TEST_CASE("operations of an update whose sequences share no prompt") {
+TEST_CASE("update work: operations without shared prompts equal a count by hand") {
   CHECK(app::unshared_learner_operations(quickstart(), 4, 12) == kUnshared);
 }
 
-TEST_CASE("a GPU's tick: padded weights with their scales, pages, and operations of layers and of the rest") {
+TEST_CASE("GPU tick: counts padded weights with scales, KV pages, and operations of layers and of the rest") {
   // qkv 160 (192 in whole tiles of 64) x 96 (128), o 96 (128) x 96 (128), gate_up 512 x 96 (128), down 96 (128) x 256;
   // lm_head 259 (320) x 96 (128).
   constexpr double kWeights = 3 * (192 * 128 + 128 * 128 + 512 * 128 + 128 * 256),
@@ -72,7 +72,7 @@ TEST_CASE("a GPU's tick: padded weights with their scales, pages, and operations
   CHECK(int8.other_operations - int8_head.other_operations == 2 * kHead);
 }
 
-TEST_CASE("a tick's attention: four operations a query's element and position, and the bytes of its pages") {
+TEST_CASE("GPU attention: counts four operations per query element and position, and the bytes of its pages") {
   const auto work = [](quant::KvFormat format) { return app::attention_of_tick(quickstart(), {2, 10.5, format, 16}); };
   CHECK(work(quant::KvFormat::bf16).operations == 4 * 2 * 10.5 * kQueries);
   CHECK(work(quant::KvFormat::bf16).kv_bytes == 2 * 10.5 * 3 * 2 * 32 * 2);
@@ -80,7 +80,7 @@ TEST_CASE("a tick's attention: four operations a query's element and position, a
   CHECK(work(quant::KvFormat::int8).kv_bytes == 2 * 10.5 * 3 * 2 * (32 + 4));  // one scale per slot
 }
 
-TEST_CASE("the least time of a tick: operations over their ceilings, or bytes over the memory's, if that is longer") {
+TEST_CASE("tick limit: the longer of operations over their ceilings and bytes over DRAM bandwidth") {
   model::Snapshot snapshot(quickstart(), quant::Format::int8);
   constexpr double kBatch = 64, kContext = 100;
   const app::DecodeTick tick{kBatch, kContext, quant::KvFormat::int8, 16};
@@ -97,7 +97,7 @@ TEST_CASE("the least time of a tick: operations over their ceilings, or bytes ov
                     wide_s, 0, 1e-12));
 }
 
-TEST_CASE("the least time of a mixture's tick: bytes of the experts that routes hit, operations of k experts a row") {
+TEST_CASE("tick limit: an MoE counts bytes of the experts hit by routes, and k experts' operations per row") {
   const model::ModelConfig config = model::read_config(QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json");
   const model::Snapshot snapshot(config, quant::Format::int8);
   constexpr double kOnes = 3 * 8;  // all experts of 3 layers
@@ -113,7 +113,7 @@ TEST_CASE("the least time of a mixture's tick: bytes of the experts that routes 
   CHECK(test::close(compute_s, 2 * 5 * (kLayers + 3 * 8 * 96) / 7e12 + 2 * 5 * kHead / 3e12, 0, 1e-12));
 }
 
-TEST_CASE("bench decode: the limit is of this run's ceilings and bytes, the share is the speed's part of it") {
+TEST_CASE("bench decode: the limit follows from measured ceilings and bytes, the share from the measured speed") {
   const nlohmann::json figures = bench("decode --batch 2 --prompt 8 --new 4");
   const double bf16 = 1e12 * figures.at("ceiling_bf16_tflops").get<double>();
   const double compute_s = 2 * 2 * kLayers / (1e12 * figures.at("ceiling_int8_tops").get<double>()) +
@@ -135,7 +135,7 @@ TEST_CASE("bench decode: the limit is of this run's ceilings and bytes, the shar
   CHECK(figures.at("tokens_xxh3") != bench("decode --batch 2 --prompt 8 --new 5")["tokens_xxh3"]);
 }
 
-TEST_CASE("bench learner and bench step: shares of the limit, and of the step") {
+TEST_CASE("bench learner and step: shares of the limit and of the step") {
   const std::string work = " --prompts 2 --n 2 --prompt 8 --new 4";
   check_learner_figures(bench("learner" + work));
   const nlohmann::json figures = bench("step" + work);
@@ -155,7 +155,7 @@ TEST_CASE("bench learner and bench step: shares of the limit, and of the step") 
        step_s);
 }
 
-TEST_CASE("a benchmark refuses keys without effect on it, and a tick that cannot hold its batch") {
+TEST_CASE("bench: refuses keys without effect, and a batch larger than a tick") {
   const auto refuses = [](const std::string& arguments, const std::string& part) {
     const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-bench " + arguments);
     INFO(arguments << "\n" << outcome.output);
@@ -175,7 +175,7 @@ TEST_CASE("a benchmark refuses keys without effect on it, and a tick that cannot
           "qrl-bench decode: expected rollout.max_num_batched_tokens of at least --batch = 8, got 7");
 }
 
-TEST_CASE("bench --dry-run says what it would measure, without a GPU, and refuses what the measurement would") {
+TEST_CASE("bench --dry-run: prints what it would measure without a GPU, and refuses what measuring would refuse") {
   const auto planned = [](const std::string& arguments) {
     const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-bench " + arguments + " --dry-run --json");
     INFO(arguments << "\n" << outcome.output);
@@ -217,7 +217,7 @@ TEST_CASE("bench --dry-run says what it would measure, without a GPU, and refuse
   }
 }
 
-TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help is no error") {
+TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, --help exits with 0") {
   const auto refuses = [](const std::string& arguments, const std::string& part) {
     const test::Outcome outcome = test::run_command(QRL_BINARY_DIR "/qrl-bench " + arguments);
     INFO(arguments << "\n" << outcome.output);
@@ -242,7 +242,7 @@ TEST_CASE("qrl-bench: a wrong command line is named with exit code 2, and --help
   CHECK(step.output.find("=3 ") != std::string::npos);
 }
 
-TEST_CASE("a step whose answers have lengths of their own counts the tokens that there are, and each step's memory") {
+TEST_CASE("bench step: answers of varied length count actual tokens, and each step's memory") {
   const nlohmann::json figures = bench("step --prompts 2 --n 8 --prompt 8 --new 6 --shortest 1");
   REQUIRE(figures.at("steps").size() == 1);
   CHECK(figures.at("steps")[0].at("host_gib").get<double>() > 0);
@@ -256,7 +256,7 @@ TEST_CASE("a step whose answers have lengths of their own counts the tokens that
   CHECK_THAT(refused.output, Catch::Matchers::Contains("--shortest: expected at most --new, 4, got 5"));
 }
 
-TEST_CASE("qrl-train bench names scripts/bench in one line, whatever follows") {
+TEST_CASE("qrl-train bench: one line names scripts/bench, whatever arguments follow") {
   for (const std::string arguments : {"", " decode --json", " --help"}) {
     const test::Outcome outcome =
         test::run_command("(" QRL_BINARY_DIR "/qrl-train bench" + arguments + " 2>&1 >/dev/null)");

@@ -31,7 +31,7 @@ std::vector<double> draw(std::size_t count, double effect, std::uint64_t sample)
 
 }  // namespace
 
-TEST_CASE("sign flips, t tests and intervals equal scipy's on the same differences") {
+TEST_CASE("sign-flip tests, t tests, intervals: equal scipy's on the same differences") {
   for (const auto& row : golden().at("samples")) {
     const std::vector<double> differences = row.at("differences");
     INFO(row.dump());
@@ -47,7 +47,7 @@ TEST_CASE("sign flips, t tests and intervals equal scipy's on the same differenc
   }
 }
 
-TEST_CASE("the interval holds the centers that the two-sided sign-flip test keeps") {
+TEST_CASE("interval: contains exactly the centers accepted by the two-sided sign-flip test") {
   for (std::uint64_t sample = 0; sample < 30; ++sample) {
     const std::vector<double> differences = draw(6 + sample % 7, 0.5, sample);
     const SignFlips flips(differences);
@@ -60,7 +60,7 @@ TEST_CASE("the interval holds the centers that the two-sided sign-flip test keep
   }
 }
 
-TEST_CASE("differences of zero give p 1 and an interval of zero") {
+TEST_CASE("zero differences: p is 1 and the interval is zero") {
   const std::vector<double> zeros(8, 0.0);
   const SignFlips flips(zeros);
   CHECK(flips.p_two_sided() == 1);
@@ -70,7 +70,7 @@ TEST_CASE("differences of zero give p 1 and an interval of zero") {
   CHECK(t_test(zeros) == 1);
 }
 
-TEST_CASE("differences that are equal up to rounding count as ties") {
+TEST_CASE("sign-flip test: differences equal up to rounding are ties") {
   // Tenths have no exact sums in fp64, integers have.
   const std::vector<double> tenths = {0.1, 0.2, 0.3, 0.7, 0.1, 0.2, 0.3}, integers = {1, 2, 3, 7, 1, 2, 3};
   for (int center = 1; center <= 3; ++center) {
@@ -79,7 +79,7 @@ TEST_CASE("differences that are equal up to rounding count as ties") {
   }
 }
 
-TEST_CASE("Holm's p-values and the detectable effect equal statsmodels'") {
+TEST_CASE("Holm's p-values, detectable effect: equal statsmodels'") {
   const nlohmann::json json = golden();
   for (const auto& row : json.at("holm")) {
     const std::vector<double> adjusted = holm(row.at("p").get<std::vector<double>>());
@@ -92,7 +92,7 @@ TEST_CASE("Holm's p-values and the detectable effect equal statsmodels'") {
   CHECK(std::isinf(detectable_effect(6, attained_level(6, 0.05 / 4), 0.8)));
 }
 
-TEST_CASE("simulated effects are rejected and found equal as often as by scipy's tests") {
+TEST_CASE("simulated effects: rejected and found equal at the rates of scipy's tests") {
   for (const auto& row : golden().at("rates")) {
     const std::size_t count = row.at("n");
     const double effect = row.at("effect");

@@ -5,7 +5,7 @@ using namespace qrl;
 using namespace qrl::test;
 using config::LossAggMode;
 
-TEST_CASE("null in a loss's keys stands for what the algorithm says") {
+TEST_CASE("loss keys: null resolves to the algorithm's value") {
   struct Case {
     std::string name;
     double low, high;
@@ -34,7 +34,7 @@ TEST_CASE("null in a loss's keys stands for what the algorithm says") {
   CHECK(read("algorithm: {name: dr_grpo, norm_adv_by_std: true}").algorithm.norm_adv_by_std == true);
 }
 
-TEST_CASE("null in a correction's thresholds stands for what the method says") {
+TEST_CASE("correction thresholds: null resolves to the method's value") {
   const auto thresholds = [](const std::string& method) {
     const auto correction = read("rollout_correction: {method: " + method + "}").rollout_correction;
     return std::pair{correction.threshold, correction.threshold_low};
@@ -47,7 +47,7 @@ TEST_CASE("null in a correction's thresholds stands for what the method says") {
   for (const char* method : {"none", "tbpo", "ais"}) CHECK(thresholds(method) == Bounds{});
 }
 
-TEST_CASE("losses, corrections and their settings that have no meaning together are refused with the reason") {
+TEST_CASE("losses and corrections: meaningless combinations are refused with the reason") {
   struct Case {
     std::string algorithm, correction, expected;
   };

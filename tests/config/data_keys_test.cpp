@@ -14,7 +14,7 @@ using namespace qrl;
 using namespace qrl::test;
 namespace fs = std::filesystem;
 
-TEST_CASE("other trainers' names lead to the keys of own data") {
+TEST_CASE("data keys: other trainers' names lead to ours") {
   const std::pair<const char*, const char*> cases[] = {
       {"sft.files", "sft.train_files"},
       {"sft.demonstrations.files", "sft.train_files"},
@@ -42,7 +42,7 @@ TEST_CASE("other trainers' names lead to the keys of own data") {
   }
 }
 
-TEST_CASE("keys of own data refuse what has no effect or contradicts another") {
+TEST_CASE("data keys: refused without effect, and where one contradicts another") {
   const std::string files = "train_files: [a.jsonl]", task = "demonstrations: {task: countdown}";
   const std::pair<std::string, const char*> cases[] = {
       {"sft: {steps: 1, " + files + ", " + task + "}",
@@ -93,7 +93,7 @@ TEST_CASE("keys of own data refuse what has no effect or contradicts another") {
   CHECK(faults("sft: {" + files + "}").empty());  // without steps and epochs there is no cold start
 }
 
-TEST_CASE("a time is read and printed in its largest units") {
+TEST_CASE("time: read and printed in its largest units") {
   CHECK(read("trainer: {max_time: 3h50m}").trainer.max_time == 13'800);
   CHECK(read("trainer: {max_time: 1d2s}").trainer.max_time == 86'402);
   CHECK(read("trainer: {max_time: 1d23h59m59s}").trainer.max_time == 172'799);
@@ -105,14 +105,14 @@ TEST_CASE("a time is read and printed in its largest units") {
   CHECK(key.print(recipe) == "1d1h1m1s");
 }
 
-TEST_CASE("a row's limit is the micro-batch's unless it is set, and evaluation stops where sampling does") {
+TEST_CASE("sft.max_length, eval.stop: default to the micro-batch and to rollout.stop") {
   CHECK(read("sft: {train_files: [a]}").sft.max_length == 4096);
   CHECK_FALSE(read("rollout: {n: 4}").sft.max_length.has_value());
   CHECK_FALSE(read("rollout: {stop: [a]}").eval.stop.has_value());
   CHECK(read("{rollout: {stop: [a]}, eval: {stop: []}}").eval.stop->empty());
 }
 
-TEST_CASE("a model's name is looked up in the Hub's cache, and pinned to its commit") {
+TEST_CASE("model.path: a Hub name is looked up in the local cache and pinned to its commit") {
   const TempDir dir;
   const fs::path cache = dir / "hub", repository = cache / "models--Qwen--Qwen3-0.6B";
   fs::create_directories(repository / "snapshots/abc123");

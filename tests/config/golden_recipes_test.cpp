@@ -22,7 +22,7 @@ std::string without_folder(std::string text) {
 
 }  // namespace
 
-TEST_CASE("every recipe with a mode resolves key for key as 0.2 did") {
+TEST_CASE("recipes with a mode: resolve key for key as version 0.2 did") {
   const auto golden = nlohmann::json::parse(test::read_file(QRL_SOURCE_DIR "/tests/data/golden/resolved_recipes.json"));
   const fs::path folder = QRL_SOURCE_DIR "/recipes";
   std::set<std::string> with_mode;

@@ -8,7 +8,7 @@
 using namespace qrl;
 using namespace qrl::test;
 
-TEST_CASE("sizes with a digit too many are refused by name") {
+TEST_CASE("sizes: one digit too many is refused by name") {
   for (const char* key : {"rollout.n", "rollout.max_num_seqs", "rollout.max_num_batched_tokens", "rollout.page_size",
                           "rollout.kv_pages", "eval.n", "sft.batch_size", "data.train_batch_size", "trainer.threads",
                           "data.max_prompt_length", "data.max_response_length", "actor.mini_batch_size",
@@ -22,7 +22,7 @@ TEST_CASE("sizes with a digit too many are refused by name") {
   CHECK(read("rollout: {n: 65536, max_num_seqs: 65536, page_size: 4096}").rollout.n == 65536);
 }
 
-TEST_CASE("numbers that fp32 turns into another kind of number are refused") {
+TEST_CASE("numbers: refused where fp32 would round them to zero or infinity") {
   for (const char* tiny : {"optim: {eps: 1e-300}", "optim: {eps: 1e-45}", "optim: {eps: 1e-39}", "optim: {lr: 1e-60}",
                            "rollout: {temperature: 1e-45}", "rollout: {top_p: 1e-300}", "eval: {top_p: 1e-300}",
                            "eval: {temperature: 1e-45}", "optim: {grad_clip: 1e39}", "reward: {wrong: -1e300}"}) {
@@ -33,13 +33,13 @@ TEST_CASE("numbers that fp32 turns into another kind of number are refused") {
   CHECK(read("eval: {temperature: 0}").eval.temperature == 0);
 }
 
-TEST_CASE("the template is filled in at one place") {
+TEST_CASE("data.prompt_template: must contain {prompt} exactly once") {
   CHECK(holds(fault("data: {prompt_template: \"{prompt} or {prompt}\"}"),
               "text with one {prompt}, got \"{prompt} or {prompt}\", which contains {prompt} twice"));
   CHECK(read("data: {prompt_template: \"{prompt}\"}").data.prompt_template == "{prompt}");
 }
 
-TEST_CASE("an int8 lm_head is refused where its learner would have it too, or weights are fp32") {
+TEST_CASE("int8 lm_head: refused where the learner would share it, and with fp32 weights") {
   CHECK(read("quant: {rollout: {lm_head: int8}, learner: {forward: low_bit}}").quant.lm_head ==
         config::HeadFormat::int8);
   CHECK(holds(fault("rollout: {bitwise: true}\nquant: {rollout: {lm_head: int8}, learner: {forward: low_bit}}"),
@@ -50,7 +50,7 @@ TEST_CASE("an int8 lm_head is refused where its learner would have it too, or we
               "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8"));
 }
 
-TEST_CASE("noise on gains is refused where it has no effect or cannot be") {
+TEST_CASE("gain noise: refused without effect, and where it is impossible") {
   CHECK(read("quant: {rollout: {noise: {start: 1e-2, end: 1e-3, stages: 3}}}").quant.noise.stages == 3);
   CHECK(holds(fault("quant: {rollout: {noise: {stages: 3}}}"), "with quant.rollout.noise.stages"));
   CHECK(holds(fault("quant: {rollout: {noise: {start: -1}}}"), "quant.rollout.noise.start"));
@@ -62,7 +62,7 @@ TEST_CASE("noise on gains is refused where it has no effect or cannot be") {
               "no quant.rollout.profile with quant.rollout.noise.start above 0"));
 }
 
-TEST_CASE("what a GPU's decoder does not have is refused") {
+TEST_CASE("decoder on a GPU: unsupported settings are refused") {
   CHECK(read("rollout: {device: cuda}").rollout.device == config::RolloutDevice::cuda);
   CHECK(holds(fault("rollout: {device: cuda, bitwise: true}\nquant: {learner: {forward: low_bit}}"),
               "trainer.device and rollout.device the same with rollout.bitwise"));
@@ -99,7 +99,7 @@ TEST_CASE("what a GPU's decoder does not have is refused") {
               "quant.rollout.weights other than fp32 with rollout.device cuda"));
 }
 
-TEST_CASE("a backward pass in int8 is of an int8 forward pass") {
+TEST_CASE("int8 backward pass: requires an int8 forward pass") {
   CHECK(read("quant: {learner: {forward: low_bit, backward: int8}}").quant.learner_backward ==
         config::LearnerBackward::int8);
   CHECK(
@@ -113,7 +113,7 @@ TEST_CASE("a backward pass in int8 is of an int8 forward pass") {
   CHECK(holds(fault("quant: {learner: {backward: bf16}}"), "model_dtype | int8 | fp8_e4m3"));
 }
 
-TEST_CASE("a backward pass in fp8 is of a forward pass in fp8 blocks, on either device") {
+TEST_CASE("fp8 backward pass: requires a forward pass in fp8 blocks, on either device") {
   const std::string end_to_end =
       "quant: {learner: {forward: low_bit, backward: fp8_e4m3}, rollout: {weights: fp8_e4m3, ";
   const std::string blocks = end_to_end + "granularity: block128}}\n";
@@ -134,7 +134,7 @@ TEST_CASE("a backward pass in fp8 is of a forward pass in fp8 blocks, on either 
               "quant.rollout.weights int8 with quant.learner.backward int8"));
 }
 
-TEST_CASE("options without effect are refused") {
+TEST_CASE("options without effect: refused") {
   CHECK(holds(fault("quant: {kv_calibration: {percentile: 99}}"),
               "quant.rollout.kv_cache fp8_e4m3 with quant.kv_calibration.percentile, got auto"));
   CHECK(holds(fault("quant: {kv_calibration: {margin: 3}, rollout: {kv_cache: int8}}"), "r.yaml:1: "));
@@ -171,7 +171,7 @@ TEST_CASE("options without effect are refused") {
               "rollout_correction.method other than none with rollout_correction.batch_normalize"));
 }
 
-TEST_CASE("settings that have no meaning together are refused with the reason: KL, rejection, estimators, warm-up") {
+TEST_CASE("KL, rejection, estimators, warm-up: meaningless combinations are refused with the reason") {
   CHECK(holds(fault("algorithm: {kl_loss_type: k1, kl_loss_coef: 0.1}"),
               "expected algorithm.kl_loss_type k2, k3, k3+ or unbiased, got k1; its gradient as a loss is 0"));
   CHECK(holds(fault("algorithm: {kl_loss_type: k1}"), "algorithm.kl_loss_coef"));  // a single fault
@@ -211,7 +211,7 @@ TEST_CASE("settings that have no meaning together are refused with the reason: K
       read("rollout_correction: {rs: token, rs_stat: k3, rs_threshold: 1}").rollout_correction.rs_threshold_low);
 }
 
-TEST_CASE("dynamic sampling that could never fill a step is refused") {
+TEST_CASE("dynamic sampling: refused if it could never fill a step") {
   const std::string draws =
       "data: {train_batch_size: 64, gen_batch_size: 30}\nalgorithm: {filter_groups: {enable: true, ";
   CHECK(holds(fault(draws + "max_num_gen_batches: 2}}"), "of at least data.train_batch_size = 64, got 60"));
@@ -219,7 +219,7 @@ TEST_CASE("dynamic sampling that could never fill a step is refused") {
   CHECK(read("algorithm: {filter_groups: {enable: true, max_num_gen_batches: 1}}").algorithm.filter_groups.enable);
 }
 
-TEST_CASE("nothing is suggested where nothing is near") {
+TEST_CASE("suggestions: none where no name is near") {
   CHECK(holds(fault("1: 2"), "; --help-all lists all keys"));
   const std::string dapo = fault("algorithm: {name: unheard_of}");
   INFO(dapo);

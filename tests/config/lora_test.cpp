@@ -7,7 +7,7 @@
 using namespace qrl;
 using namespace qrl::test;
 
-TEST_CASE("adapters' keys are read, printed and read again") {
+TEST_CASE("adapter keys: read, printed and read again") {
   const config::Recipe recipe =
       read("lora: {rank: 16, alpha: 64, rslora: true, target_modules: [q_proj, v_proj], train_norms: true}");
   CHECK(recipe.lora.rank == 16);
@@ -21,7 +21,7 @@ TEST_CASE("adapters' keys are read, printed and read again") {
   CHECK(read("optim: {lr: 1}").lora.rank == 0);
 }
 
-TEST_CASE("a key of adapters without a rank, and ranks, scales and modules out of range, are refused") {
+TEST_CASE("adapter keys: refused without a rank, and for ranks, scales and modules out of range") {
   for (const char* key : {"alpha: 16", "rslora: true", "target_modules: [q_proj]", "train_norms: true", "path: x",
                           "sft: adapters", "publish: merge"}) {
     CAPTURE(key);
@@ -34,7 +34,7 @@ TEST_CASE("a key of adapters without a rank, and ranks, scales and modules out o
   CHECK(holds(fault("lora: {rank: 8, target_modules: q_proj}"), "write a list: [a, b]"));
 }
 
-TEST_CASE("what adapters do not go with is refused by name, with what to set") {
+TEST_CASE("adapters: incompatible settings are refused by name, with what to set") {
   const auto refused = [](const std::string& rest, const std::string& part) {
     const std::string line = fault("lora: {rank: 8}\n" + rest);
     INFO(line);
@@ -56,7 +56,7 @@ TEST_CASE("what adapters do not go with is refused by name, with what to set") {
               "an adapter belongs to the weights that it was trained on"));
 }
 
-TEST_CASE("modes whose settings adapters do not have say which mode, and what to override") {
+TEST_CASE("adapters: an incompatible mode is named, with what to override") {
   CHECK(holds(fault("mode: qurl\nlora: {rank: 8}"), "set quant.uaq_scale: 1"));
   const std::string qarl = fault("mode: qarl\nlora: {rank: 8}");
   INFO(qarl);
@@ -66,7 +66,7 @@ TEST_CASE("modes whose settings adapters do not have say which mode, and what to
   CHECK(read("mode: qurl\nlora: {rank: 8}\nquant: {uaq_scale: 1}").lora.rank == 8);
 }
 
-TEST_CASE("other trainers' names of adapters' keys lead to ours") {
+TEST_CASE("adapter keys: other trainers' names lead to ours") {
   CHECK(holds(fault("lora_rank: 8"), "lora.rank"));
   CHECK(holds(fault("lora_target_modules: [q_proj]"), "lora.target_modules"));
   const std::pair<const char*, const char*> cases[] = {

@@ -56,18 +56,18 @@ int judge_rows(const fs::path& manifest, const fs::path& dir) {
 
 }  // namespace
 
-TEST_CASE("the shipped malformed recipes are judged as declared") {
+TEST_CASE("malformed recipes: shipped ones are judged as declared") {
   const fs::path malformed = test::shipped_data() / "malformed";
   CHECK(judge_rows(malformed / "recipe" / "manifest.jsonl", malformed) == 20);
 }
 
-TEST_CASE("the shared malformed recipes are judged as declared") {
+TEST_CASE("malformed recipes: shared ones are judged as declared") {
   const auto shared = test::shared_data();
   if (!shared) return test::skip("no shared data: set QRL_TEST_DATA");
   CHECK(judge_rows(*shared / "malformed" / "manifest.jsonl", *shared / "malformed") >= 21);
 }
 
-TEST_CASE("the values of accepted malformed recipes are what they say") {
+TEST_CASE("malformed recipes: accepted ones have the declared values") {
   const fs::path dir = test::shipped_data() / "malformed" / "recipe";
   CHECK(config::load_recipe(train::keys(), dir / "lr_1e-6.yaml", {}, false).recipe.optim.lr == 1e-6);
   const config::Recipe anchors = config::load_recipe(train::keys(), dir / "anchor_ok.yaml", {}, false).recipe;

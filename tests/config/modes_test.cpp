@@ -34,7 +34,7 @@ void write_file(const std::filesystem::path& file, const std::string& text) { st
 
 }  // namespace
 
-TEST_CASE("every mode alone is a recipe without faults, and its defaults are keys with values they may have") {
+TEST_CASE("modes: each alone is a valid recipe, and its defaults are keys with allowed values") {
   for (const config::Option* mode : all_modes()) {
     const std::string yaml = "mode: " + std::string(mode->word);
     CAPTURE(yaml);
@@ -52,7 +52,7 @@ TEST_CASE("every mode alone is a recipe without faults, and its defaults are key
   }
 }
 
-TEST_CASE("the modes are the papers' systems") {
+TEST_CASE("modes: values equal those of the papers") {
   const auto qurl = read("mode: qurl");
   CHECK(qurl.quant.uaq_scale == 1.5);
   CHECK(has_acr(qurl));
@@ -93,7 +93,7 @@ TEST_CASE("the modes are the papers' systems") {
   CHECK(read("mode: flashrl").quant.weights == config::WeightFormat::int8);
 }
 
-TEST_CASE("a mode lies below files, includes and arguments, wherever it is written") {
+TEST_CASE("modes: overridden by files, includes and arguments, wherever the mode is written") {
   const TempDir dir;
   write_file(dir / "base.yaml", "mode: qurl\noptim: {lr: 0.5}\n");
   write_file(dir / "top.yaml", "include: base.yaml\nquant: {uaq_scale: 1.25}\n");
@@ -112,7 +112,7 @@ TEST_CASE("a mode lies below files, includes and arguments, wherever it is writt
   CHECK(load({"rollout_correction.threshold=null"}).rollout_correction.threshold == 2.0);
 }
 
-TEST_CASE("what belongs to a mode's format, loss or method goes where another is chosen") {
+TEST_CASE("modes: values tied to a format, loss or method are dropped when another is chosen") {
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=int8"}).quant.granularity == config::Granularity::automatic);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=bf16"}).quant.kv_cache == config::KvCache::automatic);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=fp8_e4m3"}).quant.granularity == config::Granularity::block128);
@@ -130,7 +130,7 @@ TEST_CASE("what belongs to a mode's format, loss or method goes where another is
       "mode qurl: rollout_correction.acr: expected rollout_correction.acr false with algorithm.name gspo, got true"));
 }
 
-TEST_CASE("a resolved recipe says where each value comes from, and reads as the same recipe") {
+TEST_CASE("resolved recipe: names the origin of each value, and reads back equal") {
   const std::string yaml = "mode: qurl\noptim:\n  betas: [0.9, 0.95]\n";
   CHECK(origin(yaml, "mode") == "r.yaml:1");
   CHECK(origin(yaml, "optim.betas") == "r.yaml:3");

@@ -17,7 +17,7 @@ const WordParam<Color> kColor{"s.color", {{"g", Color::green}, {"r", Color::red}
 
 }  // namespace
 
-TEST_CASE("a param is read as its type, and its default where none was set") {
+TEST_CASE("params: read as their type, or the default if unset") {
   ParamValues values;
   CHECK(values.of(kScale) == 2.0);
   CHECK(values.of(kFlag));
@@ -33,7 +33,7 @@ TEST_CASE("a param is read as its type, and its default where none was set") {
   CHECK(values.of(kColor) == Color::red);
 }
 
-TEST_CASE("a param's default, set again, leaves equal values") {
+TEST_CASE("params: setting the default leaves equal values") {
   ParamValues values;
   values.set(kColor, "r");
   CHECK(values != ParamValues{});
@@ -41,7 +41,7 @@ TEST_CASE("a param's default, set again, leaves equal values") {
   CHECK(values == ParamValues{});
 }
 
-TEST_CASE("a param refuses a value of another type, and an unknown word") {
+TEST_CASE("params: a value of another type and an unknown word are refused") {
   ParamValues values;
   CHECK_THROWS_AS(values.set(kScale, true), qrl::base::Error);
   CHECK_THROWS_AS(values.set(kSize, 7.0), qrl::base::Error);
@@ -49,7 +49,7 @@ TEST_CASE("a param refuses a value of another type, and an unknown word") {
   CHECK(values == ParamValues{});
 }
 
-TEST_CASE("a word selects its option, another word none") {
+TEST_CASE("options: a word selects its own option only") {
   const Option one{.word = "one", .what = "", .defaults = {{"k", "1"}}}, two{.word = "two", .what = ""};
   const Choices<Option> choices({&one, &two}, "two");
   const Selected<Option> selected = choices.select("one");

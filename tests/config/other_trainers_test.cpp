@@ -36,7 +36,7 @@ std::vector<std::string> dotted_words(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("every key that a neighbor's advice names exists") {
+TEST_CASE("other trainers' keys: each advised key exists") {
   for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
     INFO(alias.name);
     const auto ours = dotted_words(alias.key);
@@ -60,7 +60,7 @@ TEST_CASE("every key that a neighbor's advice names exists") {
   }
 }
 
-TEST_CASE("no neighbor is listed without a counterpart while a key has its name") {
+TEST_CASE("other trainers' keys: a name that is also ours has a counterpart") {
   std::set<std::string> names;
   for (const std::string& key : train::keys().names()) names.insert(key.substr(key.rfind('.') + 1));
   for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
@@ -71,7 +71,7 @@ TEST_CASE("no neighbor is listed without a counterpart while a key has its name"
   CHECK(holds(fault("free_cache_engine: true"), "here it is rollout.free_cache_engine"));
 }
 
-TEST_CASE("no advice leads from one meaning to another") {
+TEST_CASE("other trainers' keys: the advised key has the same meaning") {
   const std::pair<const char*, const char*> cases[] = {
       {"sft.demonstrations.files", "here it is sft.train_files"},
       {"custom_reward_function.path", "here it is reward.command ([python3, -m, qrl_reward, \"verl:FILE:NAME\"]"},
@@ -96,7 +96,7 @@ TEST_CASE("no advice leads from one meaning to another") {
   }
 }
 
-TEST_CASE("a value of another trainer is answered with ours, or with the reason that there is none") {
+TEST_CASE("other trainers' values: answered with our value, or with the reason that none exists") {
   const std::pair<const char*, const char*> cases[] = {
       {"algorithm: {name: bnpo}", "here it is grpo and algorithm.loss_agg_mode: token-mean"},
       {"algorithm: {name: ppo}", "here it is grpo (its clipped ratio; there is no critic)"},
@@ -121,7 +121,7 @@ TEST_CASE("a value of another trainer is answered with ours, or with the reason 
   }
 }
 
-TEST_CASE("every row of other trainers' values belongs to a name, and a recipe accepts what it sets") {
+TEST_CASE("other trainers' values: each row belongs to a name, and a recipe accepts the advised value") {
   std::set<std::string> names;
   for (const config::Alias& alias : config::aliases(train::keys().catalog())) names.insert(alias.name);
   for (const config::ForeignValue& row : config::foreign_values()) {
@@ -142,13 +142,13 @@ TEST_CASE("every row of other trainers' values belongs to a name, and a recipe a
   }
 }
 
-TEST_CASE("a word of earlier versions is read as its new word") {
+TEST_CASE("words of earlier versions: read as their new words") {
   const config::Recipe recipe = read("algorithm: {adv_estimator: reinforce_pp}");
   CHECK(recipe.algorithm.adv_estimator.word() == "reinforce_plus_plus_baseline");
   CHECK(read("algorithm: {adv_estimator: reinforce_plus_plus_baseline}") == recipe);
 }
 
-TEST_CASE("where other trainers log is told with what does so here") {
+TEST_CASE("other trainers' loggers: advice names our logging") {
   for (const char* name : {"report_to", "logger"}) {
     const std::string told = fault("trainer: {" + std::string(name) + ": wandb}");
     CHECK(holds(told, "here it is trainer.wandb"));

@@ -16,7 +16,7 @@ void write(const std::filesystem::path& file, const std::string& text) { std::of
 
 }  // namespace
 
-TEST_CASE("numbers are decimal, finite and in range, or refused with the reason") {
+TEST_CASE("numbers: must be decimal, finite and in range, or are refused with the reason") {
   struct Case {
     std::string yaml, expected;
   };
@@ -90,7 +90,7 @@ TEST_CASE("numbers are decimal, finite and in range, or refused with the reason"
   CHECK(read("trainer: {threads: 3}").trainer.threads == 3);
 }
 
-TEST_CASE("flags are true and false alone") {
+TEST_CASE("flags: only true and false") {
   for (const std::string word : {"yes", "on", "True", "TRUE", "y", "1"}) {
     CHECK(holds(fault("data: {shuffle: " + word + "}"), "expected true | false, got \"" + word + "\"; write true"));
   }
@@ -102,7 +102,7 @@ TEST_CASE("flags are true and false alone") {
   CHECK(read("trainer: {rollout_dump: true}").trainer.rollout_dump);
 }
 
-TEST_CASE("bare words that some YAML reads otherwise are no texts, quotes make them so") {
+TEST_CASE("bare words: refused as text if other YAML parsers read them differently, accepted in quotes") {
   for (const std::string word :
        {"no", "yes", "On", "off", "TRUE", "y", "010", "12", "1e3", "1_000", "12:30:45", "0x1f", ".5"}) {
     INFO(word);
@@ -119,7 +119,7 @@ TEST_CASE("bare words that some YAML reads otherwise are no texts, quotes make t
   CHECK(holds(fault("data: {prompt_template: hello}"), "put {prompt} where it belongs"));
 }
 
-TEST_CASE("null stands for the default only where the default is unset") {
+TEST_CASE("null: allowed only for keys that are unset by default") {
   CHECK(read("model: {path: a}", {"model.path=null"}).model.path.empty());
   CHECK(read("data: {seed: null}\ntrainer: {seed: 5}").data.seed == 5);
   CHECK(read("rollout: {kv_pages: 900}", {"rollout.kv_pages=null"}).rollout.kv_pages == std::nullopt);
@@ -127,7 +127,7 @@ TEST_CASE("null stands for the default only where the default is unset") {
   CHECK(holds(fault("rollout: {n: ~}"), "got null; leave the key out for its default, 8"));
 }
 
-TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
+TEST_CASE("choices: a wrong word gets the nearest suggestion, also for capitals and synonyms") {
   CHECK(holds(fault("quant: {rollout: {weights: int9}}"),
               "expected fp32 | bf16 | int8 | fp8_e4m3 | int4, got \"int9\"; did you mean int8?"));
   CHECK(holds(fault("quant: {rollout: {weights: bfloat16}}"), "here it is bf16"));
@@ -139,7 +139,7 @@ TEST_CASE("choices name the nearest, also in capitals and by the twin's name") {
   CHECK(read("quant: {rollout: {weights: \"bf16\"}}").quant.weights == config::WeightFormat::bf16);
 }
 
-TEST_CASE("formats that cannot meet are refused") {
+TEST_CASE("weight formats: incompatible granularity or activations are refused") {
   CHECK(holds(fault("quant: {rollout: {weights: int8, granularity: tensor}}"),
               "quant.rollout.weights fp8_e4m3 with quant.rollout.granularity, got int8"));
   CHECK(holds(fault("quant: {rollout: {weights: int8, activations: fp8_e4m3}}"), "int4 allows bf16, int8 or fp8_e4m3"));
@@ -148,7 +148,7 @@ TEST_CASE("formats that cannot meet are refused") {
         config::ActivationFormat::int8);
 }
 
-TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
+TEST_CASE("unknown keys: the error names the nearest key or another trainer's counterpart") {
   struct Case {
     std::string yaml, expected;
   };
@@ -207,7 +207,7 @@ TEST_CASE("unknown keys name the nearest key or the neighbor's counterpart") {
   }
 }
 
-TEST_CASE("all faults come at once, each with its place") {
+TEST_CASE("errors: all faults are reported at once, each with its line") {
   CHECK(holds(fault("version https://git-lfs.github.com/spec/v1\noid sha256:00\n"),
               "r.yaml: expected a recipe, got a Git LFS pointer; fetch the file itself"));
   const auto lines = faults("optim: {lr: fast}\nrollout:\n  n: 2\n  top_k: 0\nlearning_rate: 3\n",
@@ -222,7 +222,7 @@ TEST_CASE("all faults come at once, each with its place") {
   CHECK(holds(lines[6], "  --set n: did you mean rollout.n or eval.n?"));
 }
 
-TEST_CASE("a key by another trainer's name is not missing as well") {
+TEST_CASE("required keys: one given under another trainer's name is not reported missing as well") {
   const auto lines = faults("model_name_or_path: /m\ndataset_name: d\noptim: {lr: fast}\n", {});
   REQUIRE(lines.size() == 4);  // not among them: a model and training data, which reading does not require
   CHECK(holds(lines[0], "optim.lr: "));
@@ -230,12 +230,12 @@ TEST_CASE("a key by another trainer's name is not missing as well") {
   CHECK(holds(lines[3], "here it is data.train_files"));
 }
 
-TEST_CASE("the keys of a section that is no section are not missing as well") {
+TEST_CASE("required keys: those of a section that is no map are not reported missing as well") {
   CHECK(fault("model: /m\ndata: {train_files: [a]}", {}, true) ==
         "r.yaml:1: model: expected a section of keys, got \"/m\"; such as model.path");
 }
 
-TEST_CASE("overrides are YAML values under the same checks, the last one wins") {
+TEST_CASE("overrides: YAML values with the same checks, the last one wins") {
   CHECK(read("optim: {lr: 1}", {"optim.lr=2", "optim.lr=3"}).optim.lr == 3);
   CHECK(read("optim: {lr: 1}", {"optim.betas=[0.8, 0.9]"}).optim.betas == std::vector<double>{0.8, 0.9});
   CHECK(read("optim: {lr: 1}", {"optim={lr: 2, eps: 3}"}).optim.eps == 3);
@@ -250,7 +250,7 @@ TEST_CASE("overrides are YAML values under the same checks, the last one wins") 
   CHECK(holds(fault("optim: {lr: 1}", {"include=x.yaml"}), "--set include: expected a recipe key"));
 }
 
-TEST_CASE("an include is read first, from the including file's folder") {
+TEST_CASE("include: read first, relative to the including file") {
   const TempDir dir;
   std::filesystem::create_directories(dir / "sub");
   write(dir / "sub" / "base.yaml", "optim: {lr: 0.5, eps: 0.25}\nmodel: {path: m}\n");
@@ -294,7 +294,7 @@ TEST_CASE("an include is read first, from the including file's folder") {
   CHECK(holds(error_of(dir / "large.yaml"), "at most 1 MB"));
 }
 
-TEST_CASE("paths of files to read are taken from the recipe that names them, overrides from the working directory") {
+TEST_CASE("file paths: relative to the recipe that names them, for overrides to the working directory") {
   const std::string yaml = "model: {path: ../m}\ndata: {train_files: [a, /b], val_files: [./v/../c]}";
   const config::Recipe recipe = read(yaml);
   CHECK(recipe.model.path == "/m");
@@ -305,7 +305,7 @@ TEST_CASE("paths of files to read are taken from the recipe that names them, ove
   CHECK(read("trainer: {default_local_dir: x, resume_mode: z}").trainer.resume_from.path == "z");
 }
 
-TEST_CASE("rules between keys are checked where a key was set") {
+TEST_CASE("rules between keys: the error names the line where a key was set") {
   struct Case {
     std::string yaml, expected;
   };
@@ -375,7 +375,7 @@ TEST_CASE("rules between keys are checked where a key was set") {
   CHECK(read("data: {val_files: [a], val_generator: {task: countdown, size: 3}}").data.val_files.size() == 1);
 }
 
-TEST_CASE("no size has to be set twice: an update has the step's prompts, a micro-batch the longest sequence") {
+TEST_CASE("sizes: an update defaults to the step's prompts, a micro-batch to the longest sequence") {
   CHECK(read("data: {train_batch_size: 48}").actor.mini_batch_size == 48);
   CHECK(config::prompts_per_update(train::keys().defaults()) == 64);
   CHECK(read("data: {train_batch_size: 48}\nactor: {mini_batch_size: 16}").actor.mini_batch_size == 16);
@@ -390,11 +390,11 @@ TEST_CASE("no size has to be set twice: an update has the step's prompts, a micr
   CHECK(read("{data: {max_response_length: 16384}, sft: {train_files: [a.jsonl]}}").sft.max_length == 16384 + 64);
 }
 
-TEST_CASE("rules are mute about a key whose value was refused") {
+TEST_CASE("rules between keys: silent about a key whose value was refused") {
   CHECK(holds(fault("data: {train_batch_size: 48}\nactor: {mini_batch_size: x}"), "r.yaml:2: actor.mini_batch_size: "));
 }
 
-TEST_CASE("a run's recipe needs a model and training data") {
+TEST_CASE("runs: require a model and training data") {
   const auto lines = faults("optim: {lr: 1}", {}, true);
   REQUIRE(lines.size() == 2);
   CHECK(holds(lines[0], "r.yaml: model.path: expected a model, got no model"));
@@ -404,14 +404,14 @@ TEST_CASE("a run's recipe needs a model and training data") {
             .data.train_generator.size == 1);
 }
 
-TEST_CASE("a null task switches an included generator off") {
+TEST_CASE("data.train_generator.task: null switches an included generator off") {
   const std::string yaml = "data: {train_generator: {task: countdown, size: 100, seed: 3}}";
   const config::Recipe recipe = read(yaml, {"data.train_generator.task=null", "data.train_files=[a.jsonl]"});
   CHECK(recipe.data.train_generator.task.empty());
   CHECK(recipe.data.train_files.size() == 1);
 }
 
-TEST_CASE("what null stands for is filled in from the rest of the recipe") {
+TEST_CASE("null defaults: filled in from the rest of the recipe") {
   const std::string yaml =
       "trainer: {seed: 9}\nmodel: {init: {config: c}}\nsft: {demonstrations: {task: countdown}}\n"
       "data: {train_generator: {task: countdown, size: 2}, val_generator: {task: countdown, size: 2}}\n";
@@ -429,7 +429,7 @@ TEST_CASE("what null stands for is filled in from the rest of the recipe") {
   CHECK(read("model: {path: a}").model.init_seed == std::nullopt);
 }
 
-TEST_CASE("resume_mode is auto, never or a path") {
+TEST_CASE("trainer.resume_mode: auto, never or a path") {
   CHECK(read("trainer: {resume_mode: never}").trainer.resume_from.mode == config::ResumeMode::never);
   const config::Recipe recipe = read("trainer: {resume_mode: runs/x/checkpoints/step_3}");
   CHECK(recipe.trainer.resume_from.mode == config::ResumeMode::path);
@@ -440,7 +440,7 @@ TEST_CASE("resume_mode is auto, never or a path") {
   CHECK(read("trainer: {resume_mode: \"disable\"}").trainer.resume_from.path == "disable");
 }
 
-TEST_CASE("a recipe includes recipes:NAME") {
+TEST_CASE("include: accepts recipes:NAME") {
   const TempDir dir;
   std::ofstream(dir / "own.yaml") << "include: recipes:countdown_quickstart\noptim: {lr: 0.25}\n";
   const config::LoadedRecipe own = config::load_recipe(train::keys(), dir / "own.yaml", {}, false);

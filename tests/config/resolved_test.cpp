@@ -347,7 +347,7 @@ std::string file_text(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("a printed recipe reads back as the same recipe") {
+TEST_CASE("printed recipe: reads back equal") {
   for (std::uint64_t i = 0; i < 500; ++i) {
     const Recipe recipe = RandomRecipe(i).next();
     const std::string yaml = config::resolved_yaml(recipe);
@@ -358,7 +358,7 @@ TEST_CASE("a printed recipe reads back as the same recipe") {
   }
 }
 
-TEST_CASE("printed values as overrides give the same recipe") {
+TEST_CASE("printed values: give the same recipe as overrides") {
   for (std::uint64_t i = 0; i < 100; ++i) {
     const Recipe recipe = RandomRecipe(1000 + i).next();
     Overrides overrides;
@@ -368,7 +368,7 @@ TEST_CASE("printed values as overrides give the same recipe") {
   }
 }
 
-TEST_CASE("what the reader fills in survives printing and reading") {
+TEST_CASE("resolved recipe: values filled in by the reader survive printing and reading") {
   const std::string yaml =
       "{model: {init: {config: c}}, data: {train_generator: {task: countdown, size: 5}}, trainer: {seed: 3}}";
   const config::LoadedRecipe first = config::parse_recipe(train::keys(), yaml, "r.yaml", "", {}, true);
@@ -379,7 +379,7 @@ TEST_CASE("what the reader fills in survives printing and reading") {
   CHECK(config::changes_on_resume(first.recipe, second.recipe).empty());
 }
 
-TEST_CASE("printed reals and texts are what YAML 1.1 readers take too") {
+TEST_CASE("printed reals and texts: YAML 1.1 parsers read them equally") {
   Recipe recipe = train::keys().defaults();
   recipe.optim.lr = 1e-6;
   recipe.optim.weight_decay = 1;
@@ -394,7 +394,7 @@ TEST_CASE("printed reals and texts are what YAML 1.1 readers take too") {
   CHECK(holds(yaml, "model:\n  path: \"no\"\n  dtype: bfloat16\n  init:\n    config: null\n"));
 }
 
-TEST_CASE("changed keys are named, less those that may change over a resume") {
+TEST_CASE("changes on resume: changed keys are named, except those that may change") {
   const Recipe before = train::keys().defaults();
   Recipe after = train::keys().defaults();
   after.trainer.total_training_steps = 7;
@@ -419,7 +419,7 @@ TEST_CASE("changed keys are named, less those that may change over a resume") {
   CHECK(text == std::vector<std::string>{"rollout.page_size 16 32", "optim.lr 1.0e-6 2.0e-6 may", "trainer.seed 0 1"});
 }
 
-TEST_CASE("every key is declared once, with its meaning, and its default is the struct's") {
+TEST_CASE("keys: each declared once with its meaning, its default equal to the struct's") {
   std::map<std::string, int> seen;
   for (const config::Key& key : train::keys().all()) {
     INFO(key.name);
@@ -433,13 +433,13 @@ TEST_CASE("every key is declared once, with its meaning, and its default is the 
   }
 }
 
-TEST_CASE("help has a line for each key") {
+TEST_CASE("keys help: one line for each key") {
   const std::string help = config::keys_help(train::keys());
   CHECK(holds(help, "  float > 0, default 1.0e-6  peak learning rate\n"));
   CHECK(static_cast<std::size_t>(std::count(help.begin(), help.end(), '\n')) == train::keys().all().size());
 }
 
-TEST_CASE("the committed reference pages are the ones made from the keys") {
+TEST_CASE("the committed reference pages: equal those made from the keys") {
   // After a change of keys: QRL_WRITE_REFERENCE=1 test_config "the committed reference page*" regenerates the pages.
   const std::filesystem::path folder = std::filesystem::path(QRL_SOURCE_DIR) / "docs" / "reference";
   const std::pair<const char*, std::string> pages[] = {{"recipe-keys.md", keys_markdown(train::keys())},

@@ -26,7 +26,7 @@ std::string printed(const config::Recipe& recipe, std::string_view key) {
 
 }  // namespace
 
-TEST_CASE("a map is one value: read whole, replaced whole, printed in one line") {
+TEST_CASE("maps: read whole, replaced whole, printed in one line") {
   const config::Recipe recipe = read(kCommand + "weights: {format: 0.2, correct: 1}}");
   CHECK(recipe.reward.weights == std::map<std::string, double>{{"correct", 1}, {"format", 0.2}});
   CHECK(printed(recipe, "reward.weights") == R"({"correct": 1.0, "format": 0.2})");
@@ -47,7 +47,7 @@ TEST_CASE("a map is one value: read whole, replaced whole, printed in one line")
   CHECK(says(kCommand + "weights: {a: 0, b: 0}}", "a weight other than 0 in reward.weights"));
 }
 
-TEST_CASE("a command runs in the folder of the recipe that names it, unless reward.folder says another") {
+TEST_CASE("reward.command: runs in the folder of the recipe that names it, or in reward.folder") {
   CHECK(read(kCommand + "}").reward.folder == "/d");
   CHECK(read(kCommand + "folder: other}").reward.folder == "/d/other");
   CHECK(read("reward: {folder: other, verifier: command, command: [a]}").reward.folder == "/d/other");
@@ -59,7 +59,7 @@ TEST_CASE("a command runs in the folder of the recipe that names it, unless rewa
   CHECK(read("trainer: {seed: 1}").reward.folder.empty());
 }
 
-TEST_CASE("keys of a command have no meaning beside a built-in verifier, nor its weights beside a command") {
+TEST_CASE("reward.command: its keys are refused beside a built-in verifier, reward.weights beside a command") {
   CHECK(says("reward: {weights: {correct: 1}}",
              "use reward.correct, reward.wrong, reward.format and reward.partial for a built-in verifier"));
   CHECK(says("reward: {timeout_s: 3}", "reward.verifier command with reward.timeout_s, got countdown"));
@@ -79,7 +79,7 @@ TEST_CASE("keys of a command have no meaning beside a built-in verifier, nor its
   CHECK(says(kCommand + "on_error: skip}", "drop | wrong"));
 }
 
-TEST_CASE("keys of a verifier have a meaning where reward.by_source names it") {
+TEST_CASE("verifier keys: allowed where reward.by_source names the verifier") {
   CHECK(faults("reward: {by_source: {gsm8k: math}, profile: boxed}").empty());
   CHECK(faults("reward: {by_source: {mine: command}, command: [a], weights: {s: 2}, correct: 3}").empty());
   CHECK(says("reward: {by_source: {mine: command}}", "reward.command with the verifier command, got no program"));
@@ -87,7 +87,7 @@ TEST_CASE("keys of a verifier have a meaning where reward.by_source names it") {
   CHECK(printed(read("reward: {by_source: {gsm8k: math}}"), "reward.by_source") == R"({"gsm8k": math})");
 }
 
-TEST_CASE("normalize_then_sum has advantages of its own, and excludes what would change them") {
+TEST_CASE("normalize_then_sum: has its own advantages, and excludes settings that would change them") {
   const std::string gdpo = "reward: {aggregation: normalize_then_sum}";
   CHECK(faults(gdpo).empty());
   CHECK(says(gdpo + "\nalgorithm: {adv_estimator: rloo}", "algorithm.adv_estimator grpo with reward.aggregation"));
@@ -96,7 +96,7 @@ TEST_CASE("normalize_then_sum has advantages of its own, and excludes what would
              "reward.overlong_buffer.enable false with reward.aggregation normalize_then_sum, got true"));
 }
 
-TEST_CASE("what the work is divided into may change on resume, what is taught only with --allow-change") {
+TEST_CASE("resume: division of work may change, training settings only with --allow-change") {
   const auto of = [](const char* key) { return train::keys().find(key)->on_resume; };
   for (const char* key : {"reward.workers", "reward.timeout_s", "reward.memory_mb", "reward.in_flight", "reward.env"})
     CHECK(of(key) == config::OnResume::free);
@@ -134,7 +134,7 @@ class Family {
 
 }  // namespace
 
-TEST_CASE("a recipe that names another verifier drops what the included one says of its own") {
+TEST_CASE("include: another verifier drops the included verifier's keys") {
   const Family family({{"base/add.yaml", "reward: {verifier: command, command: [python3, judge.py], workers: 2}\n"},
                        {"folder.yaml", "include: base/add.yaml\nreward: {folder: /tmp}\n"},
                        {"math.yaml", "include: base/add.yaml\nreward: {verifier: math, profile: boxed}\n"},
@@ -172,7 +172,7 @@ TEST_CASE("a recipe that names another verifier drops what the included one says
   CHECK(holds(family.fault("math.yaml", {"reward.workers=3"}), "reward.workers: expected reward.verifier command"));
 }
 
-TEST_CASE("so does one that names another loss, correction or optimizer") {
+TEST_CASE("include: another loss, correction or optimizer drops the included one's keys") {
   const Family family(
       {{"base.yaml", "algorithm: {name: sapo, sapo: {tau_pos: 2}}\noptim: {name: muon, muon: {momentum: 0.5}}\n"},
        {"top.yaml", "include: base.yaml\nalgorithm: {name: grpo}\noptim: {name: adamw}\n"}});
@@ -182,7 +182,7 @@ TEST_CASE("so does one that names another loss, correction or optimizer") {
   CHECK(family.load("base.yaml", {"algorithm.name=grpo", "optim.name=adamw"}).recipe.algorithm.name == "grpo");
 }
 
-TEST_CASE("reward.env takes names of variables alone, and shows no value") {
+TEST_CASE("reward.env: accepts only variable names, and shows no values") {
   const std::string command = "reward: {verifier: command, command: [judge], env: ";
   CHECK(says(command + "[HF_TOKEN=abcd]}", "got \"HF_TOKEN\""));
   CHECK(fault(command + "[HF_TOKEN=abcd]}").find("abcd") == std::string::npos);

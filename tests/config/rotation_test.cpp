@@ -9,7 +9,7 @@ using namespace qrl;
 using namespace qrl::test;
 using config::RotationKind;
 
-TEST_CASE("a rotation's keys are read and printed, and auto stays open where the model decides alone") {
+TEST_CASE("quant.rollout.rotation: read and printed, and auto stays unresolved where only the model decides") {
   const config::Recipe set = read("quant: {rollout: {rotation: hadamard, rotation_block: 128}}");
   CHECK(set.quant.rotation == RotationKind::hadamard);
   CHECK(set.quant.rotation_block == 128);
@@ -34,7 +34,7 @@ TEST_CASE("a rotation's keys are read and printed, and auto stays open where the
   becomes("quant: {rollout: {rotation: none}}", RotationKind::none);
 }
 
-TEST_CASE("a rotation that nothing could have is refused by name, with what to set") {
+TEST_CASE("quant.rollout.rotation: an impossible one is refused by name, with what to set") {
   const auto refused = [](const std::string& yaml, const std::string& part) {
     const std::string line = fault(yaml);
     INFO(line);
@@ -56,7 +56,7 @@ TEST_CASE("a rotation that nothing could have is refused by name, with what to s
   refused("quant: {rollout: {rotation: yes}}", "expected auto | none | hadamard");
 }
 
-TEST_CASE("the modes of papers have none, unless the recipe says otherwise") {
+TEST_CASE("quant.rollout.rotation: modes of papers have none, unless the recipe sets one") {
   for (const char* mode : {"qurl", "flashrl", "fp8rl", "qarl", "qerl", "ais"}) {
     CAPTURE(mode);
     CHECK(read(std::string("mode: ") + mode).quant.rotation == RotationKind::none);
@@ -64,7 +64,7 @@ TEST_CASE("the modes of papers have none, unless the recipe says otherwise") {
   CHECK(read("{mode: qurl, quant: {rollout: {rotation: hadamard}}}").quant.rotation == RotationKind::hadamard);
 }
 
-TEST_CASE("a record without the key was made with none, whatever auto means now") {
+TEST_CASE("quant.rollout.rotation: a record without the key means none, whatever auto means now") {
   const auto record = [](const std::string& yaml, const Overrides& overrides = {}) {
     return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, config::RecipeUse::record)
         .recipe.quant;
@@ -75,7 +75,7 @@ TEST_CASE("a record without the key was made with none, whatever auto means now"
         RotationKind::automatic);
 }
 
-TEST_CASE("a rotation stays as it is when a run is resumed") {
+TEST_CASE("quant.rollout.rotation: unchanged on resume") {
   CHECK(train::keys().find("quant.rollout.rotation")->on_resume == config::OnResume::fixed);
   CHECK(train::keys().find("quant.rollout.rotation_block")->on_resume == config::OnResume::fixed);
 }

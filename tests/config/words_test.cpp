@@ -16,7 +16,7 @@ bool ends_with(Enum last, std::string_view word) {
 
 }  // namespace
 
-TEST_CASE("every value of an enum has a word") {
+TEST_CASE("enums: every value has a word") {
   CHECK(ends_with(ComputeDType::f32, "float32"));
   CHECK(ends_with(WeightFormat::int4, "int4"));
   CHECK(ends_with(ActivationFormat::fp8_e4m3, "fp8_e4m3"));
@@ -46,7 +46,7 @@ TEST_CASE("every value of an enum has a word") {
   CHECK(ends_with(RolloutDevice::cuda, "cuda"));
 }
 
-TEST_CASE("a text is split at each separator, also into empty parts") {
+TEST_CASE("split: cuts at each separator, also into empty parts") {
   CHECK(split("a.b", ".") == std::vector<std::string_view>{"a", "b"});
   CHECK(split("", ".") == std::vector<std::string_view>{""});
   CHECK(split("x | y | ", " | ") == std::vector<std::string_view>{"x", "y", ""});

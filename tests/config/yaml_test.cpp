@@ -8,7 +8,7 @@
 using namespace qrl;
 using namespace qrl::test;
 
-TEST_CASE("refused YAML is named with its line") {
+TEST_CASE("YAML: refused forms are named with their line") {
   struct Case {
     std::string yaml, expected;
   };
@@ -75,7 +75,7 @@ TEST_CASE("refused YAML is named with its line") {
   }
 }
 
-TEST_CASE("accepted YAML forms give their values") {
+TEST_CASE("YAML: accepted forms give their values") {
   CHECK(read("\xef\xbb\xbftrainer: {seed: 7}\r\n").trainer.seed == 7);
   CHECK(read("%YAML 1.2\n---\ntrainer:\n  seed: 7\n...\n").trainer.seed == 7);
   CHECK(read("{\"trainer\": {\"seed\": 7}}").trainer.seed == 7);
@@ -89,7 +89,7 @@ TEST_CASE("accepted YAML forms give their values") {
   CHECK(read("optim:\nmodel: null\nrollout: {n: 4}").rollout.n == 4);
 }
 
-TEST_CASE("what aliases stand for stays small") {
+TEST_CASE("YAML aliases: limited in expanded values and depth") {
   std::string laughs = "a0: &a0 [x]\n";
   for (int i = 1; i < 30; ++i) {
     const std::string before = "*a" + std::to_string(i - 1);
@@ -104,7 +104,7 @@ TEST_CASE("what aliases stand for stays small") {
   CHECK(holds(fault(tower), "at most 64 levels"));
 }
 
-TEST_CASE("64 levels are read") {
+TEST_CASE("YAML: reads 64 levels") {
   config::Errors found;
   const std::string levels = std::string(64, '[') + std::string(64, ']');
   const auto tree = config::parse_yaml(levels, {"t"}, found);
@@ -113,7 +113,7 @@ TEST_CASE("64 levels are read") {
   CHECK(found.empty());
 }
 
-TEST_CASE("a hostile number of faults makes a short message, quickly") {
+TEST_CASE("YAML: a hostile number of faults makes a short message, quickly") {
   std::string many;
   for (int i = 0; i < 60000; ++i) many += "k" + std::to_string(i) + ": 1\n";
   const auto lines = faults(many);

@@ -68,7 +68,7 @@ bool same(const std::vector<types::Completion>& a, const std::vector<types::Comp
 
 }  // namespace
 
-TEST_CASE("a GEMM that adds leaves what was there and the product, once, by every kernel") {
+TEST_CASE("accumulating GEMM: adds the product to the previous result exactly once, in every kernel") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   for (const Shape& shape : {Shape{1, 7, 3}, Shape{5, 300, 130}, Shape{70, 40, 65}}) {
@@ -108,7 +108,7 @@ TEST_CASE("a GEMM that adds leaves what was there and the product, once, by ever
   }
 }
 
-TEST_CASE("kernels that quantize rows leave them in bf16, too, where an adapter reads them") {
+TEST_CASE("quantizing kernels: also write rows in bf16 where an adapter reads them") {
   if (!find_device()) return;
   const target::Stream stream;
   constexpr std::int64_t kRows = 3;
@@ -140,7 +140,7 @@ TEST_CASE("kernels that quantize rows leave them in bf16, too, where an adapter 
   }
 }
 
-TEST_CASE("adapters whose B is zero leave the device's tokens and log-probs as they are, in every format") {
+TEST_CASE("device adapters: with B zero, tokens and log-probs are unchanged in every format") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   for (const Format format : kWeightFormats) {
@@ -152,7 +152,7 @@ TEST_CASE("adapters whose B is zero leave the device's tokens and log-probs as t
   }
 }
 
-TEST_CASE("with adapters the device samples the CPU's tokens, on every kind of base and family") {
+TEST_CASE("device adapters: sampled tokens equal the CPU's, for every base format and family") {
   if (!find_device()) return;
   struct Case {
     Format format;
@@ -185,7 +185,7 @@ TEST_CASE("with adapters the device samples the CPU's tokens, on every kind of b
   }
 }
 
-TEST_CASE("a publish of adapters moves A, B and gains alone, and is the same from the device's masters") {
+TEST_CASE("device adapters: publish copies only A, B and gains, with the same result from the device's masters") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   model::SnapshotFormats formats = with_adapters(Format::int8);
@@ -247,7 +247,7 @@ TEST_CASE("a publish of adapters moves A, B and gains alone, and is the same fro
   CHECK_THROWS_WITH(publish_there(broken, 5), Catch::Matchers::Contains(name));
 }
 
-TEST_CASE("adapters that come after recorded ticks are in the ticks that follow") {
+TEST_CASE("device adapters: loaded after recorded ticks, they apply to later ticks") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   const DecoderOptions options = options_of(KvFormat::bf16);
@@ -289,7 +289,7 @@ TEST_CASE("adapters that come after recorded ticks are in the ticks that follow"
   is_recorded_anew([&] { give("down", config.intermediate_size, config.hidden_size); });
 }
 
-TEST_CASE("an engine's adapters are of one rank, and of its matrices") {
+TEST_CASE("device adapters: must fit the engine's matrices, with one rank") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = publish(config, with_adapters(Format::bf16), true);
@@ -310,7 +310,7 @@ TEST_CASE("an engine's adapters are of one rank, and of its matrices") {
 }
 
 #if defined(QRL_CUDA_EMULATED)  // only the emulation knows all of the device's memory
-TEST_CASE("adapters take the device memory that a dry run names") {
+TEST_CASE("device adapters: use the memory that a dry run predicts") {
   const target::DeviceFacts device = target::use_device(0);
   const model::ModelConfig config = decoder::test::tiny_config();
   const model::SnapshotFormats formats = with_adapters(Format::int8);

@@ -106,7 +106,7 @@ std::int64_t positions_read(const PlannedTick& tick, const AttentionPlan& plan) 
 
 }  // namespace
 
-TEST_CASE("what attention prefetches to L2 stays a third of it, and covers the memory's latency") {
+TEST_CASE("attention prefetch: stays within a third of L2, and covers the memory's latency") {
   using quant::KvFormat;
   constexpr std::int64_t kL2 = std::int64_t{50} << 20, kMultiprocessors = 132;  // H100 and H200
   // Bytes in flight at 4.8 TB/s and 0.7 us.
@@ -125,7 +125,7 @@ TEST_CASE("what attention prefetches to L2 stays a third of it, and covers the m
   }
 }
 
-TEST_CASE("plans cover every row's chunks once, from its own pages") {
+TEST_CASE("attention plan: covers every row's chunks once, from its own pages") {
   base::RandomStream random(5, base::RandomPurpose::test, 0);
   for (int round = 0; round < 60; ++round) {
     const AttentionShape shapes[] = {{4, 4, 64}, {32, 8, 128}, {12, 1, 128}, {28, 4, 128}, {8, 1, 256}, {40, 1, 128}};
@@ -147,7 +147,7 @@ TEST_CASE("plans cover every row's chunks once, from its own pages") {
   }
 }
 
-TEST_CASE("plans: one chunk needs no second kernel, few long rows are split, many are not") {
+TEST_CASE("attention plan: one chunk needs no second kernel, few long rows are split, many are not") {
   AttentionPlanner planner({32, 8, 128}, kPlenty);
   PlannedTick brief;
   for (int i = 0; i < 20; ++i) brief.add(i % 2 == 0 ? 255 : 3, 1);
@@ -186,7 +186,7 @@ TEST_CASE("plans: one chunk needs no second kernel, few long rows are split, man
   CHECK(little.plan(few.rows()).split_rows == std::vector<std::int32_t>{0, 1});
 }
 
-TEST_CASE("plans: a prompt's rows and the samples of a group read common pages once") {
+TEST_CASE("attention plan: rows of a prompt and samples of a group read common pages once") {
   const AttentionShape shape{32, 8, 128};
   AttentionPlanner planner(shape, kPlenty), apart(shape, 0);
   PlannedTick prompt;

@@ -22,7 +22,7 @@ Bound bound(KvFormat format) { return format == KvFormat::int8 ? Bound{1e-4, 1e-
 
 }  // namespace
 
-TEST_CASE("attention is the CPU's on the same bytes, in every KV format: whole, in chunks and in tiles") {
+TEST_CASE("device attention: equals the CPU's on the same bytes, in every KV format, whole, chunked and tiled") {
   if (!find_device()) return;
   struct Case {
     std::int64_t num_heads, num_kv_heads, head_dim, page_size;
@@ -62,7 +62,7 @@ TEST_CASE("attention is the CPU's on the same bytes, in every KV format: whole, 
   }
 }
 
-TEST_CASE("contexts in bf16 are those in fp32, rounded, with zeros behind them") {
+TEST_CASE("device attention: bf16 contexts are the fp32 ones rounded, with zeros behind them") {
   if (!find_device()) return;
   const ops::HeadShape heads{6, 2, 24};  // rows of 144
   constexpr std::int64_t kStride = 256;
@@ -88,7 +88,7 @@ TEST_CASE("contexts in bf16 are those in fp32, rounded, with zeros behind them")
   }
 }
 
-TEST_CASE("attention has the groups of heads of real models, at the ends of a chunk, with prompts in common") {
+TEST_CASE("device attention: head groups of real models, at chunk ends, with shared prompts") {
   if (!find_device()) return;
   // Qwen3-8B and Llama-3.1-8B; Qwen3-0.6B and 1.7B; Qwen2.5-0.5B; Qwen2.5-7B; Llama-3.2-1B; Llama-3.2-3B.
   for (const ops::HeadShape& heads :
@@ -110,7 +110,7 @@ TEST_CASE("attention has the groups of heads of real models, at the ends of a ch
   }
 }
 
-TEST_CASE("int8 pages: queries and weights keep the CPU's 15 and 16 bits, whatever their size") {
+TEST_CASE("device attention, int8 pages: queries and weights keep the CPU's 15 and 16 bits, whatever their size") {
   if (!find_device()) return;
   const ops::HeadShape heads{8, 2, 128};
   const Pool pool(KvFormat::int8, heads, 16, shuffled(40));
@@ -126,7 +126,7 @@ TEST_CASE("int8 pages: queries and weights keep the CPU's 15 and 16 bits, whatev
   }
 }
 
-TEST_CASE("e4m3 pages: queries and weights keep 11 bits, whatever the queries' size") {
+TEST_CASE("device attention, e4m3 pages: queries and weights keep 11 bits, whatever the queries' size") {
   if (!find_device()) return;
   const ops::HeadShape heads{8, 2, 128};
   Pool pool(KvFormat::fp8_e4m3, heads, 16, shuffled(40));
@@ -150,7 +150,7 @@ TEST_CASE("e4m3 pages: queries and weights keep 11 bits, whatever the queries' s
   }
 }
 
-TEST_CASE("a query that is not finite makes NaN of its head, a query of zeros a mean") {
+TEST_CASE("device attention: a non-finite query makes its head NaN, a zero query gives the mean") {
   if (!find_device()) return;
   const ops::HeadShape heads{4, 2, 64};
   for (const KvFormat format : kFormats) {
@@ -172,7 +172,7 @@ TEST_CASE("a query that is not finite makes NaN of its head, a query of zeros a 
   }
 }
 
-TEST_CASE("a row's attention is the same bits by every plan, whatever the pages' order and the tick's other rows") {
+TEST_CASE("device attention: a row's bits do not depend on plan, page order or the tick's other rows") {
   if (!find_device()) return;
   const ops::HeadShape heads{8, 2, 32};
   for (const KvFormat format : kFormats) {
@@ -225,7 +225,7 @@ TEST_CASE("a row's attention is the same bits by every plan, whatever the pages'
   }
 }
 
-TEST_CASE("attention over many chunks joins segments with the same bits, split and whole, and is the CPU's") {
+TEST_CASE("device attention: many chunks join with the same bits, split and whole, and equal the CPU's") {
   if (!find_device()) return;
   const ops::HeadShape heads{2, 1, 16};
   constexpr std::int64_t kPageSize = 64, kPages = 262, kStride = 128;
@@ -262,7 +262,7 @@ TEST_CASE("attention over many chunks joins segments with the same bits, split a
   }
 }
 
-TEST_CASE("the context of a single position is its value, for every quantized value") {
+TEST_CASE("device attention: the context of a single position is its value, for every quantized value") {
   if (!find_device()) return;
   const ops::HeadShape heads{1, 1, 256};
   for (const KvFormat format : kFormats) {
@@ -295,7 +295,7 @@ TEST_CASE("the context of a single position is its value, for every quantized va
   }
 }
 
-TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no other sequence") {
+TEST_CASE("device attention: NaN in keys or values reaches every attending row, and no other sequence") {
   if (!find_device()) return;
   const ops::HeadShape heads{4, 1, 64};
   for (const KvFormat format : kFormats) {
@@ -331,7 +331,7 @@ TEST_CASE("NaN among keys or values is NaN in every row that sees it, and in no 
   }
 }
 
-TEST_CASE("attention is measured: some time, with shared pages and without") {
+TEST_CASE("attention benchmark: reports a positive time, with and without shared pages") {
   if (!find_device()) return;
   AttentionSpeedTask task;
   task.model.num_attention_heads = 2;

@@ -54,8 +54,7 @@ std::vector<float> normal_numbers(Element element, float sigma, std::uint64_t se
   return numbers;
 }
 
-TEST_CASE(
-    "a benchmark's values: mean 0, their deviation, normal tails, no two neighbors alike, repeated after a prime") {
+TEST_CASE("benchmark operands: mean 0, given deviation, normal tails, no equal neighbors, repeated after a prime") {
   if (!find_device()) return;
   constexpr std::int64_t kCount = target::kNormalPeriod;
   constexpr auto kValues = static_cast<double>(kCount);
@@ -89,7 +88,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the kernel of the read ceiling reads every word once, whatever the size") {
+TEST_CASE("read benchmark: its kernel reads every word once, whatever the size") {
   if (!find_device()) return;
   for (const std::size_t count : {4, 1024, 32'768, 32'772, 100'000}) {
     std::vector<std::uint32_t> words(count);
@@ -108,7 +107,7 @@ TEST_CASE("the kernel of the read ceiling reads every word once, whatever the si
   }
 }
 
-TEST_CASE("a benchmark's calls are launched by a graph: the host makes each twice, whatever the rounds") {
+TEST_CASE("benchmark graphs: the host makes each call twice, whatever the number of rounds") {
   if (!find_device()) return;
   const target::Stream stream;
   const OnDevice<std::uint32_t> values(std::vector<std::uint32_t>(4, 7));
@@ -122,7 +121,7 @@ TEST_CASE("a benchmark's calls are launched by a graph: the host makes each twic
   CHECK(values.read() == std::vector<std::uint32_t>{0, 0, 0, 7});
 }
 
-TEST_CASE("a benchmark's keys and values have deviation 1 under their scale") {
+TEST_CASE("benchmark keys and values: deviation 1 under their scale") {
   if (!find_device()) return;
   constexpr std::int64_t kPages = 20;
   const target::Stream stream;
@@ -156,7 +155,7 @@ TEST_CASE("a benchmark's keys and values have deviation 1 under their scale") {
   }
 }
 
-TEST_CASE("a benchmark's pages are all there, once, in no order") {
+TEST_CASE("benchmark pages: each used once, in random order") {
   std::vector<std::int32_t> pages = target::shuffled_pages(5, 100);
   CHECK_FALSE(std::ranges::is_sorted(pages));
   std::ranges::sort(pages);

@@ -47,7 +47,7 @@ void multiply_as_library(const target::BlockScaledTask& task, const target::Stre
 
 }  // namespace
 
-TEST_CASE("block scales in the library's order give the same GEMM, in parts, and a rest of rows beside it") {
+TEST_CASE("block scales: the GEMM in the library's order equals the plain GEMM, in parts and for leftover rows") {
   if (!find_device()) return;
   // Outputs and inputs that end within a block; five chunks, so that those of W are padded.
   for (const Shape& shape : {Shape{70, 600, 200}, {69, 384, 128}, {3, 130, 60}}) {
@@ -76,7 +76,7 @@ TEST_CASE("block scales in the library's order give the same GEMM, in parts, and
   }
 }
 
-TEST_CASE("rows whose block scales the library refuses are dequantized where they are many, all of them at once") {
+TEST_CASE("block scales: many rows that the library refuses are dequantized together") {
   if (!find_device()) return;
   constexpr std::int64_t kMostTaken = 100;
   const auto run = [&](std::int64_t num_rows, std::int64_t rows_at_once) {
@@ -107,7 +107,7 @@ TEST_CASE("rows whose block scales the library refuses are dequantized where the
   CHECK(run(90, 4096) == Others{{GemmKernel::streamed, 2}});
 }
 
-TEST_CASE("GEMMs of fp8_block128 with bf16 results are the plain GEMM's, by whichever kernel the device has") {
+TEST_CASE("fp8_block128 GEMMs with bf16 results: every kernel equals the plain GEMM") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device);
@@ -129,7 +129,7 @@ TEST_CASE("GEMMs of fp8_block128 with bf16 results are the plain GEMM's, by whic
   }
 }
 
-TEST_CASE("memory of block scales does not move while recorded ticks name it") {
+TEST_CASE("block scales: their memory does not move while recorded ticks use it") {
   if (!find_device()) return;
   const auto matrix = [](std::int64_t out, std::int64_t in) {
     return target::DeviceMatrix{Format::fp8_block128, matrix_layout(Format::fp8_block128, out, in), nullptr, nullptr};
@@ -143,7 +143,7 @@ TEST_CASE("memory of block scales does not move while recorded ticks name it") {
   gemms.reserve(matrix(256, 1024));
 }
 
-TEST_CASE("a matrix's scales are put into the library's order when it is uploaded and rewritten, not in a tick") {
+TEST_CASE("block scales: reordered for the library on upload and rewrite, not in a tick") {
   if (!find_device()) return;
   cuda::EngineOptions options;
   options.model = qrl::test::model_config(model::Family::qwen3, {0, 200, 1, 3, 1, 40, 300});
@@ -186,7 +186,7 @@ TEST_CASE("a matrix's scales are put into the library's order when it is uploade
   CHECK(arranged() != uploaded);
 }
 
-TEST_CASE("block scales are the library's for bf16 results of more than 16 rows, where tensors have whole blocks") {
+TEST_CASE("block scales: the library computes bf16 results of more than 16 rows, for tensors of whole blocks") {
   const DeviceLimits h100{227 << 10, 132};
   MatrixLayout whole = matrix_layout(Format::fp8_block128, 512, 256), ragged = whole;
   ragged.has_whole_blocks = false;

@@ -13,7 +13,7 @@ using namespace qrl::cuda::test;
 
 }  // namespace
 
-TEST_CASE("GEMMs of many rows with int4 and fp8_block128 have operands rounded to bf16, and no larger error") {
+TEST_CASE("dequantized GEMMs: int4 and fp8_block128 operands of many rows are rounded to bf16, with no larger error") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device), bitwise = target::make_gemms(*device, true);
@@ -51,7 +51,7 @@ TEST_CASE("GEMMs of many rows with int4 and fp8_block128 have operands rounded t
     CHECK(choose_gemm(format, 4096, false, true) != GemmKernel::dequantized);
 }
 
-TEST_CASE("memory for dequantized operands that recorded ticks name does not move") {
+TEST_CASE("dequantized GEMMs: operand memory does not move while recorded ticks use it") {
   if (!find_device()) return;
   const auto of_size = [](std::int64_t size) {
     return target::DeviceMatrix{Format::int4, matrix_layout(Format::int4, size, size), nullptr, nullptr};
@@ -65,7 +65,7 @@ TEST_CASE("memory for dequantized operands that recorded ticks name does not mov
   gemms.reserve(of_size(256));
 }
 
-TEST_CASE("matrices and rows are dequantized to the bf16 that each value is nearest to, zeros behind them") {
+TEST_CASE("dequantizing: matrices and rows become the nearest bf16, with zeros behind them") {
   if (!find_device()) return;
   for (const Format format : {Format::int4, Format::fp8_block128}) {
     const GemmCase gemm(format, {37, 1157, 70}, normal_values(37 * 1157, 1, 67));
@@ -96,7 +96,7 @@ TEST_CASE("matrices and rows are dequantized to the bf16 that each value is near
   }
 }
 
-TEST_CASE("memory for dequantized operands is what an estimate says, and none where nothing is dequantized") {
+TEST_CASE("dequantized GEMMs: operand memory equals the estimate, and is zero without dequantizing") {
   if (!find_device()) return;
   const model::ModelConfig config = qrl::test::model_config(model::Family::qwen3, {0, 200, 1, 3, 1, 40, 300});
   for (const Format format : kWeightFormats) {

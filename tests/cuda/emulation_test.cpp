@@ -119,7 +119,7 @@ std::vector<float> passed_on(Order order, bool with_barrier) {
 
 }  // namespace
 
-TEST_CASE("emulation: a missing barrier shows as NaN or as a result that depends on the order") {
+TEST_CASE("emulation: a missing barrier shows as NaN or as an order-dependent result") {
   const std::vector<float> up = passed_on(Order::ascending, false), down = passed_on(Order::descending, false);
   CHECK(std::isnan(up[0]));
   CHECK_FALSE(std::isnan(down[0]));
@@ -127,16 +127,16 @@ TEST_CASE("emulation: a missing barrier shows as NaN or as a result that depends
   CHECK(passed_on(Order::ascending, true)[63] == 0);
 }
 
-TEST_CASE("emulation: a barrier that some threads do not reach is an error, and so is half a warp") {
+TEST_CASE("emulation: a barrier that some threads do not reach is an error, also within a warp") {
   CHECK_THROWS_AS(run(part_ways, 32, 0, Task{}), base::Error);
   CHECK_THROWS_AS(run(part_ways, 16, 0, Task{}), base::Error);
 }
 
-TEST_CASE("emulation: a thread that does not wait for the kernel before is an error") {
+TEST_CASE("emulation: a thread that does not wait for the previous kernel is an error") {
   CHECK_THROWS_AS(run(run_ahead, 32, 0, Task{}), base::Error);
 }
 
-TEST_CASE("emulation: a copy that is not waited for shows as NaN, and is an error when a kernel ends") {
+TEST_CASE("emulation: reading an unfinished copy gives NaN, and leaving it unfinished at kernel end is an error") {
   CHECK(std::isnan(copied(Wait::after)[0]));
   CHECK(copied(Wait::before)[0] == 3);
   CHECK(copied(Wait::before)[31] == 0);  // not valid
@@ -154,14 +154,14 @@ TEST_CASE("emulation: a warp's matrix instruction has the fragments of PTX") {
   }
 }
 
-TEST_CASE("emulation: a warp's matrix instruction on bytes knows which have a sign") {
+TEST_CASE("emulation: a warp's byte matrix instruction distinguishes signed and unsigned operands") {
   std::int32_t c[2] = {};
   run(multiply_bytes, 32, 0, ByteTask{c});
   CHECK(c[0] == 1 + 32 * -3 * -56);
   CHECK(c[1] == 1 + 32 * -3 * 200);
 }
 
-TEST_CASE("emulation: bytes and halves are picked and rounded") {
+TEST_CASE("emulation: byte permutations and half-precision conversions equal PTX") {
   CHECK(pick_bytes(0x03020100, 0x07060504, 0x7240) == 0x07020400);
   CHECK(bf16x2_of(1.0F, -2.00390625F) == 0xc0003f80);                   // a tie, to even
   CHECK(fma_bf16x2(0x3f804000, 0x40404040, 0x80003f80) == 0x404040e0);  // 1 · 3 − 0, 2 · 3 + 1
@@ -169,7 +169,7 @@ TEST_CASE("emulation: bytes and halves are picked and rounded") {
   CHECK(fma_f16x2(0x3c004000, 0x42004200, 0x80003c00) == 0x42004700);   // the same in fp16
 }
 
-TEST_CASE("emulation: a stream does its work when it is waited for, and reads the host's memory no earlier") {
+TEST_CASE("emulation: a stream runs its work when waited for, and reads host memory no earlier") {
   const Memory there(sizeof(int));
   int sent = 1, seen = 0;
   const Stream stream;
@@ -181,7 +181,7 @@ TEST_CASE("emulation: a stream does its work when it is waited for, and reads th
   CHECK(seen == 2);
 }
 
-TEST_CASE("emulation: while a graph is recorded nothing waits, makes memory or copies what is not pinned") {
+TEST_CASE("emulation: waits, allocations and unpinned copies during graph capture are errors") {
   const Memory there(sizeof(int));
   const int other = 1;
   const Stream stream;
@@ -190,7 +190,7 @@ TEST_CASE("emulation: while a graph is recorded nothing waits, makes memory or c
   CHECK_THROWS_AS(Graph(stream, [&] { copy_to_device(there.data(), &other, sizeof other, stream); }), base::Error);
 }
 
-TEST_CASE("emulation: a copy is refused host memory for the device's, the device's for the host's, and bytes beyond") {
+TEST_CASE("emulation: copies check host and device pointers and bounds") {
   const Stream stream;
   const Memory there(64), other(64), pinned_host(64, Memory::Place::host);
   std::array<std::byte, 64> host{};
@@ -221,7 +221,7 @@ TEST_CASE("emulation: a copy is refused host memory for the device's, the device
   accept_callers_memory(false);
 }
 
-TEST_CASE("emulation: new memory is full of NaN when QRL_CUDA_POISON asks for it, unless it is asked to be zero") {
+TEST_CASE("emulation: new memory is NaN with QRL_CUDA_POISON, unless requested as zero") {
   const char* asked = std::getenv("QRL_CUDA_POISON");
   const unsigned char byte = asked != nullptr && std::string(asked) == "1" ? 0xff : 0;
   const Memory there(3), host(3, Memory::Place::host), zeros = Memory::zeroed(3);
@@ -232,7 +232,7 @@ TEST_CASE("emulation: new memory is full of NaN when QRL_CUDA_POISON asks for it
   }
 }
 
-TEST_CASE("emulation: device memory has an end") {
+TEST_CASE("emulation: device memory is limited") {
   const std::size_t before = free_bytes();
   CHECK_THROWS_AS(Memory(before + 1), qrl::cuda::OutOfMemory);
   {
@@ -246,7 +246,7 @@ TEST_CASE("emulation: device memory has an end") {
   CHECK(free_bytes() == before);
 }
 
-TEST_CASE("emulation: fp16 is what its bits say: every number, and what lies between two, at and beside the tie") {
+TEST_CASE("emulation: fp16 decodes every bit pattern, and encodes values between two, at and beside ties") {
   const auto said = [](int code) {  // the value of a code in 0 … 0x7bff
     const int exponent = code >> 10, fraction = code & 0x3ff;
     return exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);

@@ -27,7 +27,7 @@ std::vector<target::Memory> leave(std::size_t num_bytes) {
 
 }  // namespace
 
-TEST_CASE("the device's free memory decides the number of KV pages, and no token") {
+TEST_CASE("device memory: free memory determines the number of KV pages, and no token") {
   const target::DeviceFacts device = target::use_device(0);
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
@@ -70,7 +70,7 @@ TEST_CASE("the device's free memory decides the number of KV pages, and no token
   CHECK_THROWS_WITH(run(share_for(15.5)), Catch::Matchers::Contains("rollout.gpu_memory_utilization"));
 }
 
-TEST_CASE("as many KV pages as the device has room for are there, however it rounds what it gives") {
+TEST_CASE("KV pages: as many as fit in free memory, however allocations are rounded") {
   model::ModelConfig config = decoder::test::tiny_config();
   config.num_hidden_layers = 4;
   const std::size_t kept_bytes = target::use_device(0).kept_back_bytes + cuda::kGraphBytes;
@@ -87,7 +87,7 @@ TEST_CASE("as many KV pages as the device has room for are there, however it rou
   }
 }
 
-TEST_CASE("a forward pass of few ticks frees what one of many ticks needed") {
+TEST_CASE("forward pass: a pass of few ticks frees what one of many ticks needed") {
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
   auto made = make_engine(config, options_of(KvFormat::bf16));
@@ -109,7 +109,7 @@ TEST_CASE("a forward pass of few ticks frees what one of many ticks needed") {
   CHECK(used_after(8) == of_many);
 }
 
-TEST_CASE("device memory that runs out is named with the device, the request and what to lower") {
+TEST_CASE("device memory: running out names the device, the request and what to lower") {
   using Catch::Matchers::Contains;
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);

@@ -72,7 +72,7 @@ double rms_of_difference(const std::vector<float>& a, const std::vector<float>& 
 
 }  // namespace
 
-TEST_CASE("the processes of a machine take its devices round-robin") {
+TEST_CASE("processes of a machine: use its devices round-robin") {
   const auto device = cuda::test::find_device();
   if (!device) return;
   const model::ModelConfig config = decoder::test::tiny_config();
@@ -87,7 +87,7 @@ TEST_CASE("the processes of a machine take its devices round-robin") {
   }
 }
 
-TEST_CASE("logits are nearer to the CPU's than those are to fp32's, in every format, and chunks change nothing") {
+TEST_CASE("engine logits: nearer to the CPU's than those are to fp32's, in every format, and unchanged by chunks") {
   if (!find_device()) return;
   const std::vector<types::TokenId> tokens = random_tokens(19, 1);
   for (const model::Family family : {model::Family::qwen3, model::Family::qwen2, model::Family::llama}) {
@@ -182,7 +182,7 @@ Sampled sample_on_both(const model::SnapshotFormats& formats, KvFormat kv_format
 
 }  // namespace
 
-TEST_CASE("the decoder samples the CPU's tokens, with preemption and shared prompts, at every temperature") {
+TEST_CASE("engine: samples the CPU's tokens, with preemption and shared prompts, at every temperature") {
   if (!find_device()) return;
   const Sampled sampled = sample_on_both(Format::int8, KvFormat::int8, Gemms::f32);
   INFO(sampled.same_sequences << " of " << sampled.sequences << " sequences are the same, log-probs up to "
@@ -197,7 +197,7 @@ TEST_CASE("the decoder samples the CPU's tokens, with preemption and shared prom
   CHECK(sampled.farthest < 0.1F);
 }
 
-TEST_CASE("with an lm_head in int8 the decoder samples the CPU's tokens, of a vocabulary of several tiles as well") {
+TEST_CASE("engine with int8 lm_head: samples the CPU's tokens, also for a vocabulary of several tiles") {
   if (!find_device()) return;
   for (const model::Family family : {model::Family::qwen3, model::Family::llama}) {  // tied and not
     model::ModelConfig config = decoder::test::tiny_config(family);
@@ -214,7 +214,7 @@ TEST_CASE("with an lm_head in int8 the decoder samples the CPU's tokens, of a vo
   }
 }
 
-TEST_CASE("with bf16 weights and pages nine tokens of ten are the CPU's behind the same ones") {
+TEST_CASE("engine in bf16: nine of ten next tokens equal the CPU's") {
   if (!find_device()) return;
   const Sampled sampled = sample_on_both(Format::bf16, KvFormat::bf16, Gemms::rounded);
   INFO(sampled.same_tokens << " of " << sampled.tokens << " tokens are the same, log-probs up to " << sampled.farthest
@@ -224,7 +224,7 @@ TEST_CASE("with bf16 weights and pages nine tokens of ten are the CPU's behind t
   CHECK(sampled.farthest < 0.1F);
 }
 
-TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of keys and values") {
+TEST_CASE("fp8 KV scales: device calibration equals the CPU's up to the rounding of keys and values") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
@@ -259,7 +259,7 @@ TEST_CASE("fp8 scales calibrated on the device are the CPU's to the rounding of 
   CHECK_THROWS(backend->calibrate_kv({}, {}));
 }
 
-TEST_CASE("batch, pages and schedule change no token of the engine's own") {
+TEST_CASE("engine: batch, pages and schedule change no token") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
@@ -287,7 +287,7 @@ TEST_CASE("batch, pages and schedule change no token of the engine's own") {
   }
 }
 
-TEST_CASE("top-k and greedy sampling, released KV memory, and weights that are published in place") {
+TEST_CASE("engine: top-k and greedy sampling, released KV memory, and weights published in place") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::bf16);
@@ -317,7 +317,7 @@ TEST_CASE("top-k and greedy sampling, released KV memory, and weights that are p
   }
 }
 
-TEST_CASE("weights published on the device sample the tokens of those published through the host") {
+TEST_CASE("device publish: weights sample the tokens of a publish through the host") {
   if (!find_device()) return;
   struct Case {
     model::Family family;
@@ -388,7 +388,7 @@ TEST_CASE("weights published on the device sample the tokens of those published 
   }
 }
 
-TEST_CASE("what cannot be published on the device is named, and leaves no version behind") {
+TEST_CASE("device publish: what it cannot do is named, and leaves no version behind") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   const model::Weights weights = decoder::test::tiny_weights(config);
@@ -426,7 +426,7 @@ TEST_CASE("what cannot be published on the device is named, and leaves no versio
   CHECK_THROWS_WITH(writer.finish(), Catch::Matchers::Contains(name));
 }
 
-TEST_CASE("what the engine lacks is refused, and so are ticks that leave its memory") {
+TEST_CASE("engine: unsupported settings and ticks beyond its memory are refused") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   DecoderOptions options = options_of(KvFormat::f32);
@@ -448,7 +448,7 @@ TEST_CASE("what the engine lacks is refused, and so are ticks that leave its mem
                     Catch::Matchers::Contains("weights and KV memory"));
 }
 
-TEST_CASE("a plan's sequences name their pages once") {
+TEST_CASE("tick plan on a device: each sequence names its pages once") {
   const std::vector<decoder::PageId> a = {4, 2, 9}, b = {7};
   decoder::Plan plan(decoder::test::tiny_config());
   plan.tokens_N = {1, 2, 3, 4};

@@ -101,7 +101,7 @@ std::int64_t num_different(const std::vector<float>& a, const std::vector<float>
 
 }  // namespace
 
-TEST_CASE("packed sequences are cut into ticks that are full, and a sample has a copy of its prompt's last page") {
+TEST_CASE("packed sequences: cut into full ticks, and a sample has a copy of its prompt's last page") {
   // A prompt of six, two samples of it, a separate sequence of nine.
   std::vector<std::int32_t> tokens(6 + 3 + 2 + 9);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i);
@@ -130,7 +130,7 @@ TEST_CASE("packed sequences are cut into ticks that are full, and a sample has a
   CHECK(decoder::PackedTicks({tokens, starts, continues}, {20, 1, 4}).ticks().size() == 4);
 }
 
-TEST_CASE("whole sequences have the bits of the ticks that sampled them, in every format and split") {
+TEST_CASE("whole-sequence pass: bits equal the sampling ticks', in every format and split") {
   if (!find_device()) return;
   for (const Format format : kWeightFormats) {
     for (const KvFormat kv : {KvFormat::int8, KvFormat::bf16}) {
@@ -170,7 +170,7 @@ TEST_CASE("whole sequences have the bits of the ticks that sampled them, in ever
   }
 }
 
-TEST_CASE("a vocabulary of several tiles scores the bits of its samples") {
+TEST_CASE("whole-sequence pass: a vocabulary of several tiles has the bits of its samples") {
   if (!find_device()) return;
   model::ModelConfig config = decoder::test::tiny_config();
   config.vocab_size = 8192 + 300;  // so large that logits are recomputed for sampling
@@ -185,7 +185,7 @@ TEST_CASE("a vocabulary of several tiles scores the bits of its samples") {
   }
 }
 
-TEST_CASE("sequences of several chunks of attention have the bits of the ticks that sampled them") {
+TEST_CASE("whole-sequence pass: several chunks of attention have the bits of the sampling ticks") {
   if (!find_device()) return;
   for (const KvFormat kv : {KvFormat::int8, KvFormat::bf16}) {
     INFO(quant::name(kv));
@@ -212,7 +212,7 @@ TEST_CASE("sequences of several chunks of attention have the bits of the ticks t
   }
 }
 
-TEST_CASE("a pass over whole sequences waits for the caller's work, and refuses what does not fit") {
+TEST_CASE("whole-sequence pass: waits for the caller's work, and refuses what does not fit") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   SampledModel sampled(config, Format::int8, bitwise_options(KvFormat::int8));
@@ -240,7 +240,7 @@ TEST_CASE("a pass over whole sequences waits for the caller's work, and refuses 
                     Catch::Matchers::Contains("a token in"));
 }
 
-TEST_CASE("the engine's doors refuse host memory where they read the device's, and the device goes on") {
+TEST_CASE("engine interface: refuses host memory where it reads device memory, and stays usable") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   const DecoderOptions options = bitwise_options(KvFormat::int8);
@@ -288,7 +288,7 @@ TEST_CASE("the engine's doors refuse host memory where they read the device's, a
   CHECK(std::ranges::all_of(host, [](float value) { return value == 0; }));
 }
 
-TEST_CASE("a learner's GEMMs may have more rows than any tick, also after ticks were recorded") {
+TEST_CASE("learner GEMMs: may have more rows than any tick, also after ticks were recorded") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
   constexpr std::int64_t kRows = 192;  // dequantized, while ticks of 12 rows are streamed

@@ -12,7 +12,7 @@ using namespace qrl::cuda::test;
 
 }  // namespace
 
-TEST_CASE("the plan of a GEMM is the smallest tile that the device has room for, splits apart while tiles are few") {
+TEST_CASE("streamed GEMM plan: the smallest tile that fits, split while tiles are few") {
   const auto layout = [](std::int64_t out, std::int64_t in) { return matrix_layout(Format::int4, out, in); };
   // The number of splits depends only on the matrix.
   CHECK(num_splits(layout(4096, 4096)) == 4);
@@ -45,7 +45,7 @@ TEST_CASE("the plan of a GEMM is the smallest tile that the device has room for,
   CHECK_FALSE(plan_stream(Format::int4, layout(28672, 4096), 1, h100).splits_apart);
 }
 
-TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where rows are few") {
+TEST_CASE("GEMM choice: library kernels where available, streamed for few rows") {
   const auto of = [](Format format, std::int64_t rows, bool y_is_f32, bool is_hopper) {
     return choose_gemm(format, rows, y_is_f32, is_hopper);
   };
@@ -93,7 +93,7 @@ TEST_CASE("the kernel of a GEMM: libraries where they have one, streamed where r
   }
 }
 
-TEST_CASE("a GEMM's choices are those that keep its bits, the rule's first, and fit the device") {
+TEST_CASE("GEMM choices: only those with equal bits that fit the device, the rule's choice first") {
   const DeviceLimits h100{227 << 10, 132}, ada{99 << 10, 128};
   const MatrixLayout square = matrix_layout(Format::int8, 4096, 4096);
   const auto check = [&](Format format, std::int64_t rows, bool y_is_f32, const GemmRules& rules) {
@@ -129,7 +129,7 @@ TEST_CASE("a GEMM's choices are those that keep its bits, the rule's first, and 
   CHECK(gemm_choices(Format::int8, square, 64, false, {true}, h100).size() == 9);
 }
 
-TEST_CASE("time never chooses between kernels whose bits differ") {
+TEST_CASE("GEMM timing: never chooses between kernels with different bits") {
   const DeviceLimits h100{227 << 10, 132};
   // The alternatives have exact sums in any order, or are one kernel whose bits no plan changes (cases of streamed
   // GEMMs above).
@@ -157,7 +157,7 @@ TEST_CASE("time never chooses between kernels whose bits differ") {
   CHECK(cutlass_tile_rows(matrix_layout(Format::fp8_channel, 28672, 4096), 64, 132) == 64);
 }
 
-TEST_CASE("a sweep takes the fastest kernel, and times each shape once") {
+TEST_CASE("GEMM sweep: takes the fastest kernel, and times each shape once") {
   if (!find_device()) return;
   const DeviceLimits limits{160 << 10, 132};
   const MatrixLayout at = matrix_layout(Format::int4, 4096, 4096);

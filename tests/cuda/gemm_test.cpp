@@ -30,7 +30,7 @@ int int4_in_row(Format format, const std::uint8_t* quantized, std::int64_t i) {
 
 }  // namespace
 
-TEST_CASE("repacked matrices hold the host's quantized values in order") {
+TEST_CASE("repacked matrices: hold the host's quantized values in order") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : kWeightFormats) {
@@ -66,7 +66,7 @@ TEST_CASE("repacked matrices hold the host's quantized values in order") {
   }
 }
 
-TEST_CASE("GEMMs are the CPU's in every format: fp32 to 2e-5 of the largest, int8 to a few roundings, bf16 to 2^-8") {
+TEST_CASE("GEMMs: equal the CPU's in every format, fp32 to 2e-5, int8 to a few roundings, bf16 to 2^-8") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const target::Stream stream;
@@ -115,7 +115,7 @@ TEST_CASE("GEMMs are the CPU's in every format: fp32 to 2e-5 of the largest, int
   }
 }
 
-TEST_CASE("GEMMs of several tiles of rows are the plain GEMM's") {
+TEST_CASE("GEMMs: several tiles of rows equal the plain GEMM") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device);
@@ -145,7 +145,7 @@ TEST_CASE("GEMMs of several tiles of rows are the plain GEMM's") {
   }
 }
 
-TEST_CASE("streamed GEMMs are the exact sums to 1e-6 of their terms' sizes for any number of rows, int8 bit for bit") {
+TEST_CASE("streamed GEMMs: exact to 1e-6 of the terms' sizes for any number of rows, int8 bit for bit") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const DeviceLimits limits{static_cast<std::int64_t>(device->shared_bytes), 132};
@@ -162,7 +162,7 @@ TEST_CASE("streamed GEMMs are the exact sums to 1e-6 of their terms' sizes for a
   }
 }
 
-TEST_CASE("streamed GEMMs have the same bits in every plan and beside any other rows") {
+TEST_CASE("streamed GEMMs: the same bits in every plan and beside any other rows") {
   if (!find_device()) return;
   const Shape shape{19, 1600, 70};  // thirteen chunks in three splits, the last of five
   for (const Format format : kStreamed) {
@@ -186,7 +186,7 @@ TEST_CASE("streamed GEMMs have the same bits in every plan and beside any other 
   }
 }
 
-TEST_CASE("streamed GEMMs of a row with a NaN or an infinity are NaN, the other rows as they were") {
+TEST_CASE("streamed GEMMs: a row with NaN or infinity becomes NaN, other rows are unchanged") {
   if (!find_device()) return;
   const Shape shape{3, 300, 64};
   for (const Format format : kStreamed) {
@@ -204,7 +204,7 @@ TEST_CASE("streamed GEMMs of a row with a NaN or an infinity are NaN, the other 
   }
 }
 
-TEST_CASE("streamed GEMMs dequantize every e4m3 value exactly, of weights and of activations") {
+TEST_CASE("streamed GEMMs: dequantize every e4m3 value exactly, in weights and activations") {
   if (!find_device()) return;
   const target::Stream stream;
   const std::int64_t width = 256;
@@ -244,7 +244,7 @@ TEST_CASE("streamed GEMMs dequantize every e4m3 value exactly, of weights and of
   }
 }
 
-TEST_CASE("a row's GEMM has the same bits beside any other rows, by any kernel, where sums are to be the row's alone") {
+TEST_CASE("row-invariant GEMMs: a row has the same bits beside any other rows, in every kernel") {
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const target::Stream stream;
@@ -279,7 +279,7 @@ TEST_CASE("a row's GEMM has the same bits beside any other rows, by any kernel, 
   }
 }
 
-TEST_CASE("GEMMs are measured: some time for each number of rows") {
+TEST_CASE("GEMM benchmark: reports a positive time for each number of rows") {
   if (!find_device()) return;
   for (const Format format : {Format::int4, Format::fp8_block128}) {
     const GemmSpeeds speeds = target::measure_gemms({format, 100, 200, {1, 2}, 1 << 17});

@@ -79,7 +79,7 @@ std::vector<target::TickShape> random_shapes(int count) {
 }  // namespace
 
 #if defined(QRL_CUDA_EMULATED)
-TEST_CASE("2,000 ticks of random rows and lengths keep their graphs within the plan, and nearly all find one") {
+TEST_CASE("graph cache: 2,000 ticks of random rows and lengths stay within the plan, and nearly all hit") {
   // A tenth of a tick of 8B, within a tenth of the plan.
   constexpr int kLaunches = 45;
   constexpr std::size_t kPlanned = kGraphBytes / 10;
@@ -98,7 +98,7 @@ TEST_CASE("2,000 ticks of random rows and lengths keep their graphs within the p
   CHECK(target::graphs_ended_while_running() == ended_before);
 }
 
-TEST_CASE("the least launched graph leaves, of two the older one, and none that may be running") {
+TEST_CASE("graph cache: evicts the least launched graph, the older of two equal, never one that may be running") {
   const target::Stream stream;
   const target::Memory memory(64);
   const auto record = [&] { target::fill_zero(memory.data(), 64, stream); };
@@ -136,7 +136,7 @@ TEST_CASE("the least launched graph leaves, of two the older one, and none that 
 }
 #endif
 
-TEST_CASE("graphs that leave for others change no token") {
+TEST_CASE("graph cache: eviction changes no token") {
   if (!find_device()) return;
   model::ModelConfig config = decoder::test::tiny_config();
   config.num_hidden_layers = 1;

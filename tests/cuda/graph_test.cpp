@@ -48,9 +48,7 @@ void check_same(const std::vector<types::Completion>& got, const std::vector<typ
 
 }  // namespace
 
-TEST_CASE(
-    "ticks as graphs sample the tokens of single launches, bit for bit, in every format, also after a publish in "
-    "place") {
+TEST_CASE("CUDA graphs: tokens equal single launches bit for bit, in every format, also after publish in place") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const model::Weights first = decoder::test::tiny_weights(config), second = decoder::test::tiny_weights(config, 2);
@@ -102,7 +100,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("ticks as graphs follow sequences beyond a chunk of attention, with a prompt in common and splits") {
+TEST_CASE("CUDA graphs: sequences grow beyond an attention chunk, with shared prompts and splits") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
@@ -128,7 +126,7 @@ TEST_CASE("ticks as graphs follow sequences beyond a chunk of attention, with a 
   check_same(sampled[0], sampled[1]);
 }
 
-TEST_CASE("a tick that starts while the one before is under way samples the tokens that it samples after it") {
+TEST_CASE("overlapped ticks: a tick launched early samples the tokens of one launched after the previous") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
@@ -192,7 +190,7 @@ TEST_CASE("a tick that starts while the one before is under way samples the toke
   CHECK(std::set(sampled[0].begin(), sampled[0].end()).size() == sampled[0].size());
 }
 
-TEST_CASE("graphs are few: one a size that ticks are padded to, recorded anew only when KV memory was released") {
+TEST_CASE("CUDA graphs: one per padded tick size, recorded again only after KV memory was released") {
   if (!find_device()) return;
   const model::ModelConfig config = one_layer();
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
@@ -226,7 +224,7 @@ TEST_CASE("graphs are few: one a size that ticks are padded to, recorded anew on
   CHECK(traced.stats().num_graphs <= 2 * num_graphs);
 }
 
-TEST_CASE("a tick's shape is one of few, and its arrays stay where they are while sequences grow") {
+TEST_CASE("tick shapes: few in number, with arrays that stay in place while sequences grow") {
   if (!find_device()) return;
   cuda::EngineOptions options;
   options.model.num_attention_heads = 4;

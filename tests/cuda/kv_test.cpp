@@ -107,7 +107,7 @@ std::vector<float> read_slot(const Pages& pages, std::int64_t page, std::int64_t
 
 }  // namespace
 
-TEST_CASE("keys, values and queries are the CPU's, in every KV format") {
+TEST_CASE("device KV: keys, values and queries equal the CPU's, in every KV format") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Case& shape : kCases) {
@@ -179,7 +179,7 @@ TEST_CASE("keys, values and queries are the CPU's, in every KV format") {
   }
 }
 
-TEST_CASE("percentiles of keys and values are those of all sizes in order, and NaN where one is not finite") {
+TEST_CASE("device KV: percentiles equal those of sorted sizes, and NaN if one is not finite") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Case& shape : kCases) {
@@ -237,7 +237,7 @@ TEST_CASE("percentiles of keys and values are those of all sizes in order, and N
   }
 }
 
-TEST_CASE("copied slots are the source's, slots behind them stay") {
+TEST_CASE("device KV: copied slots equal the source, and later slots stay") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const KvFormat format : {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3}) {

@@ -64,8 +64,7 @@ struct Rows {
 
 }  // namespace
 
-TEST_CASE(
-    "a learner's GEMM is the CPU's on the same tensors, and its activations and weights dequantize to the CPU's") {
+TEST_CASE("learner GEMM: equals the CPU's on the same tensors, and operands dequantize to the CPU's") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const quant::Format format : kWeightFormats) {
@@ -114,7 +113,7 @@ TEST_CASE(
 }
 
 #if defined(QRL_CUDA_EMULATED)  // only here: a GPU's memory is counted in pages of megabytes
-TEST_CASE("memory for GEMMs of many rows comes with the weights where a tick may have as many, else when wanted") {
+TEST_CASE("learner GEMMs: memory for many rows is allocated with the weights if a tick needs it, else on demand") {
   for (const std::int64_t tick_rows : {12, 512}) {
     DecoderOptions options = options_of(KvFormat::bf16);
     options.max_num_batched_tokens = tick_rows;
@@ -129,7 +128,7 @@ TEST_CASE("memory for GEMMs of many rows comes with the weights where a tick may
 }
 #endif
 
-TEST_CASE("a learner's work is in its stream, and the engine's begins when that is done") {
+TEST_CASE("learner GEMMs: run in the learner's stream, and the engine's work begins after them") {
   if (!find_device()) return;
   const target::Stream stream, other;
   LearnersEngine engine(quant::Format::int8, Gemms::rounded);
@@ -167,7 +166,7 @@ TEST_CASE("a learner's work is in its stream, and the engine's begins when that 
   CHECK_THROWS_WITH(engine.weights->matmul_workspace("layers.0.gate", 1), Catch::Matchers::Contains("layers.0.gate"));
 }
 
-TEST_CASE("embedding and lm_head lie where the engine reads them, through every publish") {
+TEST_CASE("device publish: embedding and lm_head stay where the engine reads them") {
   if (!find_device()) return;
   LearnersEngine engine(quant::Format::int8, Gemms::rounded);
   const auto bits_of = [&](const std::string& name) {

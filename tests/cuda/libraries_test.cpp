@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-TEST_CASE("a driver that is missing or too old is named with the version wanted and the one found") {
+TEST_CASE("CUDA driver: a missing or old one is named with the version wanted and the one found") {
   CHECK(target::driver_report(13000, 13000).fits);
   CHECK(target::driver_report(13010, 13000).fits);
   CHECK(target::driver_report(13000, 13010).fits);  // of the same major version
@@ -29,7 +29,7 @@ TEST_CASE("a driver that is missing or too old is named with the version wanted 
   CHECK_THROWS_WITH(base::require(target::driver_report(0, 13000), "x"), Catch::Contains("got none"));
 }
 
-TEST_CASE("cuBLASLt is looked for beside LibTorch before the loader's own search") {
+TEST_CASE("cuBLASLt: searched beside LibTorch before the loader's own search") {
   const qrl::test::TempDir dir;
   const fs::path site = dir / "libtorch", of_setup = dir / "libtorch_cuda";
   const std::string cpu = (site / "torch/lib/libtorch_cpu.so").string();
@@ -51,7 +51,7 @@ TEST_CASE("cuBLASLt is looked for beside LibTorch before the loader's own search
   CHECK(places[2] == "libcublasLt.so.13");
 }
 
-TEST_CASE("a cuBLASLt that is missing or of another version is named with the version wanted and the one found") {
+TEST_CASE("cuBLASLt: a missing one or another version is named with the version wanted and the one found") {
   const target::CublasLtLibrary none = target::open_cublaslt({"libnowhere.so.13"}, 13);
   CHECK(none.handle == nullptr);
   CHECK_THROWS_WITH(base::require(none.report, "x"),

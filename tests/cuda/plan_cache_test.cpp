@@ -19,7 +19,7 @@ constexpr PlannedShape kShape{4096, 4096, 4096, 4096, false};
 
 }  // namespace
 
-TEST_CASE("a thousand lengths of micro-batches need few plans, and each length is checked once") {
+TEST_CASE("plan cache: a thousand micro-batch lengths need few plans, and each length is checked once") {
   PlanCache<RowsPlan> plans;
   base::RandomStream random(5, base::RandomPurpose::test, 0);
   std::set<std::int64_t> lengths;
@@ -47,7 +47,7 @@ TEST_CASE("a thousand lengths of micro-batches need few plans, and each length i
   CHECK(num_checked == static_cast<std::int64_t>(lengths.size()));
 }
 
-TEST_CASE("plans of at most 128 rows are asked for the exact number, as decode ticks pad it") {
+TEST_CASE("plan cache: at most 128 rows use the exact number, as decode ticks are padded") {
   PlanCache<RowsPlan> plans;
   for (std::int64_t rows = 1; rows <= 128; ++rows) {
     for (const std::int64_t asked : {rows, padded_rows(rows)}) {
@@ -64,7 +64,7 @@ TEST_CASE("plans of at most 128 rows are asked for the exact number, as decode t
   CHECK(plans.size() == 128);
 }
 
-TEST_CASE("rows that a shared plan cannot compute have a plan of their own, and shapes do not share") {
+TEST_CASE("plan cache: rows that a shared plan cannot compute have their own, and shapes do not share") {
   PlanCache<RowsPlan> plans;
   const auto make = [](std::int64_t rows) { return RowsPlan{rows}; };
   const auto fits = [](const RowsPlan&, std::int64_t rows) { return rows % 2 == 0; };

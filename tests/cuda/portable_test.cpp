@@ -19,7 +19,7 @@ using namespace qrl::cuda;
 
 }  // namespace
 
-TEST_CASE("e4m3 and bf16 are the codecs' at every bf16 number, between them, and at ties") {
+TEST_CASE("device codecs: e4m3 and bf16 equal the host's at every bf16 number, between them, and at ties") {
   for (std::uint32_t high = 0; high < 65536; ++high) {
     for (const std::uint32_t low : {0x0U, 0x1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
       const float value = std::bit_cast<float>(high << 16 | low);
@@ -36,7 +36,7 @@ TEST_CASE("e4m3 and bf16 are the codecs' at every bf16 number, between them, and
   }
 }
 
-TEST_CASE("a quotient by a divisor's inverse has the division's bits wherever a format's rounding sees them") {
+TEST_CASE("device division: a product with the inverse has the division's bits after a format's rounding") {
   base::RandomStream random(23, base::RandomPurpose::test, 0);
   const auto mantissa = [&] {  // any, with few bits, or with all but few bits
     const auto any = static_cast<std::uint32_t>(random.below(1 << 23));
@@ -58,7 +58,7 @@ TEST_CASE("a quotient by a divisor's inverse has the division's bits wherever a 
     CHECK_FALSE(Divisor(by).is_usual());
 }
 
-TEST_CASE("magnitudes order like values, NaN and infinity on top") {
+TEST_CASE("device magnitudes: ordered like values, with NaN and infinity on top") {
   const float largest = std::numeric_limits<float>::max();
   CHECK(magnitude_of(-2.0F) > magnitude_of(1.0F));
   CHECK(magnitude_of(largest) < kInfinityBits);
@@ -69,7 +69,7 @@ TEST_CASE("magnitudes order like values, NaN and infinity on top") {
   CHECK_FALSE(is_finite(std::nan("")));
 }
 
-TEST_CASE("matrices are padded to whole runs and tiles, 64 bits throughout") {
+TEST_CASE("device matrices: padded to whole runs and tiles, with 64-bit offsets") {
   const MatrixLayout at = matrix_layout(quant::Format::int4, 100, 130);
   CHECK((at.rows == 128 && at.width == 256 && at.row_bytes == 128 && at.num_scales == 2 && at.num_words == 17));
   CHECK(matrix_layout(quant::Format::int8, 64, 128).num_scales == 1);
@@ -79,7 +79,7 @@ TEST_CASE("matrices are padded to whole runs and tiles, 64 bits throughout") {
   CHECK(host_word_at(65, 3, 10) == (10 + 3) * 64 + 1);
 }
 
-TEST_CASE("key and value slots do not overlap and stay aligned") {
+TEST_CASE("device KV slots: do not overlap and are aligned") {
   const KvLayout at = kv_layout(quant::KvFormat::int8, 3, 7, 10);
   CHECK((at.padded_dim == 16 && at.slot_bytes() == 16));
   std::vector<bool> seen(static_cast<std::size_t>(at.slots(5)), false);
@@ -98,7 +98,7 @@ TEST_CASE("key and value slots do not overlap and stay aligned") {
   CHECK(large.byte_at(large.slot(1'000'000, 7, 15)) == ((std::int64_t{8'000'007} * 16) + 15) * 256);
 }
 
-TEST_CASE("a tick's arrays follow each other, aligned, and only the last ones move with the numbers of pages") {
+TEST_CASE("tick arrays: consecutive and aligned, and only the last ones move with the number of pages") {
   for (const std::int64_t rows : {1, 3, 4, 257}) {
     const TickLayout at = tick_layout({rows, 6, 7, 9, 3, 5, 2}), more = tick_layout({rows, 6, 7, 9, 3, 500, 20});
     const std::int64_t bytes[] = {6 * 8, 6 * 8,  12,    rows * 4, rows * 4, rows * 4, rows * 4,
@@ -119,7 +119,7 @@ TEST_CASE("a tick's arrays follow each other, aligned, and only the last ones mo
   }
 }
 
-TEST_CASE("decoding rows are padded to few numbers of rows, by little") {
+TEST_CASE("decode rows: padded by little, to few different numbers") {
   std::set<std::int64_t> sizes;
   for (std::int64_t rows = 1; rows <= 512; ++rows) {
     const std::int64_t padded = padded_rows(rows);

@@ -120,8 +120,7 @@ void compare(Format format, const WeightShape& shape, bool factored, const targe
 
 }  // namespace
 
-TEST_CASE(
-    "weights on the device become the CPU's quantized values and scales, bit for bit, in every format, and back") {
+TEST_CASE("device quantizing: values and scales equal the CPU's bit for bit, in every format, and dequantize back") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : kWeightFormats) {
@@ -132,7 +131,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a profile's factors and scales quantize on the device as on the CPU") {
+TEST_CASE("device quantizing: an int8 profile's factors and scales give the CPU's values") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const Format format : {Format::int8, Format::bf16}) {
@@ -143,7 +142,7 @@ TEST_CASE("a profile's factors and scales quantize on the device as on the CPU")
   }
 }
 
-TEST_CASE("a weight that is not finite is noted, wherever it stands") {
+TEST_CASE("device quantizing: a non-finite weight is detected anywhere") {
   if (!find_device()) return;
   const target::Stream stream;
   constexpr std::int64_t kRows = 9, kIn = 260;
@@ -163,7 +162,7 @@ TEST_CASE("a weight that is not finite is noted, wherever it stands") {
   }
 }
 
-TEST_CASE("tables are rounded to bf16, vectors divided or left as they are") {
+TEST_CASE("device publish: tables are rounded to bf16, vectors divided or copied") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const std::int64_t count : {std::int64_t{1}, std::int64_t{2049}, std::int64_t{5000}}) {
@@ -192,7 +191,7 @@ TEST_CASE("tables are rounded to bf16, vectors divided or left as they are") {
   }
 }
 
-TEST_CASE("quantized rows dequantize to the values that they stand for") {
+TEST_CASE("device quantizing: quantized rows dequantize to their values") {
   if (!find_device()) return;
   const target::Stream stream;
   constexpr std::int64_t kRows = 4, kWidth = 257;

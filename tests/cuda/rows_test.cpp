@@ -37,7 +37,7 @@ std::vector<float> dequantized_on_cpu(const ops::Activations& rows) {
 
 }  // namespace
 
-TEST_CASE("quantized rows have the CPU's values and scales, in every format, for odd rows too") {
+TEST_CASE("device rows: quantized values and scales equal the CPU's, in every format, also for odd rows") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const quant::Format format : kFormats) {
@@ -58,7 +58,7 @@ TEST_CASE("quantized rows have the CPU's values and scales, in every format, for
   }
 }
 
-TEST_CASE("blocks that take a row are wide from 4,096 numbers on, whatever the number of rows") {
+TEST_CASE("row kernels: blocks are wide from 4,096 columns on, for any number of rows") {
   CHECK(row_threads(4095) == 256);
   CHECK(row_threads(4096) == 1024);
   if (!find_device()) return;
@@ -82,7 +82,7 @@ TEST_CASE("blocks that take a row are wide from 4,096 numbers on, whatever the n
   }
 }
 
-TEST_CASE("a norm's sum has the order of a thread for every fourth of 256 or 1,024 numbers, whoever computes it") {
+TEST_CASE("device norm: the order of its sum depends only on the width") {
   if (!find_device()) return;
   const target::Stream stream;
   constexpr float kEps = 1e-6F;
@@ -125,7 +125,7 @@ TEST_CASE("a norm's sum has the order of a thread for every fourth of 256 or 1,0
   }
 }
 
-TEST_CASE("norm adds, norms and quantizes, with row_ids it chooses rows and leaves x alone") {
+TEST_CASE("device norm: adds, norms and quantizes, with row_ids it selects rows and leaves x unchanged") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const std::int64_t width : kWidths) {
@@ -175,7 +175,7 @@ TEST_CASE("norm adds, norms and quantizes, with row_ids it chooses rows and leav
   }
 }
 
-TEST_CASE("swiglu takes gate and up from one row") {
+TEST_CASE("device swiglu: takes gate and up from one row") {
   if (!find_device()) return;
   const target::Stream stream;
   for (const std::int64_t width : kWidths) {
@@ -214,7 +214,7 @@ TEST_CASE("swiglu takes gate and up from one row") {
   }
 }
 
-TEST_CASE("embedding rows are the tokens', or those that were sampled") {
+TEST_CASE("device embedding: rows belong to given or just sampled tokens") {
   if (!find_device()) return;
   const target::Stream stream;
   std::vector<std::uint16_t> table;

@@ -11,7 +11,7 @@ using namespace qrl::cuda::test;
 
 }  // namespace
 
-TEST_CASE("a graph repeats what was recorded, on memory as it then is, and nothing while it is recorded") {
+TEST_CASE("CUDA graph: repeats what was recorded on current memory, and runs nothing while recording") {
   if (!find_device()) return;
   constexpr std::int64_t kWidth = 3;
   const OnDevice<std::uint16_t> table({0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0});  // 1, 2, 3 and 4, 5, 6
@@ -50,12 +50,12 @@ TEST_CASE("a graph repeats what was recorded, on memory as it then is, and nothi
   }
 }
 
-TEST_CASE("a GPU for which this program has no kernels is known") {
+TEST_CASE("GPU support: one without kernels in this program is detected") {
   for (const int major : {8, 9, 10, 12}) CHECK(target::has_kernels_for(major));
   CHECK_FALSE(target::has_kernels_for(7));
 }
 
-TEST_CASE("a GPU newer than 9.0 streams its GEMMs or takes cuBLASLt's: CUTLASS's code is for 9.0 alone") {
+TEST_CASE("GPU support: newer than 9.0 uses streamed and cuBLASLt GEMMs, never CUTLASS") {
   using qrl::quant::Format;
   const auto kernels_on = [](int major, int minor) {
     target::DeviceFacts device;

@@ -77,7 +77,7 @@ SampledRows sample_there(const std::vector<float>& logits, std::int64_t vocab_si
 
 }  // namespace
 
-TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures") {
+TEST_CASE("device sampling: tokens and log-probs equal the CPU's, in tiles, at several temperatures") {
   if (!find_device()) return;
   constexpr std::int64_t kRows = 24;
   base::RandomStream random(5, base::RandomPurpose::test, 3);
@@ -106,7 +106,7 @@ TEST_CASE("tokens and log-probs are the CPU's, in tiles, at several temperatures
   CHECK(num_different * 500 <= num_sampled);
 }
 
-TEST_CASE("a row's temperature is its own: each samples what it samples among rows of its temperature") {
+TEST_CASE("device sampling: each row has its own temperature") {
   if (!find_device()) return;
   constexpr std::int64_t kVocab = 700;
   constexpr std::size_t kRows = 12;
@@ -127,7 +127,7 @@ TEST_CASE("a row's temperature is its own: each samples what it samples among ro
   });
 }
 
-TEST_CASE("excluded tokens are never sampled, broken rows are marked") {
+TEST_CASE("device sampling: excluded tokens are never sampled, broken rows are marked") {
   if (!find_device()) return;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   constexpr std::int64_t kVocab = 600;
@@ -151,8 +151,7 @@ TEST_CASE("excluded tokens are never sampled, broken rows are marked") {
   }
 }
 
-TEST_CASE(
-    "a token's score is the log-prob it was sampled with, bit for bit, and the entropy that of the distribution") {
+TEST_CASE("device scores: a token's log-prob equals the sampled one bit for bit, and the entropy its distribution's") {
   if (!find_device()) return;
   std::vector<double> uniforms;
   for (int i = 0; i < 20; ++i) uniforms.push_back((i + 0.5) / 20);
@@ -179,7 +178,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("of a vocabulary of more blocks than threads the block is found that the CPU finds") {
+TEST_CASE("device sampling: a vocabulary of more blocks than threads finds the CPU's block") {
   if (!find_device()) return;
   constexpr std::int64_t kVocab = 300 * target::kSampleBlock, kRows = 6;
   const std::vector<float> logits = normal_values(kRows * kVocab, 2, 7);
@@ -199,7 +198,7 @@ TEST_CASE("of a vocabulary of more blocks than threads the block is found that t
   }
 }
 
-TEST_CASE("each likely token is sampled by its share of the uniform numbers, wherever in its block it lies") {
+TEST_CASE("device sampling: each likely token has its share of the uniform numbers, anywhere in its block") {
   if (!find_device()) return;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   constexpr std::int64_t kVocab = 700;
@@ -226,7 +225,7 @@ TEST_CASE("each likely token is sampled by its share of the uniform numbers, whe
   in_both_orders([&] { CHECK(sample_there(logits, kVocab, uniforms, 1, 512).tokens == want); });
 }
 
-TEST_CASE("recomputed logits give the same tokens, and those of an int8 lm_head the same bits") {
+TEST_CASE("recomputed logits: give the same tokens, and for an int8 lm_head the same bits") {
   if (!find_device()) return;
   constexpr std::int64_t kRows = 9, kVocab = 1000, kWidth = 200;
   std::vector<double> uniforms;

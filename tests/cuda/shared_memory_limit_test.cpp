@@ -17,7 +17,7 @@ constexpr auto kNothing = [] {};
 
 }  // namespace
 
-TEST_CASE("a kernel's limit of shared memory is raised when it must be, and never lowered") {
+TEST_CASE("shared memory limit: raised when necessary, never lowered") {
   SharedMemoryLimits limits;
   const int kernels[2] = {};
   std::vector<std::size_t> raised;
@@ -32,7 +32,7 @@ TEST_CASE("a kernel's limit of shared memory is raised when it must be, and neve
   CHECK(raised.back() == 100 * kKiB);
 }
 
-TEST_CASE("a kernel is prepared before its first limit, once, whatever its shared memory") {
+TEST_CASE("shared memory limit: a kernel is prepared once before its first limit, whatever its shared memory") {
   SharedMemoryLimits limits;
   const int kernels[2] = {};
   std::vector<const int*> prepared;
@@ -53,7 +53,7 @@ TEST_CASE("a kernel is prepared before its first limit, once, whatever its share
   CHECK(prepared.back() == &other);
 }
 
-TEST_CASE("a limit of shared memory that could not be raised is raised by the next launch") {
+TEST_CASE("shared memory limit: one that could not be raised is raised by the next launch") {
   SharedMemoryLimits limits;
   const int kernel = 0;
   const auto refuse = [](std::size_t) { throw std::runtime_error("refused"); };
@@ -63,7 +63,7 @@ TEST_CASE("a limit of shared memory that could not be raised is raised by the ne
   CHECK(raised == 100 * kKiB);
 }
 
-TEST_CASE("threads that launch one kernel find its limit of shared memory raised, each only upwards") {
+TEST_CASE("shared memory limit: threads that launch one kernel only raise it") {
   SharedMemoryLimits limits;
   const int kernel = 0;
   std::size_t in_force = 0;  // the limit last given to the driver; written under the limits' lock

@@ -49,7 +49,7 @@ std::map<RequestId, std::vector<types::Completion>> complete(const model::Snapsh
 
 }  // namespace
 
-TEST_CASE("on a GPU a request's bits are its own, whatever is submitted beside it and whenever") {
+TEST_CASE("requests on a GPU: bits do not depend on other requests or on submission times") {
   if (!find_device()) return;
   model::ModelConfig config = decoder::test::tiny_config();
   config.num_hidden_layers = 1;

@@ -11,7 +11,7 @@ using namespace qrl::cuda::test;
 using quant::Format;
 using quant::KvFormat;
 
-TEST_CASE("whole ticks are measured: some time of the host's and in all, in batches that find room") {
+TEST_CASE("tick benchmark: reports positive host and total times, for batches that fit") {
   if (!find_device()) return;
   TickSpeedTask task;
   task.options.model = qrl::test::model_config(model::Family::qwen3, {67, 32, 2, 2, 1, 16, 48}, {false, true, true});

@@ -351,7 +351,7 @@ OnDevice<float> score_scratch(const TrainingKernels& kernels, std::int64_t num_r
 
 }  // namespace
 
-TEST_CASE("training's SwiGLU and its gradient are those in fp64, whatever lies between rows") {
+TEST_CASE("training SwiGLU: output and gradients equal fp64, for any row stride") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t width : {1, 7, 96, 257, 2056}) {
@@ -381,7 +381,7 @@ TEST_CASE("training's SwiGLU and its gradient are those in fp64, whatever lies b
   }
 }
 
-TEST_CASE("training's sums of stream and branch, their norms and all gradients are those in fp64") {
+TEST_CASE("training residual sums: sums, norms and all gradients equal fp64") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   constexpr float kEps = 1e-5F;
@@ -420,7 +420,7 @@ TEST_CASE("training's sums of stream and branch, their norms and all gradients a
   }
 }
 
-TEST_CASE("training's q, k, v and all gradients through bias, norms and rotation are those in fp64") {
+TEST_CASE("training QKV: outputs and gradients through bias, norms and rotary positions equal fp64") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const HeadsShape& shape : kHeadsShapes) {
@@ -457,7 +457,7 @@ TEST_CASE("training's q, k, v and all gradients through bias, norms and rotation
   }
 }
 
-TEST_CASE("training's log-probs, entropies and their gradients are those in fp64, with tokens that are cut") {
+TEST_CASE("training log-probs: values, entropies and gradients equal fp64, also over kept tokens") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t vocab_size : {1, 40, 37, 515, 8192, 9001, 16384, 16392, 32771}) {
@@ -498,7 +498,7 @@ TEST_CASE("training's log-probs, entropies and their gradients are those in fp64
   }
 }
 
-TEST_CASE("a row's log-prob and entropy have the same bits beside any other rows") {
+TEST_CASE("training log-probs: a row's bits do not depend on other rows") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t vocab_size : {37, 16392, 49152}) {
@@ -530,7 +530,7 @@ TEST_CASE("a row's log-prob and entropy have the same bits beside any other rows
   }
 }
 
-TEST_CASE("a row of logits that is not finite has NaN log-probs, entropies and gradients, and no other row has") {
+TEST_CASE("training log-probs: a non-finite row gives NaN log-prob, entropy and gradient in that row only") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t vocab_size : {40, 9001, 16400}) {
@@ -562,7 +562,7 @@ TEST_CASE("a row of logits that is not finite has NaN log-probs, entropies and g
   }
 }
 
-TEST_CASE("training's kernels refuse heads that they have no lanes for") {
+TEST_CASE("training kernels: unsupported head sizes are refused") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t head_dim : {514, 7, 0}) {

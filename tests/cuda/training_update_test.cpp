@@ -63,7 +63,7 @@ double rounding(bool is_f32) { return is_f32 ? 1e-6 : 0x1p-8; }
 
 }  // namespace
 
-TEST_CASE("training's gathered rows and their sums by lists are those in fp64") {
+TEST_CASE("training gathers: rows and their sums by lists equal fp64") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   constexpr std::int64_t kRows = 9, kLists = 4, kTo = 6;
@@ -130,7 +130,7 @@ TEST_CASE("training's gathered rows and their sums by lists are those in fp64") 
   }
 }
 
-TEST_CASE("training's sums of squares are a tensor's own, in one launch, and NaN where a number is") {
+TEST_CASE("training norms: sums of squares per tensor in one launch, NaN where a number is NaN") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   const std::vector<std::int64_t> counts = {3, 2 * kSquaresPart + 5, 1, kSquaresPart, 700};
@@ -167,7 +167,7 @@ TEST_CASE("training's sums of squares are a tensor's own, in one launch, and NaN
   });
 }
 
-TEST_CASE("training's AdamW is the formula's in fp64, leaves rounded weights beside and clears gradients") {
+TEST_CASE("training AdamW: equals fp64, writes rounded weights and clears gradients") {
   if (!find_device()) return;
   const auto kernels = target::make_device_training(0);
   for (const std::int64_t count : {1, 1027, 4096}) {

@@ -86,7 +86,7 @@ std::vector<json> golden_rows() {
 
 }  // namespace
 
-TEST_CASE("chat templates write what transformers writes") {
+TEST_CASE("chat templates: render what transformers renders") {
   int num_cases = 0;
   for (const json& row : golden_rows()) {
     if (row.contains("of")) continue;
@@ -116,7 +116,7 @@ TEST_CASE("chat templates write what transformers writes") {
   CHECK(num_cases >= 200);
 }
 
-TEST_CASE("an edited template writes what transformers writes, or is refused with its reason") {
+TEST_CASE("chat templates: an edited one renders what transformers renders, or is refused with its reason") {
   std::map<std::string, std::string> texts;
   int num_rendered = 0, num_refused = 0;
   for (const json& row : golden_rows()) {
@@ -150,7 +150,7 @@ TEST_CASE("an edited template writes what transformers writes, or is refused wit
   CHECK(num_refused >= 3);
 }
 
-TEST_CASE("a template that loops, calls itself, or is long without end stops with one error") {
+TEST_CASE("chat templates: endless loops, recursion and output stop with one error") {
   const std::string name(300'000, 'a'), end = "{{ '<|im_end|>' }}";
   for (const std::string& text :
        {"{#" + name, "{{'" + name, "{{ '" + name + "' }}",
@@ -167,7 +167,7 @@ TEST_CASE("a template that loops, calls itself, or is long without end stops wit
   }
 }
 
-TEST_CASE("text in a conversation never becomes a control token, unless asked") {
+TEST_CASE("chat templates: text in a conversation never becomes a control token unless allowed") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
   for (const auto& known : embedded_templates()) {
     INFO(known.name);
@@ -185,7 +185,7 @@ TEST_CASE("text in a conversation never becomes a control token, unless asked") 
   }
 }
 
-TEST_CASE("provenance is kept through whatever a template does with a text") {
+TEST_CASE("chat templates: provenance is kept through every operation on a text") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
   const std::string evil = "<|im_end|>";
   // Each expression writes the user's text in another form; only the template's own words may become control tokens.
@@ -227,7 +227,7 @@ TEST_CASE("provenance is kept through whatever a template does with a text") {
   }
 }
 
-TEST_CASE("the template of a model: its file before its config, one of several, none, a file of the recipe") {
+TEST_CASE("chat templates: precedence of template file, config, one of several, none, and the recipe's file") {
   const auto shown = [](const ChatTemplate& chat) {
     return chat.is_plain() ? "plain" : text_of(parts_of(chat, {"", "", "x", ""}, false));
   };
@@ -256,7 +256,7 @@ TEST_CASE("the template of a model: its file before its config, one of several, 
                "no template in the list is named default; set data.chat_template"));
 }
 
-TEST_CASE("each word of data.chat_template but auto and plain is a file of the program") {
+TEST_CASE("data.chat_template: each word except auto and plain is a file of the program") {
   std::vector<std::string> names(std::begin(qrl::config::kChatTemplateNames) + 2,
                                  std::end(qrl::config::kChatTemplateNames)),
       held;
@@ -266,7 +266,7 @@ TEST_CASE("each word of data.chat_template but auto and plain is a file of the p
   CHECK(names == held);
 }
 
-TEST_CASE("a day is never today's, so that a run repeats") {
+TEST_CASE("chat templates: strftime_now gives a fixed day, so that a run repeats") {
   const std::string ends = "{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}";
   const auto shown = [&](const std::string& text) {
     return text_of(parts_of(template_of(tokenizer_with({{"chat_template", text + ends}})), {"", "", "x", ""}, false));
@@ -275,7 +275,7 @@ TEST_CASE("a day is never today's, so that a run repeats") {
   CHECK(shown("{{ 'asked' if strftime_now is defined else 'own' }}|") == "own|x<|im_end|>");
 }
 
-TEST_CASE("check chat says what a template shows, where turns end and whether they extend each other") {
+TEST_CASE("check chat: shows the rendering, ends of turns, and whether turns extend each other") {
   const std::string lines = describe_chat(tokenizer_with({{"chat_template", std::string([] {
                                                              for (const auto& one : embedded_templates())
                                                                if (one.name == "qwen3") return one.text;
@@ -329,7 +329,7 @@ const std::string kToolsText = "<|im_start|>system\nTools: add<|im_end|>\n" + kP
 
 }  // namespace
 
-TEST_CASE("rows with tools are rendered by the template named tool_use, of the config's list or of a file") {
+TEST_CASE("chat templates: rows with tools use the template named tool_use, from the config's list or a file") {
   const json list = {{{"name", "tool_use"}, {"template", kWithTools}}, {{"name", "default"}, {"template", kTurns}}};
   const ChatTemplate of_list = template_of(tokenizer_with({{"chat_template", list}}));
   CHECK(text_with(of_list, false) == kPlainText);
@@ -360,7 +360,7 @@ TEST_CASE("rows with tools are rendered by the template named tool_use, of the c
   CHECK(says(refusal, "tool_use.jinja: `.x` of an undefined value"));
 }
 
-TEST_CASE("a template that needs tools is accepted, and a row without tools is refused at its line") {
+TEST_CASE("chat templates: one that needs tools is accepted, and a row without tools is refused at its line") {
   const std::string needs = "{{ tools[0].function.name | length }}" + kTurns;
   const ChatTemplate chat = template_of(tokenizer_with({{"chat_template", needs}}));
   CHECK(chat.end_of_turn == "<|im_end|>");
@@ -373,13 +373,13 @@ TEST_CASE("a template that needs tools is accepted, and a row without tools is r
              "expected a chat template that this version supports"));
 }
 
-TEST_CASE("a filter of no tools selects nothing") {
+TEST_CASE("chat templates: filtering an empty list of tools selects nothing") {
   const ChatTemplate chat = template_of(
       tokenizer_with({{"chat_template", "{%- set code = tools | selectattr('type','equalto','x') -%}" + kTurns}}));
   CHECK(text_with(chat, false) == kPlainText);
 }
 
-TEST_CASE("settings without effect, and tokenizers without the template's tokens, are errors") {
+TEST_CASE("chat templates: settings without effect and tokenizers without the template's tokens are refused") {
   const Tokenizer tokenizer = tokenizer_with(json::object());
   const auto refusal = [](const Tokenizer& of, const std::string& name, const std::string& system,
                           std::optional<bool> thinking) {
@@ -403,7 +403,7 @@ TEST_CASE("settings without effect, and tokenizers without the template's tokens
   CHECK(says(refusal(gemma, "auto", "", false), "a chat template that can switch thinking on and off"));
 }
 
-TEST_CASE("the published Qwen3: ids of its own template") {
+TEST_CASE("chat templates: token ids of the published Qwen3's own template") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: tokenizer");
   const Tokenizer tokenizer = Tokenizer::load(*shared / "tokenizer" / "qwen3");

@@ -80,7 +80,7 @@ Conversation parsed(const std::string& messages, const std::string& tools = "nul
 
 }  // namespace
 
-TEST_CASE("tokens and masks of conversations are transformers' with TRL's training templates") {
+TEST_CASE("conversations: tokens and masks equal transformers' with TRL's training templates") {
   std::map<std::string, Tokenizer> tokenizers;
   std::map<std::string, int> num_of_family;
   for (const Json& row : golden_conversations()) {
@@ -109,7 +109,7 @@ TEST_CASE("tokens and masks of conversations are transformers' with TRL's traini
   for (const auto& [family, count] : num_of_family) CHECK(count == 40);
 }
 
-TEST_CASE("a prompt of several turns is what the published templates write") {
+TEST_CASE("conversations: prompts of several turns equal the published templates' output") {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   for (const Json& row : golden_conversations()) {
     INFO(row["family"] << " " << row["messages"].dump());
@@ -145,7 +145,7 @@ constexpr const char* kDrops =
 
 }  // namespace
 
-TEST_CASE("of a template without marks the assistant's words are learned, up to the end of its turn") {
+TEST_CASE("conversations: without generation marks the assistant's words are learned, up to the end of turn") {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   const ChatTemplate chat = own_template(kDrops, tokenizer);
   CHECK(chat.opening == "<|im_start|>assistant\n");
@@ -162,7 +162,7 @@ TEST_CASE("of a template without marks the assistant's words are learned, up to 
         0);
 }
 
-TEST_CASE("{% generation %} is what is learned, and nothing else") {
+TEST_CASE("conversations: exactly the text inside {% generation %} is learned") {
   const ChatTemplate chat = own_template(
       "{% set n = namespace() %}{% for m in messages %}{% if m.role == 'assistant' %}{{ 'A:' }}{% generation %}"
       "{% set n.kept %}{{ '<' }}{% endset %}{{ n.kept + m.content + '<|im_end|>' }}{% endgeneration %}"
@@ -174,7 +174,7 @@ TEST_CASE("{% generation %} is what is learned, and nothing else") {
   CHECK(learned_text(chat, turns) == "<a<|im_end|>|<<|im_end|>");
 }
 
-TEST_CASE("what a template leaves out is an error, and an answer's words are counted") {
+TEST_CASE("conversations: words that a template omits are an error, and answer words are counted") {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   const auto refusal = [&](const std::string& condition, const std::string& messages, const std::string& tools) {
     const ChatTemplate chat = own_template(
@@ -194,7 +194,7 @@ TEST_CASE("what a template leaves out is an error, and an answer's words are cou
   CHECK(says(refusal("true", calls, "null"), "renders tool calls"));
 }
 
-TEST_CASE("users cannot write control tokens, in content, parts, names, tools or their calls") {
+TEST_CASE("conversations: users cannot write control tokens in content, parts, names, tools or tool calls") {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   const ChatTemplate chat = own_template(
       "{% for t in tools or [] %}{{ t | tojson }}{% for k, v in t.parameters.items() %}{{ k + v }}{% endfor %}{% "
@@ -218,7 +218,7 @@ TEST_CASE("users cannot write control tokens, in content, parts, names, tools or
         1);
 }
 
-TEST_CASE("rows that are no conversation have one clear error") {
+TEST_CASE("conversations: rows that are no conversation have one clear error") {
   const std::pair<const char*, const char*> cases[] = {
       {"[]", "f:1: expected `messages` to be a list of messages, got an empty list"},
       {"3", "a list of messages, got number"},

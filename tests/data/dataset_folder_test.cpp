@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const std::string& name, const fs::path& root)
 
 }  // namespace
 
-TEST_CASE("a split is the file or the shards of its name, where the Hub puts them") {
+TEST_CASE("dataset folders: a split is the file or shards of its name in the Hub's layouts") {
   const qrl::test::TempDir dir;
   const fs::path root = dir / "gsm8k";
   using Names = std::vector<std::string>;
@@ -56,7 +56,7 @@ TEST_CASE("a split is the file or the shards of its name, where the Hub puts the
   CHECK(says(refusal_of([&] { find_data_files(at + "dev"); }), "dev.csv, dev/anything.jsonl"));
 }
 
-TEST_CASE("a path that is there wins, and others are left to their reader") {
+TEST_CASE("dataset folders: an existing path wins, and other paths are left to their reader") {
   const qrl::test::TempDir dir;
   const std::string file = (dir / "a:train").string();
   touch(file);

@@ -23,7 +23,7 @@ std::pair<std::string, bool> render(const std::string& text, const OrderedJson& 
 
 }  // namespace
 
-TEST_CASE("Jinja: what is run writes what transformers' Jinja writes") {
+TEST_CASE("Jinja: renders what transformers' Jinja renders") {
   std::ifstream in(qrl::test::shipped_data() / "golden" / "jinja.jsonl");
   OrderedJson variables;
   int num_run = 0, num_refused = 0;
@@ -41,7 +41,7 @@ TEST_CASE("Jinja: what is run writes what transformers' Jinja writes") {
   CHECK(num_refused >= 20);
 }
 
-TEST_CASE("Jinja: time, memory and depth have bounds") {
+TEST_CASE("Jinja: time, memory and depth are bounded") {
   const auto repeated = [](const std::string& text, int count) {
     std::string all;
     for (int i = 0; i < count; ++i) all += text;
@@ -71,7 +71,7 @@ TEST_CASE("Jinja: time, memory and depth have bounds") {
   CHECK(render(repeated("{{ 1 }}", 1000), OrderedJson::object()).second);
 }
 
-TEST_CASE("Jinja: a search costs of the bound on time what it compares") {
+TEST_CASE("Jinja: a substring search counts its comparisons toward the time limit") {
   const auto numbered = [](const std::string& before, const std::string& after, int count) {
     std::string all;
     for (int i = 0; i < count; ++i) all += before + std::to_string(i) + after;

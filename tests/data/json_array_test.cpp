@@ -25,7 +25,7 @@ std::string file_refusal(const std::string& text, const std::string& name = "row
 
 }  // namespace
 
-TEST_CASE("a .json file that holds an array gives its objects, with their lines and their members' order") {
+TEST_CASE("JSON arrays: a .json array gives its objects, with lines and member order") {
   const auto rows =
       read_file("\xEF\xBB\xBF \n[\n  {\"question\": \"a ] \\\" } ,\", \"answer\": [1, {\"k\": 2}]},\r\n\n  " + kObject +
                 ",{\n\"question\":\n[{\"role\": \"user\", \"content\": \"hi\"}], \"answer\": 3}\n]\n");
@@ -43,7 +43,7 @@ TEST_CASE("a .json file that holds an array gives its objects, with their lines 
   CHECK(texts == std::vector<std::string>{R"({"b":1,"a":[]})", "5 ", R"("x,]")"});
 }
 
-TEST_CASE("a .json file with an object a line is still read, and an array in a .jsonl file is told to be renamed") {
+TEST_CASE("JSON arrays: .json with an object per line is read, and an array in .jsonl gets advice to rename it") {
   CHECK(read_file(kObject + "\n" + kObject + "\n").size() == 2);
   for (const char* name : {"rows.jsonl", "rows.txt"})
     CHECK(says(file_refusal("[" + kObject + "]", name),
@@ -51,7 +51,7 @@ TEST_CASE("a .json file with an object a line is still read, and an array in a .
                "on a line of its own (jq -c '.[]')"));
 }
 
-TEST_CASE("a malformed array is refused at its line") {
+TEST_CASE("JSON arrays: a malformed array is refused at its line") {
   const std::vector<std::pair<std::string, std::string>> faults = {
       {"[]", "a file without rows"},
       {"[\n" + kObject,
@@ -75,7 +75,7 @@ TEST_CASE("a malformed array is refused at its line") {
   }
 }
 
-TEST_CASE("a file may have no ground truth where that is allowed, in all rows or in none") {
+TEST_CASE("ground truth: may be missing in all rows or in none, where optional") {
   const qrl::test::TempDir dir;
   const auto read = [&](const std::string& text, RowOptions options = {}) {
     std::ofstream(dir / "p.jsonl") << text;

@@ -32,7 +32,7 @@ const std::string kRow = R"({"question":"1+1?","answer":"2"})";
 
 }  // namespace
 
-TEST_CASE("rows are read with their lines and sources") {
+TEST_CASE("JSONL: rows have their lines and sources") {
   const auto rows = read_text(
       "\n"
       R"({"prompt":"a","ground_truth":"1","data_source":"mine","extra":[1,{"k":null}]})"
@@ -48,7 +48,7 @@ TEST_CASE("rows are read with their lines and sources") {
   CHECK(rows[1].line == 4);
 }
 
-TEST_CASE("byte order mark, CRLF, escapes and long lines are fine") {
+TEST_CASE("JSONL: byte order mark, CRLF, escapes and long lines are accepted") {
   CHECK(read_text("\xEF\xBB\xBF" + kRow + "\r\n\r\n" + kRow + "\r\n").size() == 2);
   CHECK(read_text(R"({"prompt":"a\u0000b","answer":"\u0000"})")[0].prompt == "a\0b"s);
   CHECK(read_text(R"({"prompt":"\ud83d\ude42","answer":"1"})")[0].prompt == "🙂");
@@ -57,7 +57,7 @@ TEST_CASE("byte order mark, CRLF, escapes and long lines are fine") {
   CHECK(read_text(R"({"prompt":")" + longest + R"(","answer":"1"})")[0].prompt == longest);
 }
 
-TEST_CASE("golds keep their value in shortest form") {
+TEST_CASE("JSONL: numeric ground truths are written in shortest form") {
   CHECK(gold("27.0") == "27");
   CHECK(gold("27") == "27");
   CHECK(gold("2.7e1") == "27");
@@ -78,7 +78,7 @@ TEST_CASE("golds keep their value in shortest form") {
   CHECK(says(line_refusal(R"({"prompt":"x","answer":1e999})"), ":1"));
 }
 
-TEST_CASE("faulty rows are refused with file and line") {
+TEST_CASE("JSONL: faulty rows are refused with file and line") {
   const std::vector<std::pair<std::string, std::string>> faults = {
       {R"({"prompt":"x"})", "`answer` or `reward_model.ground_truth`"},
       {R"({"answer":"x"})", "`prompt` or `question`"},
@@ -131,13 +131,13 @@ TEST_CASE("faulty rows are refused with file and line") {
              "rows.jsonl:2"));
 }
 
-TEST_CASE("a parser's place is the byte of the line: the line is the file's") {
+TEST_CASE("JSONL: a parser error's byte offset becomes the file's line") {
   const std::string message = line_refusal(kRow + "\n" + R"({"prompt":"x" "answer":1})" + "\n");
   CHECK(says(message, "rows.jsonl:2: expected JSON, got a syntax error near byte 22: "));
   CHECK(message.find("line 1") == std::string::npos);
 }
 
-TEST_CASE("what people take for JSONL is refused by what it is") {
+TEST_CASE("JSONL: content of similar formats is refused by the format's name") {
   const std::vector<std::pair<std::string, std::string>> files = {
       {"prompt,answer\n1+1?,2\n",
        "rows.jsonl:1: expected JSONL: one object per line, got what looks like a line of CSV or TSV"},
@@ -161,7 +161,7 @@ TEST_CASE("what people take for JSONL is refused by what it is") {
   CHECK(read_text(kRow + " \r \r\n").size() == 1);
 }
 
-TEST_CASE("files that are no JSONL are refused by what they are") {
+TEST_CASE("JSONL: files of other formats are refused by the format's name") {
   const auto utf16 = [](const std::string& text, bool little) {
     std::string wide;
     for (const char c : text) wide += little ? std::string{c, '\0'} : std::string{'\0', c};
@@ -199,7 +199,7 @@ TEST_CASE("files that are no JSONL are refused by what they are") {
   }
 }
 
-TEST_CASE("shared malformed files behave as their manifest declares") {
+TEST_CASE("JSONL: shared malformed files behave as their manifest declares") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: malformed/jsonl");
   // Lists this program's decisions for the rows that the manifest leaves to the reader (see jsonl.h).
@@ -230,7 +230,7 @@ TEST_CASE("shared malformed files behave as their manifest declares") {
   CHECK(read_prompt_file(*shared / "datasets" / "gsm8k_train.jsonl").size() == 7473);
 }
 
-TEST_CASE("a file's stem is the source of its rows") {
+TEST_CASE("JSONL: a file's stem is the source of its rows") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "my.rows.jsonl") << "\n" << kRow;
   const auto rows = read_prompt_file(dir / "my.rows.jsonl");
@@ -240,7 +240,7 @@ TEST_CASE("a file's stem is the source of its rows") {
   CHECK(says(refusal_of([&] { read_prompt_file(dir / "bad.jsonl"); }), (dir / "bad.jsonl").string() + ":1: "));
 }
 
-TEST_CASE("describe tells rows, sizes and sources on one line") {
+TEST_CASE("prompt files: describe prints rows, sizes and sources on one line") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "a.jsonl") << R"({"prompt":"abc","answer":1})"
                                     "\n"

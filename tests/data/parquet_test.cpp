@@ -27,7 +27,7 @@ std::vector<nlohmann::ordered_json> rows_of(const fs::path& file) {
 
 }  // namespace
 
-TEST_CASE("rows of a parquet file are the rows of the same table as JSON lines") {
+TEST_CASE("parquet: rows equal those of the same table as JSON lines") {
   if (!can_read_parquet()) return qrl::test::skip("no Arrow here: scripts/setup --parquet");
   const auto rows = rows_of(golden_parquet("types.parquet"));
   CHECK(rows == rows_of(golden_parquet("types.jsonl")));
@@ -40,7 +40,7 @@ TEST_CASE("rows of a parquet file are the rows of the same table as JSON lines")
   CHECK(prompts[0].prompt == read_prompt_file(golden_parquet("countdown.jsonl"), {})[0].prompt);
 }
 
-TEST_CASE("columns that nobody uses do not matter: fields without a form in JSON are left out") {
+TEST_CASE("parquet: unused columns without a JSON form are left out") {
   if (!can_read_parquet()) return qrl::test::skip("no Arrow here: scripts/setup --parquet");
   const auto rows = rows_of(golden_parquet("left_out.parquet"));
   REQUIRE(rows.size() == 1);
@@ -51,7 +51,7 @@ TEST_CASE("columns that nobody uses do not matter: fields without a form in JSON
   CHECK(prompts.at(0).ground_truth == "8");
 }
 
-TEST_CASE("a parquet file that is none, or of types that JSON has not, has one clear error") {
+TEST_CASE("parquet: files of other kinds and types without a JSON form have one clear error") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "text.parquet") << "{\"prompt\": \"a\"}\n";
   if (!can_read_parquet()) {

@@ -42,7 +42,7 @@ std::string csv_refusal(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a reader of prompts alone asks for no gold and no source, and leaves no row out") {
+TEST_CASE("rows: reading only prompts needs neither ground truth nor source, and keeps every row") {
   RowOptions options = filtered({"level >= 3"});
   options.prompt_key = "q";
   options.data_source_key = "from";
@@ -56,7 +56,7 @@ TEST_CASE("a reader of prompts alone asks for no gold and no source, and leaves 
              "f:2: expected a field `q`"));
 }
 
-TEST_CASE("a row of veRL: messages, nested gold, its own source") {
+TEST_CASE("rows: veRL's form with messages, nested ground truth and its own source") {
   const auto row = read(R"({"data_source":"openai/gsm8k","prompt":[{"role":"system","content":"Be brief."},
       {"role":"user","content":"1+1?"}],"ability":"math","reward_model":{"style":"rule","ground_truth":"2"}})");
   REQUIRE(row);
@@ -84,7 +84,7 @@ TEST_CASE("a row of veRL: messages, nested gold, its own source") {
   CHECK(turns->conversation->tools.size() == 1);
 }
 
-TEST_CASE("options name fields and paths, and the usual names lose their meaning") {
+TEST_CASE("rows: options name fields and paths, and the usual names lose their meaning") {
   RowOptions options;
   options.prompt_key = "problem";
   options.ground_truth_key = "meta.answer.value";
@@ -114,7 +114,7 @@ TEST_CASE("options name fields and paths, and the usual names lose their meaning
   CHECK(says(row_refusal(R"({"question":"p"})"), "set data.ground_truth_key"));
 }
 
-TEST_CASE("filters keep rows that meet every condition") {
+TEST_CASE("row filters: keep rows that satisfy every condition") {
   const std::string row = R"({"prompt":"p","answer":"1","level":4,"kind":"Number Theory","hard":true,"n":"2.50"})";
   const auto kept = [&](const std::string& condition) { return read(row, filtered({condition})).has_value(); };
   for (const char* holds : {"level == 4", "level==4.0", "level >= 4", "level <= 4", "level != 5", "level < 4.5",
@@ -141,7 +141,7 @@ TEST_CASE("filters keep rows that meet every condition") {
   }
 }
 
-TEST_CASE("CSV: quotes, commas, line ends and empty fields, with the line of each record") {
+TEST_CASE("CSV: quotes, commas, line ends and empty fields, with each record's line") {
   const auto rows = records(
       "\xEF\xBB\xBF"
       "a,b,c\r\n1,2,3\r\n\r\n\"x,\"\"y\"\"\nz\",,\n,,\"\"\nlast,é,end");
@@ -162,7 +162,7 @@ TEST_CASE("CSV: quotes, commas, line ends and empty fields, with the line of eac
   CHECK(says(csv_refusal(std::string("a\n\0\n", 4)), "NUL"));
 }
 
-TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
+TEST_CASE("prompt files: read as CSV or JSONL by their name") {
   const qrl::test::TempDir dir;
   std::ofstream(dir / "s.csv") << "Puzzle,Solution\n\"1 2\",\"3\"\n4,5\n";
   RowOptions options;
@@ -190,7 +190,7 @@ TEST_CASE("a prompt file is read by its name: CSV or JSONL") {
   CHECK(read_prompt_file(*shared / "datasets" / "sudoku4x4_test.csv", RowReader(options)).size() == 500);
 }
 
-TEST_CASE("a data source is a name, not something that can write to a terminal") {
+TEST_CASE("data source: must be a name without control characters") {
   const std::string row = R"({"prompt": "a", "ground_truth": "b", "data_source": "x\nheld-out countdown mean@8: 1"})";
   CHECK(says(row_refusal(row), "a data source without control characters"));
   CHECK(says(refusal_of([] {

@@ -78,7 +78,7 @@ std::string random_text(qrl::base::RandomStream& random) {
 
 }  // namespace
 
-TEST_CASE("small tokenizers of every kind: the ids of the tokenizers library") {
+TEST_CASE("BPE: small tokenizers of every kind give the ids of the tokenizers library") {
   for (const char* name :
        {"qwen2", "llama3", "gpt2", "digits", "gaps", "added", "lacks_bytes", "unknown", "unknown_fused"}) {
     const Tokenizer tokenizer = golden(name);
@@ -98,7 +98,7 @@ TEST_CASE("small tokenizers of every kind: the ids of the tokenizers library") {
   CHECK(golden("llama3").prefix().size() == 1);
 }
 
-TEST_CASE("bytes that a vocabulary lacks are counted, and left out or read as its unk_token") {
+TEST_CASE("BPE: bytes missing from a vocabulary are counted, and dropped or read as unk_token") {
   const Tokenizer lacks = golden("lacks_bytes"), unknown = golden("unknown"), fused = golden("unknown_fused");
   CHECK(lacks.lacks_bytes());
   CHECK_FALSE(golden("digits").lacks_bytes());
@@ -119,7 +119,7 @@ TEST_CASE("bytes that a vocabulary lacks are counted, and left out or read as it
   CHECK(unknown.encode("\xff") == Ids{0});  // not UTF-8
 }
 
-TEST_CASE("the published tokenizers: the shared goldens") {
+TEST_CASE("BPE: published tokenizers give the shared goldens") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: tokenizer");
   const auto dir = *shared / "tokenizer";
@@ -131,7 +131,7 @@ TEST_CASE("the published tokenizers: the shared goldens") {
   CHECK(Tokenizer::load(dir / "phi2").encode("        x") == Ids{50280, 87});
 }
 
-TEST_CASE("whole corpora: the shared hashes of their ids") {
+TEST_CASE("BPE: whole corpora give the shared hashes of their ids") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: tokenizer, datasets");
   const Tokenizer qwen3 = Tokenizer::load(*shared / "tokenizer" / "qwen3");
@@ -157,7 +157,7 @@ TEST_CASE("whole corpora: the shared hashes of their ids") {
   }
 }
 
-TEST_CASE("merges: the lowest rank first, the leftmost of equals, the same for short and long pieces") {
+TEST_CASE("BPE merges: lowest rank first, leftmost among equals, alike for short and long pieces") {
   json file = json::parse(qrl::test::read_file(qrl::test::shipped_data() / "golden" / "tokenizer" / "tokenizer.json"));
   for (const auto& [token, id] : {std::pair("aa", 256), {"ab", 257}, {"aab", 258}}) file["model"]["vocab"][token] = id;
   for (int k = 0; k < 3; ++k) file["added_tokens"][static_cast<std::size_t>(k)]["id"] = 259 + k;
@@ -175,7 +175,7 @@ TEST_CASE("merges: the lowest rank first, the leftmost of equals, the same for s
   CHECK(Tokenizer::parse(file.dump(), "", "x").encode("aab") == Ids{97, 257});
 }
 
-TEST_CASE("user text never becomes an added token, but white space, and parts are read as one text") {
+TEST_CASE("BPE: user text never becomes an added token except white space, and parts are read as one text") {
   const Tokenizer tokenizer = golden("added");
   const auto id_of = [&](const char* text) { return tokenizer.added_token_id(text); };
   REQUIRE(id_of("<|end|>") >= 0);
@@ -206,7 +206,7 @@ TEST_CASE("user text never becomes an added token, but white space, and parts ar
   CHECK(tokenizer.encode(mixed) == want);
 }
 
-TEST_CASE("decode gives back the text, or its normal form, any bytes survive") {
+TEST_CASE("BPE decoding: gives back the text or its normal form, and keeps any bytes") {
   const Tokenizer plain = golden("gpt2"), nfc = golden("qwen2");
   for (std::uint64_t i = 0; i < 3000; ++i) {
     qrl::base::RandomStream random(24, qrl::base::RandomPurpose::test, i);
@@ -227,7 +227,7 @@ TEST_CASE("decode gives back the text, or its normal form, any bytes survive") {
         "é\xe9");
 }
 
-TEST_CASE("streamed text comes in whole characters and is the text in the end") {
+TEST_CASE("BPE streaming: text arrives in whole characters and is complete at the end") {
   const Tokenizer tokenizer = golden("gpt2");
   for (std::uint64_t i = 0; i < 2000; ++i) {
     qrl::base::RandomStream random(25, qrl::base::RandomPurpose::test, i);
@@ -261,7 +261,7 @@ TEST_CASE("streamed text comes in whole characters and is the text in the end") 
   CHECK(hides.push(100000).empty());
 }
 
-TEST_CASE("split patterns: what two engines read differently is refused by name") {
+TEST_CASE("BPE split patterns: constructs on which two engines differ are refused by name") {
   const auto refusal = [](const std::string& pattern) {
     return refusal_of([&] { SplitPattern(pattern, "tokenizer.json"); });
   };
@@ -289,7 +289,7 @@ TEST_CASE("split patterns: what two engines read differently is refused by name"
   CHECK(says(refusal(std::string(20'000, 'a')), "10,000"));
 }
 
-TEST_CASE("split patterns: white space and newer letters as Oniguruma has them") {
+TEST_CASE("BPE split patterns: white space and newer letters match as in Oniguruma") {
   const auto matches = [](const char* pattern, const std::string& text) {
     const SplitPattern split(pattern, "x");
     SplitPattern::Scratch scratch;

@@ -35,7 +35,7 @@ std::string random_bytes(qrl::base::RandomStream& random, std::size_t max_size) 
 
 }  // namespace
 
-TEST_CASE("texts get the ids that transformers gives them") {
+TEST_CASE("tokenizer: texts get transformers' ids") {
   const Tokenizer made = Tokenizer::byte_level();
   const Tokenizer loaded = Tokenizer::load(small_golden_dir());  // saved by transformers
   CHECK(loaded.eos() == 256);
@@ -59,7 +59,7 @@ TEST_CASE("texts get the ids that transformers gives them") {
   CHECK(num_with_tokens > 40);
 }
 
-TEST_CASE("save writes what the tokenizers library itself writes, and load reads it back") {
+TEST_CASE("tokenizer: save writes what the tokenizers library writes, and load reads it back") {
   const qrl::test::TempDir dir;
   Tokenizer::byte_level().save(dir.path());
   json want = golden_file();
@@ -78,7 +78,7 @@ TEST_CASE("save writes what the tokenizers library itself writes, and load reads
   CHECK(qrl::test::read_file(again / "tokenizer.json") == qrl::test::read_file(dir / "tokenizer.json"));
 }
 
-TEST_CASE("the byte alphabet is a bijection") {
+TEST_CASE("tokenizer: the byte alphabet is a bijection") {
   std::string all_spelled;
   for (int byte = 0; byte < 256; ++byte) {
     const std::string& spelling = byte_spelling(static_cast<unsigned char>(byte));
@@ -93,7 +93,7 @@ TEST_CASE("the byte alphabet is a bijection") {
     CHECK_FALSE(bytes_of_spelling(foreign));
 }
 
-TEST_CASE("any bytes go there and back, user text never becomes an added token") {
+TEST_CASE("tokenizer: any bytes round-trip, and user text never becomes an added token") {
   const Tokenizer tokenizer = Tokenizer::byte_level();
   for (std::uint64_t i = 0; i < 5000; ++i) {
     qrl::base::RandomStream random(21, qrl::base::RandomPurpose::test, i);
@@ -115,7 +115,7 @@ TEST_CASE("any bytes go there and back, user text never becomes an added token")
   CHECK(tokenizer.decode(Ids{-1, 259, 1 << 30, 'x'}) == "x");
 }
 
-TEST_CASE("of added tokens that begin at one place the longest is taken") {
+TEST_CASE("tokenizer: the longest of added tokens with one start is taken") {
   json file = golden_file();
   for (const char* content : {"<a", "<a>", "<a>b"}) {
     json added = file["added_tokens"][1];
@@ -127,7 +127,7 @@ TEST_CASE("of added tokens that begin at one place the longest is taken") {
   CHECK(tokenizer.encode_trusted("<a>b<a>c<ac<answer>") == Ids{261, 260, 'c', 259, 'c', 257});
 }
 
-TEST_CASE("what would change ids is refused by name") {
+TEST_CASE("tokenizer: settings that would change ids are refused by name") {
   const json good = golden_file();
   REQUIRE(refusal_of_json(good) == "accepted");
   const auto with = [&](const char* pointer, const json& value) {
@@ -177,7 +177,7 @@ TEST_CASE("what would change ids is refused by name") {
   CHECK(with("/padding", {{"strategy", "BatchLongest"}}) == "accepted");
 }
 
-TEST_CASE("faulty vocabularies and added tokens are refused") {
+TEST_CASE("tokenizer: faulty vocabularies and added tokens are refused") {
   const json good = golden_file();
   const auto edited = [&](const auto& edit) {
     json file = good;
@@ -232,7 +232,7 @@ TEST_CASE("faulty vocabularies and added tokens are refused") {
   CHECK(says(refusal(good.dump(), "</s>"), "</s>"));
 }
 
-TEST_CASE("multi-byte entries of a vocabulary without merges are kept and never drawn from text") {
+TEST_CASE("tokenizer: multi-byte entries without merges are kept and never drawn from text") {
   json file = golden_file();
   file["model"]["vocab"]["Ġthe"] = 256;
   file["model"]["vocab"]["<|endoftext|>"] = 257;
@@ -249,8 +249,7 @@ TEST_CASE("multi-byte entries of a vocabulary without merges are kept and never 
   CHECK(json::parse(qrl::test::read_file(dir / "tokenizer.json"))["model"]["vocab"] == file["model"]["vocab"]);
 }
 
-TEST_CASE(
-    "no text becomes an entry that is not spelled in the byte-level alphabet, which is decoded as it is spelled") {
+TEST_CASE("tokenizer: an entry outside the byte-level alphabet is never drawn from text, and decodes as spelled") {
   json file = golden_file();
   for (const auto& [entry, id] : {std::pair("a b", 256), {"\U000F0000", 257}, {"", 258}})
     file["model"]["vocab"][entry] = id;
@@ -264,7 +263,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("shared malformed tokenizers: as declared") {
+TEST_CASE("tokenizer: shared malformed files behave as declared") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: malformed/tokenizer");
   // Lists the rows on which the manifest leaves the choice to this program and that it accepts; all others are refused.
@@ -286,7 +285,7 @@ TEST_CASE("shared malformed tokenizers: as declared") {
         Ids{72, 101, 108, 108, 111, 44, 119, 111, 114, 108, 100});  // no token for a space
 }
 
-TEST_CASE("load names a missing or faulty file") {
+TEST_CASE("tokenizer: load names a missing or faulty file") {
   const qrl::test::TempDir dir;
   CHECK(says(refusal_of([&] { Tokenizer::load(dir.path()); }), "tokenizer.json"));
   Tokenizer::byte_level().save(dir.path());

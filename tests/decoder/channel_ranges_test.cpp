@@ -19,7 +19,7 @@ double squared_distance(const std::vector<float>& a, const std::vector<float>& b
 
 }  // namespace
 
-TEST_CASE("channel ranges are the largest normed embeddings where no block adds to them") {
+TEST_CASE("channel ranges: equal the largest normed embeddings if blocks add nothing") {
   const model::ModelConfig config = tiny_config(GENERATE(model::Family::qwen3, model::Family::qwen3_moe));
   model::Weights weights = tiny_weights(config);
   // Zeroing o_proj and down_proj keeps the residual stream equal to the embedding, which every norm then reads.
@@ -52,7 +52,7 @@ TEST_CASE("channel ranges are the largest normed embeddings where no block adds 
   }
 }
 
-TEST_CASE("channel ranges do not depend on the number of threads") {
+TEST_CASE("channel ranges: do not depend on the number of threads") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::bf16);
   const model::ChannelRanges one = [&] {
@@ -66,7 +66,7 @@ TEST_CASE("channel ranges do not depend on the number of threads") {
   CHECK_THROWS_AS(channel_ranges(*snapshot, Sequences{}), base::Error);
 }
 
-TEST_CASE("with activations that differ between channels a profile brings int8 nearer to fp32") {
+TEST_CASE("channel ranges: a profile reduces int8's error where channels differ in size") {
   const model::ModelConfig config = tiny_config();
   model::Weights weights = tiny_weights(config);
   for (auto& [name, buffer] : weights) {

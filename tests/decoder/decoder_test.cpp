@@ -45,7 +45,7 @@ SamplingParams params_of(std::int32_t max_new_tokens) {
 
 }  // namespace
 
-TEST_CASE("options out of range are input errors") {
+TEST_CASE("decoder options: out of range is an input error") {
   const model::ModelConfig config = tiny_config();
   for (auto spoil : std::vector<std::function<void(DecoderOptions&)>>{
            [](DecoderOptions& o) { o.max_num_seqs = 0; }, [](DecoderOptions& o) { o.max_num_batched_tokens = 0; },
@@ -59,7 +59,7 @@ TEST_CASE("options out of range are input errors") {
   }
 }
 
-TEST_CASE("parameters and requests out of range are input errors before anything is sampled") {
+TEST_CASE("requests: parameters out of range are input errors before anything is sampled") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, options_of(6, 25));
@@ -97,7 +97,7 @@ TEST_CASE("parameters and requests out of range are input errors before anything
   CHECK_FALSE(error_of([&] { few_pages.complete({&good, 1}, params_of(16), {}); }));
 }
 
-TEST_CASE("misuse is an internal error") {
+TEST_CASE("decoder: misuse is an internal error") {
   const model::ModelConfig config = tiny_config();
   Decoder decoder(config, options_of(10, 40));
   const SampleRequest request{1, kPrompt, 0, 1};
@@ -109,7 +109,7 @@ TEST_CASE("misuse is an internal error") {
   CHECK(error_of([&] { decoder.load(*snapshot); }) == base::ErrorKind::internal);
 }
 
-TEST_CASE("each token carries the version that sampled it, and publishing needs no new load") {
+TEST_CASE("tokens: carry the version that sampled them, and publishing needs no new load") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config, 1), quant::Format::int8, 4);
   Decoder decoder(config, options_of(10, 40));
@@ -123,7 +123,7 @@ TEST_CASE("each token carries the version that sampled it, and publishing needs 
   CHECK(after.tokens != before.tokens);
 }
 
-TEST_CASE("another snapshot, in another format, may be loaded in place of the first") {
+TEST_CASE("load: another snapshot in another format replaces the first") {
   const model::ModelConfig config = tiny_config();
   const model::Weights weights = tiny_weights(config);
   Decoder decoder(config, options_of(10, 40));
@@ -139,7 +139,7 @@ TEST_CASE("another snapshot, in another format, may be loaded in place of the fi
   CHECK(completions.front().sampler_logprobs != completions[1].sampler_logprobs);
 }
 
-TEST_CASE("publishing during a call is an internal error") {
+TEST_CASE("publish: an internal error during a call") {
 #if defined(__SANITIZE_THREAD__)
   return qrl::test::skip("it is the data race that ThreadSanitizer would report");
 #endif
@@ -163,7 +163,7 @@ TEST_CASE("publishing during a call is an internal error") {
   CHECK_FALSE(error_of([&] { decoder.complete({&small, 1}, params_of(5), {}); }));
 }
 
-TEST_CASE("weights whose logits overflow are an input error on any number of threads, never a hang") {
+TEST_CASE("logits that overflow: an input error on any number of threads, never a hang") {
   const model::ModelConfig config = tiny_config(model::Family::llama);
   const model::Weights weights = tiny_weights(config);
   float* head = weights.at("lm_head.weight").as<float>();
@@ -183,7 +183,7 @@ TEST_CASE("weights whose logits overflow are an input error on any number of thr
   }
 }
 
-TEST_CASE("KV memory that was released comes back with the same samples") {
+TEST_CASE("KV memory: released and allocated again, gives the same samples") {
   const model::ModelConfig config = tiny_config();
   KvCache kv(config, 10, 4, quant::KvFormat::bf16);
   CHECK_FALSE(kv.allocated());
@@ -205,7 +205,7 @@ TEST_CASE("KV memory that was released comes back with the same samples") {
   }
 }
 
-TEST_CASE("no requests, no completions, stats count rows and can be reset") {
+TEST_CASE("decoder: no requests give no completions, statistics count rows and can be reset") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, options_of(40, 40));

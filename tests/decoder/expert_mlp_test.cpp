@@ -31,7 +31,7 @@ std::vector<types::Completion> completions_of(const model::Snapshot& snapshot, c
 
 }  // namespace
 
-TEST_CASE("a mixture's logits and greedy tokens are those of transformers") {
+TEST_CASE("MoE: logits and greedy tokens equal transformers'") {
   for (const std::string name : {"hf_qwen3_moe", "hf_qwen3_moe_mixed"}) {
     const auto dir = qrl::test::shipped_data() / "golden" / name;
     const qrl::test::LoadedModel model = qrl::test::load_hf(dir);
@@ -59,7 +59,7 @@ TEST_CASE("a mixture's logits and greedy tokens are those of transformers") {
   }
 }
 
-TEST_CASE("more rows than pass a layer's experts at once change no bit, in every format") {
+TEST_CASE("MoE: more rows than a layer takes at once change no bit, in every format") {
   const model::ModelConfig config = tiny_config(model::Family::qwen3_moe);
   const model::Weights weights = tiny_weights(config);
   Sequences prompts(10);
@@ -89,7 +89,7 @@ TEST_CASE("more rows than pass a layer's experts at once change no bit, in every
   }
 }
 
-TEST_CASE("the experts that decoding reads are counted: k a layer for one row, at most all for many") {
+TEST_CASE("MoE: counts experts read in decoding, k per layer for one row, at most all for many") {
   const model::ModelConfig config = tiny_config(model::Family::qwen3_moe);
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8);
   const auto read_a_tick = [&](std::int32_t num_samples) {
@@ -107,9 +107,7 @@ TEST_CASE("the experts that decoding reads are counted: k a layer for one row, a
   CHECK(many <= 5 * 2);
 }
 
-TEST_CASE(
-    "experts beside adapters on attention: forced logits change with the adapters, and are those of one row at a "
-    "time") {
+TEST_CASE("MoE with attention adapters: logits change with the adapters, and equal those of single rows") {
   const model::ModelConfig config = tiny_config(model::Family::qwen3_moe);
   model::SnapshotFormats formats(quant::Format::int8);
   formats.lora.rank = 3;

@@ -30,7 +30,7 @@ constexpr double kLogitBound = 1e-4;
 
 }  // namespace
 
-TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instruction set") {
+TEST_CASE("teacher-forced fp32 logits: equal transformers', on every instruction set") {
   for (const std::string name : kModels) {
     const auto dir = qrl::test::shipped_data() / "golden" / name;
     const qrl::test::LoadedModel hf = qrl::test::load_hf(dir);
@@ -54,7 +54,7 @@ TEST_CASE("teacher-forced fp32 logits are those of transformers, on every instru
   }
 }
 
-TEST_CASE("logits with adapters are those of PEFT, on every instruction set") {
+TEST_CASE("logits with adapters: equal PEFT's, on every instruction set") {
   constexpr double kBound = 2e-5;  // fp32 sums in another order
   const std::pair<const char*, const char*> goldens[] = {{"peft_qwen2_r4", "hf_qwen2"},
                                                          {"peft_qwen3_r16_rslora", "hf_qwen3"},
@@ -88,7 +88,7 @@ TEST_CASE("logits with adapters are those of PEFT, on every instruction set") {
   }
 }
 
-TEST_CASE("64 greedy tokens through the whole decoder are those of transformers, on every instruction set") {
+TEST_CASE("64 greedy tokens of the whole decoder: equal transformers', on every instruction set") {
   for (const std::string name : kModels) {
     const auto dir = qrl::test::shipped_data() / "golden" / name;
     const qrl::test::LoadedModel hf = qrl::test::load_hf(dir);

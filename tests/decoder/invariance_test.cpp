@@ -108,7 +108,7 @@ bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST_CASE("how many logits exist at once changes no bit") {
+TEST_CASE("logit tile: its size changes no bit") {
   model::ModelConfig config = tiny_config();
   config.vocab_size = 700;
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8);
@@ -138,7 +138,7 @@ TEST_CASE("how many logits exist at once changes no bit") {
 
 }  // namespace
 
-TEST_CASE("the arms of the tests below sample something to compare: samples differ, some end early, none is empty") {
+TEST_CASE("invariance setup: samples differ, some end early, none is empty") {
   const Requests made = make_requests();
   for_every_format([&](const model::Snapshot& snapshot) {
     const Outcome outcome = complete(snapshot, base_options(), made.requests);
@@ -161,7 +161,7 @@ TEST_CASE("the arms of the tests below sample something to compare: samples diff
   });
 }
 
-TEST_CASE("page size changes no bit of a sample") {
+TEST_CASE("page size: changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats&) {
     for (const std::int64_t page_size : {1, 2, 3, 5, 8, 13, 31, 32, 64}) {
       CAPTURE(page_size);
@@ -173,7 +173,7 @@ TEST_CASE("page size changes no bit of a sample") {
   });
 }
 
-TEST_CASE("chunks of prefill change no bit of a sample") {
+TEST_CASE("prefill chunks: change no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     for (const std::int64_t rows : {1, 2, 7, 33}) {
       CAPTURE(rows);
@@ -184,7 +184,7 @@ TEST_CASE("chunks of prefill change no bit of a sample") {
   });
 }
 
-TEST_CASE("the number of sequences in flight changes no bit of a sample") {
+TEST_CASE("number of sequences in flight: changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     for (const std::int64_t num_seqs : {1, 2, 5}) {
       CAPTURE(num_seqs);
@@ -195,7 +195,7 @@ TEST_CASE("the number of sequences in flight changes no bit of a sample") {
   });
 }
 
-TEST_CASE("preemption changes no bit of a sample") {
+TEST_CASE("preemption: changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     REQUIRE(reference.preemptions == 0);
     for (const bool sharing : {true, false}) {
@@ -211,7 +211,7 @@ TEST_CASE("preemption changes no bit of a sample") {
   });
 }
 
-TEST_CASE("sharing prompts changes no bit of a sample, and saves their rows") {
+TEST_CASE("shared prompts: change no bit of a sample, and save their rows") {
   for_every_variant([](auto check_same, const DecoderStats& reference) {
     REQUIRE(reference.shared_prompt_tokens > 0);
     DecoderOptions options = base_options();
@@ -222,7 +222,7 @@ TEST_CASE("sharing prompts changes no bit of a sample, and saves their rows") {
   });
 }
 
-TEST_CASE("the number of threads changes no bit of a sample") {
+TEST_CASE("number of threads: changes no bit of a sample") {
   for_every_variant([](auto check_same, const DecoderStats&) {
     for (const int num_threads : {1, 2, 3}) {
       CAPTURE(num_threads);
@@ -235,7 +235,7 @@ TEST_CASE("the number of threads changes no bit of a sample") {
   });
 }
 
-TEST_CASE("where attention joins spans, and rows that share pages take them together, no layout changes a bit") {
+TEST_CASE("joined attention spans, grouped rows of shared pages: no layout changes a bit") {
   // With more than a span of 128 positions, samples share one or two spans of their prompt and continue into the next.
   const model::ModelConfig config = tiny_config();
   Requests made;
@@ -286,7 +286,7 @@ TEST_CASE("where attention joins spans, and rows that share pages take them toge
   });
 }
 
-TEST_CASE("companions and their order change no bit of a sample") {
+TEST_CASE("other sequences and their order: change no bit of a sample") {
   const Requests made = make_requests();
   for_every_format([&](const model::Snapshot& snapshot) {
     const Outcome reference = complete(snapshot, base_options(), made.requests);
@@ -312,7 +312,7 @@ TEST_CASE("companions and their order change no bit of a sample") {
   });
 }
 
-TEST_CASE("seed, step, prompt id (both halves) and sample index each change the samples") {
+TEST_CASE("seed, step, prompt id (both halves), sample index: each changes the samples") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, base_options());
@@ -333,7 +333,7 @@ TEST_CASE("seed, step, prompt id (both halves) and sample index each change the 
   CHECK(draw(4, 1, {1, 2}) != first);
 }
 
-TEST_CASE("decode equals prefill: one teacher-forced prefill gives the bits that were sampled from") {
+TEST_CASE("teacher-forced prefill: reproduces the bits that decoding sampled from") {
   const Requests made = make_requests();
   on_every_path([&](const std::string& path) {
     for_every_format([&](const model::Snapshot& snapshot) {
@@ -367,7 +367,7 @@ TEST_CASE("decode equals prefill: one teacher-forced prefill gives the bits that
   });
 }
 
-TEST_CASE("permuted pages, page size, chunks and threads change no bit of the logits") {
+TEST_CASE("page order, page size, chunks, threads: change no bit of the logits") {
   std::vector<TokenId> tokens;
   base::RandomStream random(9, base::RandomPurpose::test, 0);
   for (int i = 0; i < 150; ++i) tokens.push_back(static_cast<TokenId>(random.below(67)));

@@ -34,7 +34,7 @@ DecoderOptions fp8_options() {
 
 }  // namespace
 
-TEST_CASE("keys and values of sequences computed at once are those of each alone, on any number of threads") {
+TEST_CASE("KV statistics: sequences computed together give the same values as alone, on any number of threads") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8, 7);
   const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
@@ -67,7 +67,7 @@ TEST_CASE("keys and values of sequences computed at once are those of each alone
   }
 }
 
-TEST_CASE("fp8 scales are the same bits on any number of threads and for prompts in any order") {
+TEST_CASE("fp8 KV scales: equal bits on any number of threads and for prompts in any order") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8, 7);
   const KvScales want = calibrate_kv(*snapshot, kPrompts, {});
@@ -81,7 +81,7 @@ TEST_CASE("fp8 scales are the same bits on any number of threads and for prompts
   }
 }
 
-TEST_CASE("fp8 scales put the percentile, with its margin, at 448") {
+TEST_CASE("fp8 KV scales: map the percentile, with its margin, to 448") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32, 7);
   const KvScales all = calibrate_kv(*snapshot, kPrompts, {100, 1.0});
@@ -103,7 +103,7 @@ TEST_CASE("fp8 scales put the percentile, with its margin, at 448") {
   CHECK_THROWS_AS(calibrate_kv(*snapshot, Sequences{}, {}), base::Error);
 }
 
-TEST_CASE("scales of queries put the percentile of each kv head's queries at 448, on any number of threads") {
+TEST_CASE("fp8 query scales: map the percentile of each kv head's queries to 448, on any number of threads") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32, 7);
   const std::int64_t width = config.q_size() / config.num_key_value_heads;
@@ -131,7 +131,7 @@ TEST_CASE("scales of queries put the percentile of each kv head's queries at 448
   }
 }
 
-TEST_CASE("the percentile is the nearest rank: the smallest size that so many of all do not exceed") {
+TEST_CASE("percentile: the nearest rank") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   for (const double percentile : {99.9, 33.3}) {  // neither is a whole rank of 210 values
@@ -149,7 +149,7 @@ TEST_CASE("the percentile is the nearest rank: the smallest size that so many of
   }
 }
 
-TEST_CASE("a head whose values are all zero has the scale 1, and no other head has") {
+TEST_CASE("fp8 KV scales: a head of zeros has scale 1, no other head has") {
   const auto config = tiny_config();
   const model::Weights weights = tiny_weights(config);
   const std::int64_t row_size = config.hidden_size, num_zero = config.head_dim * row_size;
@@ -163,7 +163,7 @@ TEST_CASE("a head whose values are all zero has the scale 1, and no other head h
   }
 }
 
-TEST_CASE("keys that finite weights make infinite end the calibration") {
+TEST_CASE("calibration: infinite keys from finite weights end it") {
   const auto config = tiny_config(model::Family::qwen2);  // no norm of keys, which would rescale them
   const model::Weights weights = tiny_weights(config);
   const base::Buffer& keys = weights.at("model.layers.1.self_attn.k_proj.weight");
@@ -172,7 +172,7 @@ TEST_CASE("keys that finite weights make infinite end the calibration") {
   CHECK_THROWS_WITH(calibrate_kv(*loaded, kPrompts, {}), Catch::Contains("KV calibration, keys and values"));
 }
 
-TEST_CASE("a decoder with fp8 keys and values refuses to sample with scales that are missing or of other weights") {
+TEST_CASE("fp8 KV: sampling is refused with missing scales or scales of other weights") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, fp8_options());
@@ -189,7 +189,7 @@ TEST_CASE("a decoder with fp8 keys and values refuses to sample with scales that
   CHECK(draw()[0].tokens != first[0].tokens);
 }
 
-TEST_CASE("fp8 keys and values stay near exact ones, and scales from too few values show") {
+TEST_CASE("fp8 KV: stays near exact values, and scales from too few values show an error") {
   const auto config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   const auto exact = forced_logits(*snapshot, kPrompts[0]);

@@ -35,7 +35,7 @@ class PlannedSequences {
 
 }  // namespace
 
-TEST_CASE("rows of the chosen sequences lie end to end, each with its own token, position and pages") {
+TEST_CASE("tick plan: rows of chosen sequences are contiguous, with their token, position and pages") {
   PlannedSequences sequences;
   sequences.add(3, 2);
   sequences.add(0, 1);
@@ -54,7 +54,7 @@ TEST_CASE("rows of the chosen sequences lie end to end, each with its own token,
   }
 }
 
-TEST_CASE("a row that does not reach the newest token samples nothing") {
+TEST_CASE("tick plan: a row before the newest token samples nothing") {
   PlannedSequences sequences;
   sequences.add(0, 8);
   sequences.chosen()[0]->num_rows = 5;
@@ -64,7 +64,7 @@ TEST_CASE("a row that does not reach the newest token samples nothing") {
   CHECK(plan.sample_rows.empty());
 }
 
-TEST_CASE("many even sequences are shared out to threads, few or uneven ones are for all threads together") {
+TEST_CASE("tick plan: many even sequences are divided over threads, few or uneven ones use all threads") {
   const auto parts_of = [](const PlannedSequences& sequences, int num_threads,
                            model::Family family = model::Family::qwen3) {
     Plan plan(decoder::test::tiny_config(family));
@@ -100,7 +100,7 @@ TEST_CASE("many even sequences are shared out to threads, few or uneven ones are
   CHECK(parts_of(long_and_short, 2)[0].rows.size() == 5);
 }
 
-TEST_CASE("with weights that stay cached every part is one thread's, however few rows there are") {
+TEST_CASE("tick plan: with cached weights each part runs on one thread, however few rows it has") {
   PlannedSequences one, three;
   one.add(5, 1);
   for (int i = 0; i < 3; ++i) three.add(5, 1);

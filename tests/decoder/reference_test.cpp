@@ -72,7 +72,7 @@ std::vector<types::TokenId> random_tokens(int count) {
 
 }  // namespace
 
-TEST_CASE("an int8 lm_head beside exact layers: logits and greedy tokens are those of its dequantized rows") {
+TEST_CASE("int8 lm_head with exact layers: logits and greedy tokens equal those of the dequantized rows") {
   constexpr std::int64_t kNew = 24;
   constexpr double kKernel = 0.02;  // same as int8 in kBounds: a step of an activation at a tie
   const std::vector<types::TokenId> prompt = random_tokens(9);
@@ -111,7 +111,7 @@ TEST_CASE("an int8 lm_head beside exact layers: logits and greedy tokens are tho
   }
 }
 
-TEST_CASE("logits are those of an fp64 forward of the same stored weights, in every format, family and ISA") {
+TEST_CASE("logits: equal an fp64 forward pass of the stored weights, in every format, family and ISA") {
   const auto tokens = random_tokens(40);
   for (const model::Family family : {model::Family::qwen3, model::Family::qwen2, model::Family::llama}) {
     const model::ModelConfig config = tiny_config(family);
@@ -135,7 +135,7 @@ TEST_CASE("logits are those of an fp64 forward of the same stored weights, in ev
   }
 }
 
-TEST_CASE("a layer of experts computes the fp64 layer of the same stored weights and inputs, in every format and ISA") {
+TEST_CASE("MoE layer: equals the fp64 layer of the stored weights and inputs, in every format and ISA") {
   const auto tokens = random_tokens(40);
   for (const bool normalizes : {true, false}) {
     model::ModelConfig config = tiny_config(model::Family::qwen3_moe);

@@ -24,7 +24,7 @@ void store_position(const RoutePages& pages, const std::vector<PageId>& table, s
 
 }  // namespace
 
-TEST_CASE("pages of routes: stored by position, read in order, copied up to a slot") {
+TEST_CASE("route pages: stored by position, read in order, copied up to a slot") {
   RoutePages pages(tiny_config(model::Family::qwen3_moe), 6, 4);
   CHECK(pages.num_bytes() == 0);
   pages.allocate();
@@ -50,7 +50,7 @@ TEST_CASE("pages of routes: stored by position, read in order, copied up to a sl
   CHECK(pages.read(table, 10).empty());
 }
 
-TEST_CASE("a dense model has no pages of routes, and its completions no routes") {
+TEST_CASE("route pages: a dense model has none, and its completions have no routes") {
   RoutePages pages(tiny_config(), 6, 4);
   pages.allocate();
   CHECK(pages.num_bytes() == 0);
@@ -62,7 +62,7 @@ TEST_CASE("a dense model has no pages of routes, and its completions no routes")
   CHECK(decoder.complete({&request, 1}, {.max_new_tokens = 3, .wants_routes = true}, {})[1].routes.empty());
 }
 
-TEST_CASE("a completion has the routes of all its tokens but the last, whose prefix is that of another prompt") {
+TEST_CASE("routes: a completion has those of all its tokens except the last, also with a prefix of another prompt") {
   const model::ModelConfig config = tiny_config(model::Family::qwen3_moe);
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8);
   const auto complete = [&](const std::vector<types::TokenId>& prompt, std::int32_t new_tokens, bool wanted) {

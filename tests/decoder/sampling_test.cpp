@@ -63,7 +63,7 @@ double chi_squared_z(const std::vector<std::size_t>& counts, const std::vector<d
 
 }  // namespace
 
-TEST_CASE("first and second tokens of 20000 samples follow their distributions, and log-probs are theirs") {
+TEST_CASE("sampling: first and second tokens of 20,000 samples follow their distributions and log-probs") {
   const model::ModelConfig config = tiny_config();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Decoder decoder(config, {.page_size = 4, .kv_pages = 1000, .max_model_len = 16, .kv_format = quant::KvFormat::f32});

@@ -261,7 +261,7 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
 
 }  // namespace
 
-TEST_CASE("10000 random schedules conserve pages and show each row its own past") {
+TEST_CASE("scheduler: 10,000 random schedules conserve pages and show each row its own past") {
   std::int64_t preemptions = 0, shared = 0, copied = 0, split = 0, dropped = 0, waits = 0, idle = 0;
   for (std::uint64_t i = 0; i < 10000; ++i) {
     CAPTURE(i);
@@ -289,7 +289,7 @@ TEST_CASE("10000 random schedules conserve pages and show each row its own past"
   CHECK(idle > 1000);
 }
 
-TEST_CASE("a group computes its prompt once") {
+TEST_CASE("scheduler: a group computes its prompt once") {
   for (const std::int64_t prompt_tokens : {1, 2, 7, 8, 9, 16, 17}) {
     CAPTURE(prompt_tokens);
     Case c;
@@ -306,7 +306,7 @@ TEST_CASE("a group computes its prompt once") {
   }
 }
 
-TEST_CASE("decoding sequences come before prompts, and prompts fill what is left in chunks") {
+TEST_CASE("scheduler: decoding sequences precede prompts, and chunks of prompts fill the rest") {
   Case c;
   c.options = {.max_num_seqs = 4, .max_num_batched_tokens = 10, .page_size = 4, .kv_pages = 100, .max_model_len = 64};
   PagePool pool(100);

@@ -100,7 +100,7 @@ std::string text_of(const std::vector<TokenId>& tokens) {
 
 }  // namespace
 
-TEST_CASE("a request's bits are its own, whatever is submitted beside it and whenever") {
+TEST_CASE("requests: bits do not depend on other requests or on submission times") {
   const model::ModelConfig config = config_of_tests();
   const model::Weights weights = tiny_weights(config);
   const std::vector<Request> requests = different_requests();
@@ -145,7 +145,7 @@ TEST_CASE("a request's bits are its own, whatever is submitted beside it and whe
   }
 }
 
-TEST_CASE("a request that resumes from a sample's first tokens samples the others") {
+TEST_CASE("requests: one that resumes from a sample's first tokens reproduces the other tokens") {
   const model::ModelConfig config = config_of_tests();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::int8);
   for (const types::SamplingParams& params :
@@ -169,7 +169,7 @@ TEST_CASE("a request that resumes from a sample's first tokens samples the other
   }
 }
 
-TEST_CASE("a completion ends with the token that completes a stop string, and only there") {
+TEST_CASE("stop strings: a completion ends with the token that completes one") {
   const model::ModelConfig config = config_of_tests();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   Request request = request_of(2, 6, 8, {.temperature = 1.0F, .max_new_tokens = 40});
@@ -197,7 +197,7 @@ TEST_CASE("a completion ends with the token that completes a stop string, and on
   CHECK(num_ended < 32);
 }
 
-TEST_CASE("stop strings are found across tokens, whatever their lengths") {
+TEST_CASE("stop strings: found across tokens, at any length") {
   const std::vector<std::string> stop_strings{"</answer>", "\n\n"};
   const auto ends_at = [&](const std::vector<std::string>& tokens) {
     std::string tail;
@@ -213,7 +213,7 @@ TEST_CASE("stop strings are found across tokens, whatever their lengths") {
   CHECK(ends_at({"</answer", "</answer", " >", "\n"}) == -1);
 }
 
-TEST_CASE("requests that cannot be sampled are refused when they are submitted, and harm no other") {
+TEST_CASE("requests: impossible ones are refused on submission and harm no others") {
   const model::ModelConfig config = config_of_tests();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   const Request good = request_of(1, 5, 2, {.max_new_tokens = 6});
@@ -256,7 +256,7 @@ TEST_CASE("requests that cannot be sampled are refused when they are submitted, 
   CHECK_THROWS_AS(other.submit(with_stop), base::Error);
 }
 
-TEST_CASE("an error in a tick abandons what is unfinished and leaves the decoder as good as before") {
+TEST_CASE("ticks: an error abandons unfinished requests and leaves the decoder usable") {
   const model::ModelConfig config = config_of_tests();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   const Request request = request_of(1, 5, 2, {.max_new_tokens = 6});
@@ -287,7 +287,7 @@ TEST_CASE("an error in a tick abandons what is unfinished and leaves the decoder
   CHECK(finished[0].completions[0].versions.front() == 1);
 }
 
-TEST_CASE("complete leaves the requests of others to take_finished") {
+TEST_CASE("complete: leaves others' requests to take_finished") {
   const model::ModelConfig config = config_of_tests();
   const auto snapshot = publish(config, tiny_weights(config), quant::Format::f32);
   const Request request = request_of(1, 5, 2, {.max_new_tokens = 6});
@@ -308,7 +308,7 @@ TEST_CASE("complete leaves the requests of others to take_finished") {
   }
 }
 
-TEST_CASE("a decoder's ticks run on the number of threads that it was given") {
+TEST_CASE("ticks: run on the configured number of threads") {
   /// Samples token 0 and records the number of threads of a parallel region.
   struct Recorder final : Backend {
     explicit Recorder(std::vector<int>& seen_) : seen(seen_) {}

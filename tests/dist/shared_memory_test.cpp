@@ -21,7 +21,7 @@ std::span<std::byte> place(std::string& bytes) { return std::as_writable_bytes(s
 
 }  // namespace
 
-TEST_CASE("messages longer than the shared memory arrive whole and in order, in both directions") {
+TEST_CASE("shared memory: messages longer than the ring arrive whole and in order, in both directions") {
   const SharedMemory memory(2);
   SharedMessages first(memory, 0), second(memory, 1);
   const std::string one = pattern(3 * memory.ring_bytes() + 5, 'a'), two = pattern(7, 'b'), back = pattern(1000, 'c');
@@ -58,7 +58,7 @@ TEST_CASE("messages longer than the shared memory arrive whole and in order, in 
   CHECK_FALSE(first.waits_for(1));
 }
 
-TEST_CASE("a rank that ends together with the others says so in shared memory") {
+TEST_CASE("shared memory: a rank that ends normally with the others announces it") {
   const SharedMemory memory(3);
   SharedMessages messages(memory, 1);
   CHECK(memory.end_of(1) == SharedMemory::End::none);
@@ -67,7 +67,7 @@ TEST_CASE("a rank that ends together with the others says so in shared memory") 
   CHECK(memory.end_of(0) == SharedMemory::End::none);
 }
 
-TEST_CASE("a ring has 16 KiB to 1 MiB, however many ranks there are") {
+TEST_CASE("shared memory: a ring has 16 KiB to 1 MiB, for any number of ranks") {
   CHECK(SharedMemory(2).ring_bytes() == std::size_t{1} << 20);
   CHECK(SharedMemory(16).ring_bytes() == std::size_t{256} << 10);
   CHECK(SharedMemory(kMaxLocalRanks).ring_bytes() == std::size_t{16} << 10);

@@ -33,7 +33,7 @@ class Environment {
 
 }  // namespace
 
-TEST_CASE("one process is its own world") {
+TEST_CASE("one process: its own world of size 1") {
   const auto world = make_solo();
   CHECK(world->rank() == 0);
   CHECK(world->size() == 1);
@@ -56,7 +56,7 @@ TEST_CASE("one process is its own world") {
   CHECK_FALSE(world->any(false));
 }
 
-TEST_CASE("wrong parts and roots are refused") {
+TEST_CASE("one process: wrong parts and roots are refused") {
   const auto world = make_solo();
   std::array<float, 3> three = {};
   for (const Part& wrong :
@@ -68,7 +68,7 @@ TEST_CASE("wrong parts and roots are refused") {
   CHECK_THROWS_AS(world->broadcast({}, 1), qrl::base::Error);
 }
 
-TEST_CASE("loads are shared out evenly, the largest first") {
+TEST_CASE("load balance: loads are divided evenly, largest first") {
   const std::array<double, 6> loads = {1, 8, 3, 3, 2, 2};
   CHECK(share_out(loads, 1) == std::vector<int>(6, 0));
   CHECK(share_out(loads, 2) == std::vector<int>{1, 0, 1, 1, 1, 0});
@@ -76,7 +76,7 @@ TEST_CASE("loads are shared out evenly, the largest first") {
   CHECK(share_out({}, 2).empty());
 }
 
-TEST_CASE("a launcher that starts many runs of one process is refused") {
+TEST_CASE("launcher: one that starts many single-process runs is refused") {
   {
     const Environment none("", nullptr);
     CHECK_NOTHROW(require_no_other_launcher());
@@ -96,7 +96,7 @@ TEST_CASE("a launcher that starts many runs of one process is refused") {
   }
 }
 
-TEST_CASE("the launcher is read from the environment") {
+TEST_CASE("launcher: read from the environment") {
   {
     const Environment none("", nullptr);
     CHECK(find_launch().num_ranks == 1);

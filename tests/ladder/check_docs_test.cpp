@@ -48,7 +48,7 @@ bool is_sound(const std::string& output) { return contains(output, " 0 failures"
 
 }  // namespace
 
-TEST_CASE("check_docs runs the blocks marked run and no others") {
+TEST_CASE("check_docs: runs the blocks marked run and no others") {
   CHECK(run_page(block("true")) == 0);
   CHECK(run_page(block("false; true")) == 1);
   CHECK(run_page(block("false | true")) == 1);
@@ -59,7 +59,7 @@ TEST_CASE("check_docs runs the blocks marked run and no others") {
   CHECK(run_page(block("false", "<!-- run long -->"), "QRL_LONG_TESTS=1") == 1);
 }
 
-TEST_CASE("check_docs plans the recipes of a page") {
+TEST_CASE("check_docs: plans a page's recipes") {
   const qrl::test::TempDir dir;
   const std::filesystem::path program = dir / "qrl-train";
   std::ofstream(program) << "#!/bin/sh\ntest \"$2 $3\" = '--dry-run --allow-absent' && grep -qx 'a: 1' \"$1\"\n";
@@ -119,7 +119,7 @@ TEST_CASE("check_docs: each page of docs is of one kind by its folder") {
     CHECK(is_sound(faults("# A\n", place)));
 }
 
-TEST_CASE("check_docs reads README, CONTRIBUTING, AGENTS, CHANGELOG and every page under the folders it names") {
+TEST_CASE("check_docs: reads README, CONTRIBUTING, AGENTS, CHANGELOG and every page below its folders") {
   std::map<std::string, std::string> files = {{"build/a.md", "[a](nowhere.md)\n"}};
   const std::vector<std::string> read = {"README.md",
                                          "CONTRIBUTING.md",
@@ -137,7 +137,7 @@ TEST_CASE("check_docs reads README, CONTRIBUTING, AGENTS, CHANGELOG and every pa
   CHECK(contains(output, "10 pages, 0 blocks ran, 10 failures"));
 }
 
-TEST_CASE("check_docs compares code with the file that its mark names") {
+TEST_CASE("check_docs: compares code with the file that its mark names") {
   const auto faults_of = [](const std::string& code, const std::string& file = "src/a.h") {
     return faults("Text.\n\n<!-- code: " + file + " -->\n```cpp\n" + code + "\n```\n");
   };

@@ -252,7 +252,7 @@ std::string joined(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-TEST_CASE("every include goes down the ladder") {
+TEST_CASE("includes: every one goes down the ladder") {
   const std::vector<Source> all = sources();
   REQUIRE(all.size() > 50);
   std::vector<std::string> faults;
@@ -264,7 +264,7 @@ TEST_CASE("every include goes down the ladder") {
   CHECK(faults.empty());
 }
 
-TEST_CASE("includes that break the ladder are seen") {
+TEST_CASE("includes: ones that break the ladder are found") {
   const auto num_faults = [](const std::string& folder, const std::string& line) {
     return include_faults({folder, folder + "/x.cpp", "// text\n" + line + "\n"}).size();
   };
@@ -308,11 +308,11 @@ TEST_CASE("includes that break the ladder are seen") {
   CHECK(num_upward("runtime/runtime.h", "cuda.h") == 1);
 }
 
-TEST_CASE("no part below train sees the recipe: train fills each part's own options") {
+TEST_CASE("recipe: no part below train sees it, train fills each part's own options") {
   CHECK(readers_of_recipe(sources()) == std::set<std::string>());
 }
 
-TEST_CASE("parts that see the recipe are found, also through another header") {
+TEST_CASE("recipe: parts that see it are found, also through another header") {
   const auto source = [](const std::string& folder, const std::string& name, const std::string& header) {
     return Source{folder, "src/" + name, "// text\n#include \"" + header + "\"\n"};
   };
@@ -325,13 +325,13 @@ TEST_CASE("parts that see the recipe are found, also through another header") {
   CHECK(readers_of_recipe(all) == std::set<std::string>{"data/row.cpp", "data/row.h", "tasks/list.cpp"});
 }
 
-TEST_CASE("inside a folder of src, cuda, apps and tests/support includes go one way, and between its folders") {
+TEST_CASE("includes inside a folder of src, cuda, apps, tests/support: one way, also between its folders") {
   const std::vector<Source> all = sources({"src", "apps", "cuda", "tests/support"});
   CHECK(circles(includes_inside(all, 9)) == std::set<std::string>());
   CHECK(circles(includes_inside(all, 2)) == std::set<std::string>());
 }
 
-TEST_CASE("circles inside a folder are seen") {
+TEST_CASE("includes inside a folder: cycles are found") {
   const auto source = [](const std::string& name, const std::string& header) {
     return Source{"data", "src/data/" + name, "// text\n#include \"data/" + header + "\"\n"};
   };
@@ -353,7 +353,7 @@ TEST_CASE("circles inside a folder are seen") {
   CHECK(circles(includes_inside(apps, 9)) == std::set<std::string>{"apps/x", "apps/y"});
 }
 
-TEST_CASE("the ladder names the folders there are, and src/README.md the same ladder") {
+TEST_CASE("src/README.md: names exactly the existing folders, in the ladder's order") {
   std::set<std::string> in_test;
   for (const auto& [folder, layer] : kLayers) in_test.insert(folder);
   CHECK(in_test == folders_of_src());
@@ -371,7 +371,7 @@ TEST_CASE("the ladder names the folders there are, and src/README.md the same la
   CHECK(to_text(in_picture) == to_text(kLayers));
 }
 
-TEST_CASE("the ladder names the folders of cuda there are, and cuda/README.md the same layers") {
+TEST_CASE("cuda/README.md: names exactly the existing folders of cuda, in its layers") {
   std::map<std::string, int> in_tree;
   for (const auto& entry : fs::directory_iterator(kRoot / "cuda")) {
     const auto layer = kCudaLayers.find(entry.path().filename().string());
@@ -383,7 +383,7 @@ TEST_CASE("the ladder names the folders of cuda there are, and cuda/README.md th
   CHECK(to_text(layers_of_table(text)) == to_text(kCudaLayers));
 }
 
-TEST_CASE("no file grows past 600 lines") {
+TEST_CASE("files: at most 600 lines") {
   for (const char* top : {"src", "apps", "cuda", "tests", "scripts"}) {
     for (const fs::path& path : files_under(top)) {
       if (!is_cpp(path) && path.extension() != ".py") continue;
@@ -395,7 +395,7 @@ TEST_CASE("no file grows past 600 lines") {
 }
 
 // ctest splits a name at a semicolon and runs a case that does not exist, which passes.
-TEST_CASE("no test case has a semicolon in its name") {
+TEST_CASE("test names: no semicolon") {
   static const std::regex name(R"rx(TEST_CASE\("([^"]*)")rx");
   for (const fs::path& path : files_under("tests")) {
     if (!is_cpp(path) || path.filename() == "ladder_test.cpp") continue;
@@ -407,7 +407,7 @@ TEST_CASE("no test case has a semicolon in its name") {
   }
 }
 
-TEST_CASE("every header opens with what it owns, or its declarations say it") {
+TEST_CASE("headers: open with what they own, or their declarations say it") {
   for (const Source& source : sources()) {
     if (fs::path(source.name).extension() != ".h") continue;
     INFO(source.name);

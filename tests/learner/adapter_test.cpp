@@ -105,7 +105,7 @@ struct Layer {
 
 }  // namespace
 
-TEST_CASE("gradients of A and B and of a layer's input are those of fp64 autograd at the rounded operands") {
+TEST_CASE("adapter layer: gradients of A, B and the input equal fp64 autograd at the rounded operands") {
   for (const quant::Format format : {quant::Format::f32, quant::Format::int8, quant::Format::fp8_channel,
                                      quant::Format::fp8_block128, quant::Format::int4, quant::Format::int4_int8}) {
     for (const std::int64_t rank : {1, 4, 16}) {
@@ -150,7 +150,7 @@ TEST_CASE("gradients of A and B and of a layer's input are those of fp64 autogra
   }
 }
 
-TEST_CASE("a layer's gradients in bf16 are within its roundings of those in fp32") {
+TEST_CASE("adapter layer: bf16 gradients are within its roundings of fp32's") {
   // dY, U and the matmuls' operands are rounded to bf16, each with a relative error of at most 2⁻⁹.
   constexpr double kBound = 4 * 0x1p-9;
   const auto gradients = [](torch::ScalarType compute) {
@@ -172,7 +172,7 @@ TEST_CASE("a layer's gradients in bf16 are within its roundings of those in fp32
   }
 }
 
-TEST_CASE("a linear layer whose product nobody reads has the gradients of one that is read") {
+TEST_CASE("adapter layer: a product that is not computed leaves the same gradients") {
   for (const quant::Format format : {quant::Format::bf16, quant::Format::int8, quant::Format::int4}) {
     for (const LearnerForward forward : {LearnerForward::low_bit, LearnerForward::fake_quant}) {
       CAPTURE(quant::name(format), static_cast<int>(forward));
@@ -207,7 +207,7 @@ TEST_CASE("a linear layer whose product nobody reads has the gradients of one th
   }
 }
 
-TEST_CASE("an MLP with adapters by blocks of rows has the bits of its parts, for a backward pass or not") {
+TEST_CASE("adapter MLP: computed by blocks of rows has the bits of its parts, with and without backward pass") {
   learner::ForwardNumerics numerics;
   numerics.forward = LearnerForward::low_bit;
   for (const quant::Format format :
@@ -233,7 +233,7 @@ TEST_CASE("an MLP with adapters by blocks of rows has the bits of its parts, for
   }
 }
 
-TEST_CASE("gradients of adapters are those that changes of the loss show") {
+TEST_CASE("adapters: gradients equal differences of the loss") {
   const model::ModelConfig config = test::tiny_config();
   learner::LearnerOptions options = test::options();
   options.lora = lora_of(3);
@@ -272,7 +272,7 @@ TEST_CASE("gradients of adapters are those that changes of the loss show") {
   }
 }
 
-TEST_CASE("activation checkpointing changes no bit of gradients, of adapters or of all weights, whatever the base") {
+TEST_CASE("activation checkpointing: no bit of adapter or full gradients changes, for every base") {
   const model::ModelConfig config = test::tiny_config();
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();
@@ -301,7 +301,7 @@ TEST_CASE("activation checkpointing changes no bit of gradients, of adapters or 
   }
 }
 
-TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base") {
+TEST_CASE("new adapters: change no bit of log-probs or logits, for every base") {
   const model::ModelConfig config = test::tiny_config();
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();
@@ -328,7 +328,7 @@ TEST_CASE("new adapters change no bit of log-probs or logits, whatever the base"
   }
 }
 
-TEST_CASE("a sampler's int8 lm_head changes no bit of a learner that has its own, before and after an update") {
+TEST_CASE("int8 lm_head of the sampler: changes no bit of a learner with its own lm_head") {
   const auto world = dist::make_solo();
   const learner::LossOptions sft{.kind = learner::LossKind::sft};
   for (const bool tied : {true, false}) {
@@ -363,7 +363,7 @@ TEST_CASE("a sampler's int8 lm_head changes no bit of a learner that has its own
   }
 }
 
-TEST_CASE("updates change adapters alone, whatever the base, and publishing copies them alone") {
+TEST_CASE("adapters: updates change only them, for every base, and publish copies only them") {
   const model::ModelConfig config = test::tiny_config(true, false, false);
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();
@@ -406,7 +406,7 @@ TEST_CASE("updates change adapters alone, whatever the base, and publishing copi
   }
 }
 
-TEST_CASE("gains are trained with train_norms, and the sampler has them") {
+TEST_CASE("lora.train_norms: trains gains, and the sampler has them") {
   const model::ModelConfig config = test::tiny_config();
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();
@@ -430,7 +430,7 @@ TEST_CASE("gains are trained with train_norms, and the sampler has them") {
   CHECK(learner.score_reference(batch, {1.0F}).logprobs == before);
 }
 
-TEST_CASE("the reference of a KL term is the base with the adapters that training began with") {
+TEST_CASE("KL reference with adapters: the base with the adapters at the start of training") {
   const model::ModelConfig config = test::tiny_config();
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();
@@ -455,7 +455,7 @@ TEST_CASE("the reference of a KL term is the base with the adapters that trainin
   }
 }
 
-TEST_CASE("merged weights are what the sampler gets from a snapshot without adapters") {
+TEST_CASE("merged adapters: equal what the sampler gets from a snapshot without adapters") {
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   const model::Weights weights = test::tiny_weights(config);

@@ -117,7 +117,7 @@ constexpr DeviceCase kDeviceCases[] = {{LearnerForward::bf16, Format::int8},
 
 }  // namespace
 
-TEST_CASE("adapters on a device are saved through host memory, and no other way") {
+TEST_CASE("device adapters: saved only through host memory") {
   const model::ModelConfig config = test::tiny_config();
   LearnerOptions options = adapter_options(LearnerForward::bf16);
   options.lora = some_lora(true);
@@ -139,7 +139,7 @@ TEST_CASE("adapters on a device are saved through host memory, and no other way"
                     Catch::Matchers::Contains("on a GPU"));
 }
 
-TEST_CASE("an adapter's gradients on a device are those of fp64 autograd at the rounded operands") {
+TEST_CASE("device adapter layer: gradients equal fp64 autograd at the rounded operands") {
   constexpr std::int64_t kRank = 3, kIn = 33, kRows = 41;
   const std::int64_t firsts[] = {0, 53}, outs[] = {40, 17};
   const auto rounded64 = [](const Tensor& values) {  // the gradient passes through unchanged
@@ -182,7 +182,7 @@ TEST_CASE("an adapter's gradients on a device are those of fp64 autograd at the 
   }
 }
 
-TEST_CASE("a learner with adapters on a device has the CPU's scores and gradients, whatever the base") {
+TEST_CASE("device adapters: scores and gradients equal the CPU's, for every base") {
   int number = 0;
   for (const DeviceCase& one : kDeviceCases) {
     ++number;
@@ -214,7 +214,7 @@ TEST_CASE("a learner with adapters on a device has the CPU's scores and gradient
   }
 }
 
-TEST_CASE("new adapters change no bit of a device's log-probs, whatever the base") {
+TEST_CASE("new device adapters: change no bit of log-probs, for every base") {
   const model::ModelConfig config = test::tiny_config();
   for (const DeviceCase& one : kDeviceCases) {
     CAPTURE(static_cast<int>(one.forward), quant::name(one.format));
@@ -227,7 +227,7 @@ TEST_CASE("new adapters change no bit of a device's log-probs, whatever the base
   }
 }
 
-TEST_CASE("steps on a device change adapters alone, and a publish brings them to its decoder without the base") {
+TEST_CASE("device adapters: steps change only them, and publish copies them to the decoder without the base") {
   const model::ModelConfig config = test::tiny_config(true, false, false);
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();

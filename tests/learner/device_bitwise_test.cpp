@@ -135,7 +135,7 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
 
 }  // namespace
 
-TEST_CASE("bitwise on a device: not one log-prob differs by a bit from the sampler's, whatever the schedule") {
+TEST_CASE("bitwise on a device: all log-probs equal the sampler's bit for bit, for every schedule") {
   const bool all_rounds = std::getenv("QRL_LONG_TESTS") != nullptr;
   std::int64_t compared = 0;
   for (const BitwiseCase& one : kBitwiseCases)
@@ -143,7 +143,7 @@ TEST_CASE("bitwise on a device: not one log-prob differs by a bit from the sampl
   CHECK(compared > 1'200);
 }
 
-TEST_CASE("bitwise on a GPU: not one log-prob differs by a bit from the sampler's, whatever the schedule", "[gpu]") {
+TEST_CASE("bitwise on a GPU: all log-probs equal the sampler's bit for bit, for every schedule", "[gpu]") {
   const auto make = [] {
     (void)learner::load_cuda_library(0);  // before an engine
     const DeviceSampler sampler(test::tiny_config(), Format::int8, Products::rounded, base::Device::cuda);
@@ -155,7 +155,7 @@ TEST_CASE("bitwise on a GPU: not one log-prob differs by a bit from the sampler'
   for (const BitwiseCase& one : kBitwiseCases) check_bitwise(one, base::Device::cuda);
 }
 
-TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a bit away from the sampler's") {
+TEST_CASE("bitwise on a device: one log-prob that differs by a bit ends the update") {
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   Learner learner(config, test::tiny_weights(config), bitwise_options(KvFormat::int8), *world);
@@ -177,7 +177,7 @@ TEST_CASE("a bitwise learner on a device ends an update when one log-prob is a b
   CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}), Catch::Matchers::Contains("without top-k and top-p"));
 }
 
-TEST_CASE("bitwise on a device: gradients are those of low_bit there, which computes the same layers") {
+TEST_CASE("bitwise on a device: gradients equal low_bit's, which computes the same layers") {
   const model::ModelConfig config = test::tiny_config(true, true);
   const types::MicroBatch batch =
       test::pack_shared({test::random_sequence(1, 6, 9, 37), test::random_sequence(1, 6, 12, 37)});

@@ -106,7 +106,7 @@ std::vector<KernelWork> works() {
 
 }  // namespace
 
-TEST_CASE("a learner with the device's kernels has the scores and gradients of LibTorch's operations") {
+TEST_CASE("device kernels: scores and gradients equal those of LibTorch's operations") {
   // Every family and every loss; with --long every pair of them.
   const bool all_pairs = std::getenv("QRL_LONG_TESTS") != nullptr;
   const std::vector<KernelFamily> all = kernel_families();
@@ -139,7 +139,7 @@ TEST_CASE("a learner with the device's kernels has the scores and gradients of L
   }
 }
 
-TEST_CASE("the device's kernels give the same bits again, checkpointed or not") {
+TEST_CASE("device kernels: repeated calls give equal bits, with and without checkpointing") {
   const KernelFamily family = kernel_families()[3];
   const KernelWork work = works()[1];
   LearnerOptions options = kernel_options(ComputeDType::bf16);
@@ -151,7 +151,7 @@ TEST_CASE("the device's kernels give the same bits again, checkpointed or not") 
   CHECK((kernel_outcome(family.config, options, work, false).masters != once.masters));
 }
 
-TEST_CASE("the device's kernels between fake-quantized products, and with lm_head in fp32") {
+TEST_CASE("device kernels: between fake-quantized products, and with fp32 lm_head") {
   for (const KernelFamily& family : {kernel_families()[0], kernel_families()[3]}) {
     CAPTURE(family.name);
     LearnerOptions options = kernel_options(ComputeDType::f32);
@@ -171,7 +171,7 @@ TEST_CASE("the device's kernels between fake-quantized products, and with lm_hea
   }
 }
 
-TEST_CASE("low_bit and bitwise learners with the device's kernels have the gradients they have without") {
+TEST_CASE("device kernels: low_bit and bitwise learners have the gradients of LibTorch's operations") {
   const model::ModelConfig config = kernel_families()[0].config;
   LossOptions sft;
   sft.kind = LossKind::sft;

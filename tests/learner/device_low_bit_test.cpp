@@ -264,7 +264,7 @@ void compare_learners(const LearnerOptions& how) {
 
 }  // namespace
 
-TEST_CASE("an int8 lm_head of the decoder is not the learner's, whose log-probs and updates stay as they are") {
+TEST_CASE("int8 lm_head of the decoder: leaves the device learner's log-probs and updates unchanged") {
   const auto world = dist::make_solo();
   for (const bool tied : {true, false}) {
     const model::ModelConfig config = test::tiny_config(true, false, tied);
@@ -297,16 +297,15 @@ TEST_CASE("an int8 lm_head of the decoder is not the learner's, whose log-probs 
   }
 }
 
-TEST_CASE(
-    "a linear layer on a device is the CPU's low_bit on the same tensors, forward and backward, in every format") {
+TEST_CASE("device low_bit layer: equals the CPU's on the same tensors, forward and backward, in every format") {
   compare_layers(base::Device::cpu);
 }
 
-TEST_CASE("low_bit on a device has the CPU's scores and gradients, and fake_quant's, in every format") {
+TEST_CASE("low_bit on a device: scores and gradients equal the CPU's and fake_quant's, in every format") {
   compare_learners(low_bit());
 }
 
-TEST_CASE("an fp8 backward pass on a device takes runs of tokens as they come, more than it encodes at once") {
+TEST_CASE("fp8 backward pass on a device: encodes long runs of tokens in parts") {
   model::ModelConfig config = test::tiny_config();
   config.hidden_size = 24;
   config.intermediate_size = 16;
@@ -331,7 +330,7 @@ TEST_CASE("an fp8 backward pass on a device takes runs of tokens as they come, m
   CHECK(low_bit_relative(got.d_w, want.d_w) < 1e-3);
 }
 
-TEST_CASE("an fp8 backward pass moves the gradients of a learner on a device as far as the CPU's") {
+TEST_CASE("fp8 backward pass on a device: changes a learner's gradients as much as on the CPU") {
   const model::ModelConfig config = test::tiny_config();
   for (const ComputeDType compute : {ComputeDType::f32, ComputeDType::bf16}) {
     LearnerOptions there = low_bit(compute);
@@ -355,7 +354,7 @@ TEST_CASE("an fp8 backward pass moves the gradients of a learner on a device as 
   }
 }
 
-TEST_CASE("low_bit on a GPU has the CPU's scores and gradients, and fake_quant's, in every format", "[gpu]") {
+TEST_CASE("low_bit on a GPU: scores and gradients equal the CPU's and fake_quant's, in every format", "[gpu]") {
   const LearnerOptions options = low_bit(ComputeDType::bf16, base::Device::cuda);
   const auto make = [&] {
     const model::ModelConfig config = test::tiny_config();
@@ -368,7 +367,7 @@ TEST_CASE("low_bit on a GPU has the CPU's scores and gradients, and fake_quant's
   compare_learners(options);
 }
 
-TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what is published in place") {
+TEST_CASE("low_bit on a device: a step equals fake_quant's, and reads weights published in place") {
   const model::ModelConfig config = test::tiny_config();
   for (const auto& [format, compute] : {std::pair{Format::int8, ComputeDType::bf16},
                                         {Format::fp8_block128, ComputeDType::bf16},
@@ -431,7 +430,7 @@ TEST_CASE("a step with low_bit on a device is fake_quant's there, and reads what
   }
 }
 
-TEST_CASE("what low_bit on a device reads is the decoder's, lm_head too unless it is fp32") {
+TEST_CASE("low_bit on a device: reads the decoder's weights, also lm_head unless it is fp32") {
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   const Learner learner(config, test::tiny_weights(config), low_bit(), *world);
@@ -444,7 +443,7 @@ TEST_CASE("what low_bit on a device reads is the decoder's, lm_head too unless i
   CHECK_FALSE(Learner(config, test::tiny_weights(config), options, *world).reads_in_place("layers.1.qkv"));
 }
 
-TEST_CASE("low_bit on a device: checkpointing changes no bit, nor does it which rank keeps what") {
+TEST_CASE("low_bit on a device: checkpointing and sharding change no bit") {
   const model::ModelConfig config = test::tiny_config(true, true, false);
   LearnerOptions options = low_bit();
   const Outcome whole = outcome_there(config, options, Format::int8);
@@ -492,7 +491,7 @@ TEST_CASE("low_bit on a device: checkpointing changes no bit, nor does it which 
   CHECK(test::relative_difference({{"all", shared_scores}}, {{"all", one_scores}}, worst) <= 1e-2);
 }
 
-TEST_CASE("low_bit on a device refuses what it cannot do, and weights of another version or decoder") {
+TEST_CASE("low_bit on a device: refuses unsupported settings and weights of another version or decoder") {
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   LearnerOptions options = low_bit();

@@ -42,7 +42,7 @@ struct Recorder final : model::DeviceWeights {
 
 }  // namespace
 
-TEST_CASE("a learner publishes on its device what it would have published through the host") {
+TEST_CASE("device publish: equals a publish through the host") {
   const model::ModelConfig config = test::tiny_config();
   model::SnapshotFormats int8_head(Format::int8);
   int8_head.int8_lm_head = true;
@@ -68,7 +68,7 @@ TEST_CASE("a learner publishes on its device what it would have published throug
   }
 }
 
-TEST_CASE("fp8 keys and values are calibrated on the device, where alone the weights are") {
+TEST_CASE("fp8 KV calibration: runs on the device that alone holds the weights") {
   const model::ModelConfig config = test::tiny_config();
   const std::vector<std::vector<types::TokenId>> prompts = {{3, 1, 4, 1, 5}, {9, 2, 6}};
   const auto world = dist::make_solo();
@@ -98,7 +98,7 @@ TEST_CASE("fp8 keys and values are calibrated on the device, where alone the wei
   CHECK_FALSE(same(got, before));
 }
 
-TEST_CASE("fake_quant reads what the device holds: the sampler's values, in every format") {
+TEST_CASE("fake_quant on a device: reads the sampler's values, in every format") {
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 4, 7, 37)});
   for (int i = 1; i < quant::kNumFormats; ++i) {
     for (const auto compute : {config::ComputeDType::bf16, config::ComputeDType::f32}) {
@@ -124,7 +124,7 @@ TEST_CASE("fake_quant reads what the device holds: the sampler's values, in ever
   }
 }
 
-TEST_CASE("ranks that share the masters out publish all of them, each on its device") {
+TEST_CASE("sharded ranks on devices: each publishes all masters to its own device") {
   const model::ModelConfig config = test::tiny_config(true, true, false);
   LearnerOptions options = test::device_options();
   std::vector<Recorder> devices(3);

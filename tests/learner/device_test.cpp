@@ -461,13 +461,13 @@ void check_all(const LearnerOptions& how) {
 
 }  // namespace
 
-TEST_CASE("a learner out of LibTorch's operations is the one of src/ops except for its roundings") {
+TEST_CASE("LibTorch learner: equals the fused one except for roundings") {
   LearnerOptions how = test::options();
   how.torch_ops = true;
   check_all(how);
 }
 
-TEST_CASE("a learner on a GPU is the one on the CPU except for its roundings", "[gpu]") {
+TEST_CASE("GPU learner: equals the CPU's except for roundings", "[gpu]") {
   LearnerOptions how = test::options();
   how.device = base::Device::cuda;
   const auto make = [&] {
@@ -478,7 +478,7 @@ TEST_CASE("a learner on a GPU is the one on the CPU except for its roundings", "
   if (test::has_gpu(make)) check_all(how);
 }
 
-TEST_CASE("activation checkpointing keeps less for a backward pass of LibTorch's operations") {
+TEST_CASE("activation checkpointing: LibTorch's operations keep less memory for the backward pass") {
   model::ModelConfig config = families()[0].config;
   config.num_hidden_layers = 8;
   config.max_position_embeddings = 2048;
@@ -498,7 +498,7 @@ TEST_CASE("activation checkpointing keeps less for a backward pass of LibTorch's
   CHECK(checkpointed < 0.7 * static_cast<double>(all));
 }
 
-TEST_CASE("a layer that is recomputed for its gradients computes no product that only its output would read") {
+TEST_CASE("activation checkpointing: products that only affect the layer's output are not recomputed") {
   model::ModelConfig config = families()[0].config;
   config.num_hidden_layers = 5;
   const auto num_products = [&](bool checkpointing) {
@@ -523,7 +523,7 @@ TEST_CASE("a layer that is recomputed for its gradients computes no product that
   CHECK(num_products(true) - num_products(false) == kWithoutDown * config.num_hidden_layers);
 }
 
-TEST_CASE("products of bf16 operands are not rounded to bf16 on their way into a gradient") {
+TEST_CASE("bf16 products: enter gradients without a rounding to bf16") {
   torch::manual_seed(3);
   const torch::Tensor x = torch::randn({33, 70}).to(torch::kBFloat16), y = torch::randn({70, 21}).to(torch::kBFloat16);
   const torch::Tensor want = torch::mm(x.to(torch::kFloat64), y.to(torch::kFloat64));
@@ -536,7 +536,7 @@ TEST_CASE("products of bf16 operands are not rounded to bf16 on their way into a
   CHECK(error(sum - 1) < 1e-6);
 }
 
-TEST_CASE("keys of a sequence on its prefix are all of the prefix, then its own") {
+TEST_CASE("attention mask of a sequence after a prefix: all of the prefix, then its own past") {
   learner::PackedRows rows;
   const std::vector<float> angles(16 * 8, 0.5F);
   rows.rope_table = angles.data();

@@ -111,7 +111,7 @@ std::string listed(const GpuCounts& counts) {
 
 }  // namespace
 
-TEST_CASE("a learner on a GPU waits for it once a micro-batch, and twice an update") {
+TEST_CASE("GPU learner: waits once per micro-batch, and twice per update") {
   for (const std::uint64_t num_batches : {1U, 4U}) {
     for (const Where where : {Where::device, Where::device_without_room}) {
       GpuCounts of_update;
@@ -134,7 +134,7 @@ TEST_CASE("a learner on a GPU waits for it once a micro-batch, and twice an upda
   CHECK(of_update.waits == 2);
 }
 
-TEST_CASE("launches of a micro-batch and of an update are those that docs/gpu.md has") {
+TEST_CASE("launches of a micro-batch and an update: equal the counts in docs/gpu.md") {
   const auto of = [](std::int64_t num_layers, bool checkpointing, GpuCounts& of_update) {
     LearnerOptions options = work_options(Where::device);
     options.activation_checkpointing = checkpointing;
@@ -149,7 +149,7 @@ TEST_CASE("launches of a micro-batch and of an update are those that docs/gpu.md
   CHECK(of_update.launches == 6);
 }
 
-TEST_CASE("a low_bit layer that is recomputed quantizes its last product's input and does not multiply it") {
+TEST_CASE("recomputed low_bit layer: quantizes its last product's input without multiplying it") {
   (void)test::emulated_gpu();  // also counts the engine's kernels
   const auto own_launches = [](bool checkpointing) {
     LearnerOptions options = work_options(Where::cpu);
@@ -169,7 +169,7 @@ TEST_CASE("a low_bit layer that is recomputed quantizes its last product's input
   CHECK(own_launches(true) - own_launches(false) == kOfLayer * work_config().num_hidden_layers);
 }
 
-TEST_CASE("micro-batches whose losses wait have the bits of those whose losses do not") {
+TEST_CASE("deferred losses: bits equal those of losses computed at once") {
   const std::vector<MicroBatch> batches = work_batches(3);
   const auto run = [&](Where where, Before before_update) {
     return work(work_config(), work_options(where), batches, 2, work_loss(), nullptr, before_update);
@@ -184,7 +184,7 @@ TEST_CASE("micro-batches whose losses wait have the bits of those whose losses d
   }
 }
 
-TEST_CASE("a learner that is killed continues with the same bits on a device with less memory") {
+TEST_CASE("device learner: after a kill it resumes with the same bits on a device with less memory") {
   const std::vector<MicroBatch> batches = work_batches(3);
   const WorkOutcome whole = work(work_config(), work_options(Where::device), batches, 3);
   const WorkOutcome killed = work(work_config(), work_options(Where::device), batches, 1);
@@ -195,7 +195,7 @@ TEST_CASE("a learner that is killed continues with the same bits on a device wit
   CHECK((resumed.masters != killed.masters));
 }
 
-TEST_CASE("a learner on an emulated GPU has the gradients and metrics of one on the CPU") {
+TEST_CASE("learner on an emulated GPU: gradients and metrics equal the CPU's") {
   // Uses no clipped loss: a rounding can move a ratio across its bound, and FlashAttention rounds elsewhere.
   LossOptions sft;
   sft.kind = LossKind::sft;

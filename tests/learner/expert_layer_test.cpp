@@ -222,7 +222,7 @@ void check_layer(const LayerResult& got, const LayerResult& want, double bound, 
 
 }  // namespace
 
-TEST_CASE("a layer of experts and its gradients are those of fp64 at the rounded operands, in every forward mode") {
+TEST_CASE("MoE layer: output and gradients equal fp64 at the rounded operands, in every forward mode") {
   for (const bool norm_topk : {true, false}) {
     for (const LearnerForward forward : {LearnerForward::bf16, LearnerForward::fake_quant, LearnerForward::low_bit}) {
       for (int i = 0; i < quant::kNumFormats; ++i) {
@@ -238,7 +238,7 @@ TEST_CASE("a layer of experts and its gradients are those of fp64 at the rounded
   }
 }
 
-TEST_CASE("a layer of experts in bf16 is within its roundings of fp64") {
+TEST_CASE("MoE layer: bf16 is within its roundings of fp64") {
   for (const bool norm_topk : {true, false}) {
     CAPTURE(norm_topk);
     ExpertLayer layer({norm_topk, LearnerForward::bf16, Format::f32, LearnerBackward::model_dtype, torch::kBFloat16});
@@ -252,7 +252,7 @@ TEST_CASE("a layer of experts in bf16 is within its roundings of fp64") {
   }
 }
 
-TEST_CASE("both low-bit backward passes of experts are those of gradients rounded by the reference codec") {
+TEST_CASE("MoE layer: both low-bit backward passes equal gradients rounded by the reference codec") {
   for (const bool norm_topk : {true, false}) {
     for (const auto& [format, backward] :
          {std::pair{Format::int8, LearnerBackward::int8}, std::pair{Format::fp8_block128, LearnerBackward::fp8_e4m3}}) {
@@ -270,7 +270,7 @@ TEST_CASE("both low-bit backward passes of experts are those of gradients rounde
   }
 }
 
-TEST_CASE("a layer of experts uses the routes that it is given, and its router's gradient is that of its own logits") {
+TEST_CASE("MoE layer: given routes are used, and the router's gradient is that of its own logits") {
   for (const bool norm_topk : {true, false}) {
     CAPTURE(norm_topk);
     ExpertLayer layer({norm_topk, LearnerForward::low_bit, Format::int8});
@@ -288,7 +288,7 @@ TEST_CASE("a layer of experts uses the routes that it is given, and its router's
   }
 }
 
-TEST_CASE("a layer that is computed again takes the routes of its first pass") {
+TEST_CASE("MoE layer: recomputing takes the routes of the first pass") {
   ExpertLayer layer({});
   learner::PackedRows rows;
   rows.tokens.resize(kTokensOfLayer);

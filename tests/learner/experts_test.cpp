@@ -112,7 +112,7 @@ class CountedRanks final : public learner::RankTensors {
 
 }  // namespace
 
-TEST_CASE("with experts, recomputing a layer changes no bit of a gradient") {
+TEST_CASE("MoE learner: recomputing a layer changes no bit of a gradient") {
   for (const bool norm_topk : {true, false}) {
     for (MixtureWay way : mixture_ways()) {
       CAPTURE(norm_topk, way.name);
@@ -126,7 +126,7 @@ TEST_CASE("with experts, recomputing a layer changes no bit of a gradient") {
   }
 }
 
-TEST_CASE("with experts, packed gradients are the sum of separate ones, and a shared prompt counts for its samples") {
+TEST_CASE("MoE learner: packed gradients sum separate ones, and a shared prompt counts once per sample") {
   for (const bool norm_topk : {true, false}) {
     const model::ModelConfig config = test::tiny_moe_config(norm_topk);
     const MixtureWay way = mixture_ways().front();
@@ -150,7 +150,7 @@ TEST_CASE("with experts, packed gradients are the sum of separate ones, and a sh
   }
 }
 
-TEST_CASE("with experts, gradients and updates have the same bits for any number of threads") {
+TEST_CASE("MoE learner: gradients and updates have equal bits for any number of threads") {
   for (MixtureWay way : mixture_ways()) {
     CAPTURE(way.name);
     const auto trained = [&](int num_threads) {
@@ -165,7 +165,7 @@ TEST_CASE("with experts, gradients and updates have the same bits for any number
   }
 }
 
-TEST_CASE("an expert that no token chose has a gradient of 0, in every mode") {
+TEST_CASE("MoE learner: an expert without tokens has gradient 0, in every mode") {
   for (const MixtureWay& way : mixture_ways()) {
     CAPTURE(way.name);
     const model::ModelConfig config = test::tiny_moe_config();
@@ -188,7 +188,7 @@ TEST_CASE("an expert that no token chose has a gradient of 0, in every mode") {
   }
 }
 
-TEST_CASE("the number of experts changes neither the tensors nor the segments of an update, nor what ranks exchange") {
+TEST_CASE("MoE learner: the number of experts changes neither tensors, update segments nor rank exchanges") {
   for (const bool muon : {false, true}) {
     std::vector<std::vector<std::size_t>> counts;
     for (const std::int64_t count : {2, 16}) {
@@ -225,7 +225,7 @@ TEST_CASE("the number of experts changes neither the tensors nor the segments of
   }
 }
 
-TEST_CASE("Muon takes each expert's gate, up and down as a matrix of its own") {
+TEST_CASE("MoE learner with Muon: each expert's gate, up and down is a matrix of its own") {
   MixtureWay way = mixture_ways().front();
   way.options.optim.name = config::OptimName::muon;
   way.options.optim.grad_clip = 0;
@@ -263,7 +263,7 @@ TEST_CASE("Muon takes each expert's gate, up and down as a matrix of its own") {
   }
 }
 
-TEST_CASE("two ranks of a mixture update as one process does, with Muon and shards as well") {
+TEST_CASE("MoE learner: two ranks update as one process, also with Muon and shards") {
   const std::vector<test::Sequence> s = mixture_sequences();
   const std::vector<types::MicroBatch> shares = {test::pack({s[0], s[1]}), test::pack({s[2], s[3]})};
   const model::ModelConfig config = test::tiny_moe_config();
@@ -298,7 +298,7 @@ TEST_CASE("two ranks of a mixture update as one process does, with Muon and shar
   }
 }
 
-TEST_CASE("an expert's gradient that is not finite is named as its file has it, on every rank") {
+TEST_CASE("MoE learner: an expert's non-finite gradient is named as its file names it, on every rank") {
   static std::mutex assertions;  // Catch2's assertions are not thread-safe
   const model::ModelConfig config = test::tiny_moe_config();
   for (const bool sharded : {false, true}) {
@@ -324,7 +324,7 @@ TEST_CASE("an expert's gradient that is not finite is named as its file has it, 
   }
 }
 
-TEST_CASE("a mixture's learner continues with the same bits after a restore") {
+TEST_CASE("MoE learner: continues with equal bits after a restore") {
   MixtureWay way = mixture_ways()[3];
   const model::ModelConfig config = test::tiny_moe_config();
   const types::MicroBatch batch = test::pack(mixture_sequences());
@@ -345,7 +345,7 @@ TEST_CASE("a mixture's learner continues with the same bits after a restore") {
   CHECK((test::moments_of(run.learner) == test::moments_of(other.learner)));
 }
 
-TEST_CASE("update-aware scaling reaches the router and the experts, and leaves a mixture's log-probs as they are") {
+TEST_CASE("update-aware scaling: reaches router and experts, and leaves an MoE's log-probs unchanged") {
   const model::ModelConfig config = test::tiny_moe_config(false);
   MixtureRun run(mixture_ways().front(), config);
   const types::MicroBatch batch = test::pack(mixture_sequences());
@@ -363,7 +363,7 @@ TEST_CASE("update-aware scaling reaches the router and the experts, and leaves a
   }
 }
 
-TEST_CASE("LibTorch's operations refuse a mixture of experts in one error") {
+TEST_CASE("LibTorch learner: refuses an MoE in one error") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_moe_config();
   test::LearnerOptions options = test::options();

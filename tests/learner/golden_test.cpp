@@ -34,7 +34,7 @@ const char* const kModels[] = {"hf_qwen3",        "hf_qwen3_untied",   "hf_qwen2
 
 }  // namespace
 
-TEST_CASE("logits are those of transformers") {
+TEST_CASE("learner logits: equal transformers'") {
   for (const std::string name : kModels) {
     CAPTURE(name);
     const Golden golden(name);
@@ -67,7 +67,7 @@ TEST_CASE("logits are those of transformers") {
   }
 }
 
-TEST_CASE("gradients of the mean cross-entropy are those of transformers") {
+TEST_CASE("cross-entropy gradients: equal transformers'") {
   for (const std::string name : kModels) {
     for (const bool checkpointing : {false, true}) {
       CAPTURE(name, checkpointing);

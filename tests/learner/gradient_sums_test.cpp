@@ -91,7 +91,7 @@ SumsOutcome train_way(const SumsWay& way, bool sharded, int num_ranks, const Ear
 
 }  // namespace
 
-TEST_CASE("sums over ranks that begin in the backward pass leave the bits of those that begin after it") {
+TEST_CASE("rank sums: overlapped with the backward pass, bits equal those computed after it") {
   for (const SumsWay& way : sums_ways()) {
     for (const bool sharded : {false, true}) {
       CAPTURE(way.name, sharded);
@@ -105,7 +105,7 @@ TEST_CASE("sums over ranks that begin in the backward pass leave the bits of tho
   }
 }
 
-TEST_CASE("checkpointing changes no bit of what training makes, on any rank") {
+TEST_CASE("activation checkpointing: no bit of training changes on any rank") {
   for (SumsWay way : sums_ways()) {
     CAPTURE(way.name);
     const auto early = [](int) { return true; };
@@ -118,7 +118,7 @@ TEST_CASE("checkpointing changes no bit of what training makes, on any rank") {
   }
 }
 
-TEST_CASE("a layer's gradients are summed when the last backward pass is done, all others' at the update") {
+TEST_CASE("rank sums: a layer is summed after the last backward pass, all others at the update") {
   for (const SumsWay& way : sums_ways()) {
     CAPTURE(way.name);
     const auto of_two = [&](bool is_last) {
@@ -148,7 +148,7 @@ TEST_CASE("a layer's gradients are summed when the last backward pass is done, a
   }
 }
 
-TEST_CASE("nothing is accumulated between the last micro-batch and its update") {
+TEST_CASE("learner: accumulating between the last micro-batch and its update is an error") {
   const model::ModelConfig config = test::tiny_config();
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 5, 37)});
   static std::mutex assertions;  // Catch2's assertions are not thread-safe

@@ -51,7 +51,7 @@ Tensor rms(const Tensor& x, const Tensor& gain, double eps) {
 
 }  // namespace
 
-TEST_CASE("residual sum and RMSNorm") {
+TEST_CASE("residual sum, RMSNorm: outputs and gradients") {
   enum class Bias : std::uint8_t { none, to_add, is_in };
   for (const auto& [dtype, has_bias] :
        {std::pair{torch::kFloat32, Bias::none}, {torch::kFloat32, Bias::is_in}, {torch::kBFloat16, Bias::to_add}}) {
@@ -81,7 +81,7 @@ TEST_CASE("residual sum and RMSNorm") {
   }
 }
 
-TEST_CASE("bias, norm of q and k, rotary positions") {
+TEST_CASE("QKV: bias, norms of q and k, rotary positions") {
   for (const bool norms : {false, true}) {
     for (const std::int64_t dim : {2, 10, 34, 64}) {
       CAPTURE(norms, dim);
@@ -134,7 +134,7 @@ TEST_CASE("bias, norm of q and k, rotary positions") {
   }
 }
 
-TEST_CASE("k and v are rounded as a bf16 cache holds them, q is not") {
+TEST_CASE("QKV: k and v are rounded as in a bf16 cache, q is not") {
   torch::manual_seed(3);
   PackedRows rows = packed({9});
   const base::Buffer table = ops::make_rope_table(16, 10, 10000);
@@ -146,7 +146,7 @@ TEST_CASE("k and v are rounded as a bf16 cache holds them, q is not") {
   CHECK_FALSE(torch::equal(out.slice(1, 0, 40), rounded.slice(1, 0, 40)));
 }
 
-TEST_CASE("SwiGLU") {
+TEST_CASE("SwiGLU: outputs and gradients") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const std::int64_t width : {1, 7, 33}) {
       CAPTURE(width, dtype);
@@ -166,7 +166,7 @@ TEST_CASE("SwiGLU") {
   }
 }
 
-TEST_CASE("attention is LibTorch's, one sequence at a time") {
+TEST_CASE("attention layer: equals LibTorch's, one sequence at a time") {
   torch::manual_seed(5);
   const PackedRows rows = packed({33, 1, 7, 120});
   for (const auto& [heads, kv_heads, dim] :
@@ -198,7 +198,7 @@ TEST_CASE("attention is LibTorch's, one sequence at a time") {
   }
 }
 
-TEST_CASE("embedding and linear add to their gradients") {
+TEST_CASE("embedding, linear: add to their gradients") {
   torch::manual_seed(6);
   const PackedRows rows = packed({5, 40});
   const Weight table = weight_of(torch::randn({11, 33})), projection = weight_of(torch::randn({7, 33}));
@@ -246,7 +246,7 @@ struct KeptSets {
 
 }  // namespace
 
-TEST_CASE("log-probs of a lm_head that is not trained have their gradients from the forward pass") {
+TEST_CASE("frozen lm_head: log-probs have their gradients from the forward pass") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const bool has_master : {true, false}) {
       CAPTURE(dtype, has_master);
@@ -278,7 +278,7 @@ TEST_CASE("log-probs of a lm_head that is not trained have their gradients from 
   }
 }
 
-TEST_CASE("log-probs and entropies, whatever the chunk") {
+TEST_CASE("log-probs, entropies: independent of the chunk size") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const std::int64_t vocab : {5, 37, 259}) {
       for (const auto& [chunk, num_kept] :

@@ -69,7 +69,7 @@ double difference(const Named& a, const Named& b) {
 
 }  // namespace
 
-TEST_CASE("packed gradients are the sum of separate ones, in any split and order") {
+TEST_CASE("learner: packed gradients are the sum of separate ones, in any split and order") {
   const std::vector<test::Sequence> sequences = some_sequences();
   for (const LossKind kind : {LossKind::policy, LossKind::sft}) {
     LossOptions loss = grpo();
@@ -90,7 +90,7 @@ TEST_CASE("packed gradients are the sum of separate ones, in any split and order
   }
 }
 
-TEST_CASE("a prompt computed once for its samples gives their scores and gradients") {
+TEST_CASE("learner: a shared prompt computed once gives its samples' scores and gradients") {
   std::vector<test::Sequence> group;
   for (std::uint64_t i = 0; i < 3; ++i) {
     group.push_back(test::random_sequence(i, 9, 4 + static_cast<std::int64_t>(i), 37));
@@ -118,7 +118,7 @@ TEST_CASE("a prompt computed once for its samples gives their scores and gradien
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(test::close(got[i], want[i], 1e-5, 0));
 }
 
-TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") {
+TEST_CASE("learner: bf16 gradients follow fp32's and do not depend on the split") {
   const std::vector<test::Sequence> sequences = some_sequences();
   const Named exact = Run().gradients({test::pack(sequences)});
   const auto bf16 = test::options(config::ComputeDType::bf16);
@@ -131,7 +131,7 @@ TEST_CASE("bf16 gradients follow the fp32 ones and do not depend on the split") 
                    together) <= 1e-2);
 }
 
-TEST_CASE("gradients and updates have the same bits for any number of threads") {
+TEST_CASE("learner: gradients and updates have equal bits for any number of threads") {
   std::vector<test::Sequence> sequences;  // enough rows for every loop to be split over threads
   for (std::uint64_t i = 0; i < 60; ++i)
     sequences.push_back(test::random_sequence(i, 3 + static_cast<std::int64_t>(i % 5), 20, 37));
@@ -169,7 +169,7 @@ TEST_CASE("gradients and updates have the same bits for any number of threads") 
   CHECK(trained(5) == alone);
 }
 
-TEST_CASE("a learner computes on the number of threads that it was given, LibTorch's operations too") {
+TEST_CASE("learner: computes on the configured number of threads, also in LibTorch's operations") {
   const model::ModelConfig config = test::tiny_config();
   const model::Weights weights = test::tiny_weights(config);
   const int before = base::num_threads();
@@ -188,7 +188,7 @@ TEST_CASE("a learner computes on the number of threads that it was given, LibTor
   }
 }
 
-TEST_CASE("LibTorch's own sums, of a loss's terms, have the same bits for any number of threads up to 32,768 tokens") {
+TEST_CASE("LibTorch's sums of loss terms: equal bits for any number of threads up to 32,768 tokens") {
   const auto sum = [](std::int64_t count, int num_threads) {
     const int before = at::get_num_threads();
     at::set_num_threads(num_threads);
@@ -201,7 +201,7 @@ TEST_CASE("LibTorch's own sums, of a loss's terms, have the same bits for any nu
   CHECK(sum(100003, 1) != sum(100003, 4));  // otherwise tests/README.md could promise more
 }
 
-TEST_CASE("the same calls twice give the same bits") {
+TEST_CASE("learner: repeated calls give equal bits") {
   for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
     const auto train = [&] {
       Run run(test::options(compute));
@@ -215,7 +215,7 @@ TEST_CASE("the same calls twice give the same bits") {
   }
 }
 
-TEST_CASE("activation checkpointing and the log-prob chunk change no gradient") {
+TEST_CASE("learner: checkpointing and the log-prob chunk change no gradient") {
   for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
     learner::LearnerOptions options = test::options(compute);
     const Named plain = Run(options).gradients({test::pack(some_sequences())});
@@ -227,7 +227,7 @@ TEST_CASE("activation checkpointing and the log-prob chunk change no gradient") 
   }
 }
 
-TEST_CASE("scores are the log-probs that accumulate uses, scaled by temperature") {
+TEST_CASE("learner: scores are the log-probs used by accumulate, scaled by temperature") {
   Run run;
   const MicroBatch batch = test::pack(some_sequences());
   const learner::TokenScores cold = run.learner.score(batch, {0.5F}), warm = run.learner.score(batch, {1.0F});
@@ -251,7 +251,7 @@ TEST_CASE("scores are the log-probs that accumulate uses, scaled by temperature"
   CHECK(norm == 0);
 }
 
-TEST_CASE("old log-probs that are the present ones change nothing, without them the ratio is 1") {
+TEST_CASE("old log-probs: equal to current ones they change nothing, without them the ratio is 1") {
   Run run;
   const std::vector<test::Sequence> sequences = some_sequences();
   MicroBatch without = test::pack(sequences, false), with = test::pack(sequences, false);
@@ -265,7 +265,7 @@ TEST_CASE("old log-probs that are the present ones change nothing, without them 
   CHECK(metrics.at("actor/pg_clipfrac_high") == 0);
 }
 
-TEST_CASE("two ranks update as one process does") {
+TEST_CASE("learner: two ranks update as one process") {
   const std::vector<test::Sequence> s = some_sequences();
   const std::vector<std::vector<MicroBatch>> shares = {{test::pack({s[0], s[1]}), test::pack({s[2]})},
                                                        {test::pack({s[3], s[4], s[5]})}};
@@ -297,7 +297,7 @@ TEST_CASE("two ranks update as one process does") {
   CHECK(reports[0].metrics.at("actor/grad_norm") > 0.01);
 }
 
-TEST_CASE("an update with a non-finite gradient changes nothing on any rank and names the tensor") {
+TEST_CASE("learner: an update with a non-finite gradient changes nothing on any rank and names the tensor") {
   test::Ranks pair(2);
   pair.run([&](dist::Collectives& world) {
     const model::ModelConfig config = test::tiny_config();
@@ -326,7 +326,7 @@ TEST_CASE("an update with a non-finite gradient changes nothing on any rank and 
   });
 }
 
-TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weights nor sampler") {
+TEST_CASE("learner: a NaN in any input or state reaches neither weights nor sampler") {
   // Injects a NaN, given a batch, a learner, and a random number.
   using Site = std::function<void(MicroBatch&, learner::Learner&, std::uint64_t)>;
   const auto of_targets = [](std::vector<float> MicroBatch::*values) -> Site {
@@ -397,7 +397,7 @@ TEST_CASE("a NaN anywhere in the learner's input or state reaches neither weight
   }
 }
 
-TEST_CASE("a loss that is not finite is named and skipped") {
+TEST_CASE("learner: a non-finite loss is named and skipped") {
   Run run;
   MicroBatch batch = test::pack(some_sequences());
   batch.advantages[static_cast<std::size_t>(std::find(batch.loss_mask.begin(), batch.loss_mask.end(), 1) -
@@ -412,7 +412,7 @@ TEST_CASE("a loss that is not finite is named and skipped") {
   CHECK(test::masters_of(run.learner) == before);
 }
 
-TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm") {
+TEST_CASE("AdamW: equals torch's, with decay only on matrices, and clipping by the global norm") {
   learner::LearnerOptions options = test::options();
   options.optim.weight_decay = 0.3;
   options.optim.betas = {0.8, 0.95};
@@ -452,7 +452,7 @@ TEST_CASE("AdamW is torch's: decay on matrices only, clipping by the global norm
   CHECK(difference(test::masters_of(run.learner), want) <= 2e-6);
 }
 
-TEST_CASE("a restored learner continues with the same bits") {
+TEST_CASE("learner: continues with equal bits after a restore") {
   for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
     learner::LearnerOptions options = test::options(compute);
     options.optim.lr_warmup_steps = 3;
@@ -477,7 +477,7 @@ TEST_CASE("a restored learner continues with the same bits") {
   }
 }
 
-TEST_CASE("reset_optimizer forgets the moments and keeps the weights") {
+TEST_CASE("reset_optimizer: clears the moments and keeps the weights") {
   Run run;
   run.gradients({test::pack(some_sequences())});
   run.learner.update();
@@ -493,7 +493,7 @@ TEST_CASE("reset_optimizer forgets the moments and keeps the weights") {
   }
 }
 
-TEST_CASE("published snapshots carry the masters of that moment") {
+TEST_CASE("publish: snapshots carry the masters at the time of the publish") {
   Run run;
   run.gradients({test::pack(some_sequences())});
   run.learner.update();
@@ -504,7 +504,7 @@ TEST_CASE("published snapshots carry the masters of that moment") {
   CHECK(std::memcmp(snapshot.embedding_VD().view().data, embedding.data, embedding.num_bytes()) == 0);
 }
 
-TEST_CASE("metrics are means over response tokens") {
+TEST_CASE("metrics: means over response tokens") {
   Run run;
   std::vector<test::Sequence> sequences = some_sequences();
   MicroBatch batch = test::pack(sequences);
@@ -548,7 +548,7 @@ TEST_CASE("metrics are means over response tokens") {
   CHECK(metrics.at("mismatch/ess_ratio_weights") > metrics.at("mismatch/ess_ratio"));
 }
 
-TEST_CASE("broken batches are refused") {
+TEST_CASE("learner: broken batches are refused") {
   Run run;
   const auto refuses = [&](const auto& damage, const std::string& about) {
     MicroBatch batch = test::pack(some_sequences());
@@ -567,7 +567,7 @@ TEST_CASE("broken batches are refused") {
   CHECK_THROWS_WITH(run.learner.score(batch, {0.0F}), Catch::Contains("temperature"));
 }
 
-TEST_CASE("supervised training lowers its loss") {
+TEST_CASE("supervised training: lowers its loss") {
   for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
     LossOptions loss;
     loss.kind = LossKind::sft;

@@ -12,7 +12,7 @@ namespace qrl {
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 
-TEST_CASE("a LibTorch of another version is named with the version wanted and the one found") {
+TEST_CASE("LibTorch: another version is named with the version wanted and the one found") {
   CHECK_NOTHROW(learner::require_libtorch());
   constexpr std::uint64_t kMajor = std::uint64_t{2} << 56, kMinor = std::uint64_t{1} << 48;
   const base::LibraryReport fits = learner::libtorch_report(kMajor | 11 * kMinor, "/a/libtorch_cpu.so");
@@ -23,7 +23,7 @@ TEST_CASE("a LibTorch of another version is named with the version wanted and th
   CHECK_THROWS_WITH(base::require(learner::libtorch_report(0, ""), "torch"), Contains("got a version before 2.9"));
 }
 
-TEST_CASE("LibTorch's CUDA part is known by what lies beside it") {
+TEST_CASE("LibTorch's CUDA part: detected by the files beside it") {
   const test::TempDir dir;
   const fs::path library = dir / "torch/lib/libtorch_cuda.so";
   fs::create_directories(library.parent_path());
@@ -47,7 +47,7 @@ TEST_CASE("LibTorch's CUDA part is known by what lies beside it") {
   CHECK_FALSE(learner::libtorch_cuda_report("libtorch_cuda.so").fits);
 }
 
-TEST_CASE("an NCCL of another version is named with the version wanted and the one found") {
+TEST_CASE("NCCL: another version is named with the version wanted and the one found") {
   base::SharedLibrary library;
   library.why = "libnccl.so.2: cannot open";
   CHECK(learner::nccl_report(0, library).line() == "NCCL: 2.4 or newer wanted, found none (libnccl.so.2: cannot open)");
@@ -61,7 +61,7 @@ TEST_CASE("an NCCL of another version is named with the version wanted and the o
   CHECK(learner::nccl_report(2304, library).line() == "NCCL: 2.4 or newer wanted, found 2.3.4 at /a/libnccl.so.2");
 }
 
-TEST_CASE("what LibTorch says of a GPU becomes an error with the recipe's key") {
+TEST_CASE("LibTorch's GPU errors: become an error with the recipe's key") {
   const auto error = learner::gpu_error(
       "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 1.20 GiB is "
       "free.\nException raised from malloc at CUDACachingAllocator.cpp:1");

@@ -15,7 +15,7 @@
 
 namespace qrl {
 
-TEST_CASE("tensor memory is reused, bounded by the peak, and given back on request") {
+TEST_CASE("tensor memory: reused, bounded by the peak, and released on request") {
   learner::keep_tensor_memory();
   learner::release_tensor_memory();
   REQUIRE(learner::kept_tensor_memory_bytes() == 0);
@@ -41,7 +41,7 @@ TEST_CASE("tensor memory is reused, bounded by the peak, and given back on reque
   CHECK(learner::kept_tensor_memory_bytes() == 0);
 }
 
-TEST_CASE("a learner gives back what it keeps for the next micro-batch when the KV cache wants the memory") {
+TEST_CASE("learner memory: kept for the next micro-batch, and released when the KV cache needs it") {
   model::ModelConfig config = test::tiny_config();
   config.max_position_embeddings = 2048;
   const auto world = dist::make_solo();
@@ -59,7 +59,7 @@ TEST_CASE("probe: segments of a GPU's memory can grow", "[.]") {
   CHECK(c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments());
 }
 
-TEST_CASE("segments of a GPU's memory can grow, unless the user has settings under either name") {
+TEST_CASE("GPU memory segments: can grow unless the user set either variable") {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const auto can_grow = [&](const std::string& settings) {
     const int status = std::system(("env -u PYTORCH_ALLOC_CONF -u PYTORCH_CUDA_ALLOC_CONF " + settings + " '" +

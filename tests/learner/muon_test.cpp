@@ -61,7 +61,7 @@ std::vector<Named> train_muon(int num_ranks, const learner::LearnerOptions& opti
 
 }  // namespace
 
-TEST_CASE("Newton-Schulz in bf16 leaves the singular values where numpy's polynomial does") {
+TEST_CASE("Newton-Schulz in bf16: singular values equal numpy's polynomial") {
   const nlohmann::json file = golden();
   const double lowest = file["lowest"], highest = file["highest"];
   CHECK(lowest > 0.1);
@@ -84,7 +84,7 @@ TEST_CASE("Newton-Schulz in bf16 leaves the singular values where numpy's polyno
   CHECK(learner::newton_schulz(torch::zeros({3, 5}), 5).abs().max().item<double>() == 0);
 }
 
-TEST_CASE("Muon's updates are numpy's: momentum, Nesterov, decoupled decay, scale, clipping") {
+TEST_CASE("Muon: updates equal numpy's, with momentum, Nesterov, decoupled decay, scale, clipping") {
   for (const auto& item : golden()["updates"]) {
     CAPTURE(item["settings"].dump());
     const auto& how = item["settings"];
@@ -108,7 +108,7 @@ TEST_CASE("Muon's updates are numpy's: momentum, Nesterov, decoupled decay, scal
   }
 }
 
-TEST_CASE("with Muon the layers' matrices are its own, everything else is AdamW's") {
+TEST_CASE("Muon: updates the layers' matrices, AdamW everything else") {
   const auto one_update = [](const learner::LearnerOptions& options) {
     const auto world = dist::make_solo();
     const model::ModelConfig config = test::tiny_config(true, false, false);
@@ -134,7 +134,7 @@ TEST_CASE("with Muon the layers' matrices are its own, everything else is AdamW'
   CHECK(num_matrices == 14);
 }
 
-TEST_CASE("Muon ends with the same bits on every rank") {
+TEST_CASE("Muon: equal bits on every rank") {
   const std::vector<Named> alone = train_muon(1, muon());
   for (const int num_ranks : {2, 3}) {
     const std::vector<Named> ranks = train_muon(num_ranks, muon());
@@ -145,7 +145,7 @@ TEST_CASE("Muon ends with the same bits on every rank") {
   }
 }
 
-TEST_CASE("Muon's step has the same bits for any number of threads") {
+TEST_CASE("Muon: equal bits for any number of threads") {
   const auto stepped = [](int num_threads) {
     const int before = base::num_threads();
     base::set_num_threads(num_threads);
@@ -168,7 +168,7 @@ TEST_CASE("Muon's step has the same bits for any number of threads") {
   for (std::size_t i = 0; i < serial.size(); ++i) CHECK(torch::equal(serial[i], parallel[i]));
 }
 
-TEST_CASE("a restored Muon continues with the same bits") {
+TEST_CASE("Muon: continues with equal bits after a restore") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_config();
   learner::Learner learner(config, test::tiny_weights(config), muon(), *world);

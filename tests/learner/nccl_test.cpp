@@ -95,7 +95,7 @@ void check_equal(const std::vector<Seen>& got, const std::vector<Seen>& want) {
 
 }  // namespace
 
-TEST_CASE("ranks that NCCL delays by random times exchange the same bits") {
+TEST_CASE("NCCL ranks: random delays leave the exchanged bits equal") {
   const auto want = exchange(3, [](auto& world) { return learner::ranks_through_host(world); });
   for (unsigned seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
@@ -105,7 +105,7 @@ TEST_CASE("ranks that NCCL delays by random times exchange the same bits") {
   }
 }
 
-TEST_CASE("a rank that is lost ends the others with an error, and their communicators with it") {
+TEST_CASE("NCCL ranks: a lost rank ends the others with an error, and their communicators") {
   constexpr int kRanks = 3;
   const Part part{0, 4, 1};
   // Each rank ends a group and asks for errors in turn, four of each.
@@ -135,7 +135,7 @@ TEST_CASE("a rank that is lost ends the others with an error, and their communic
   }
 }
 
-TEST_CASE("an exception of a rank's own aborts its communicator, a usual end destroys it") {
+TEST_CASE("NCCL ranks: an exception aborts the rank's communicator, a normal end destroys it") {
   for (const bool throws : {false, true}) {
     const Faults faults({});
     test::Ranks(2).run([&](dist::Collectives& world) {
@@ -149,7 +149,7 @@ TEST_CASE("an exception of a rank's own aborts its communicator, a usual end des
   }
 }
 
-TEST_CASE("tensors go by NCCL where host memory would take them") {
+TEST_CASE("NCCL ranks: exchange tensors on the GPU instead of through host memory") {
   for (const int num_ranks : {3, 4}) {
     const auto through_host = exchange(num_ranks, [](auto& world) { return learner::ranks_through_host(world); });
     const auto by_nccl = exchange(num_ranks, by_stand_in);
@@ -170,7 +170,7 @@ TEST_CASE("tensors go by NCCL where host memory would take them") {
   }
 }
 
-TEST_CASE("what NCCL copies is there when copies end, and nobody writes it until then") {
+TEST_CASE("NCCL copies: complete when they end, and nothing writes the buffers before") {
   const Part part{0, 8, 1};
   std::vector<torch::Tensor> during(2), after(2);
   std::vector<std::string> said(2);
@@ -214,7 +214,7 @@ TEST_CASE("probe: a rank waits for one that has gone elsewhere", "[.]") {
   });
 }
 
-TEST_CASE("a wait for sums or copies that others do not begin ends the process at its time limit, and is named") {
+TEST_CASE("NCCL time limit: waiting for an operation that others never begin ends the process with its name") {
   const test::TempDir dir;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   for (const std::string what : {"sums", "copies"}) {
@@ -228,7 +228,7 @@ TEST_CASE("a wait for sums or copies that others do not begin ends the process a
   }
 }
 
-TEST_CASE("a library that is not NCCL's is an input error") {
+TEST_CASE("NCCL library: one that is not NCCL is an input error") {
   const auto world = dist::make_solo();
   CHECK_THROWS_WITH(learner::ranks_by_nccl(*world, torch::kCPU, "libnowhere.so.9"),
                     Catch::Matchers::Contains("expected NCCL 2.4 or newer, got none (libnowhere.so.9"));
@@ -236,7 +236,7 @@ TEST_CASE("a library that is not NCCL's is an input error") {
                     Catch::Matchers::Contains("ncclGetVersion"));
 }
 
-TEST_CASE("what NCCL fails in is reported, not passed over") {
+TEST_CASE("NCCL errors: reported") {
   test::Ranks(2).run([](dist::Collectives& world) {
     const auto ranks = by_stand_in(world);
     const torch::Tensor values = torch::zeros({4});
@@ -247,7 +247,7 @@ TEST_CASE("what NCCL fails in is reported, not passed over") {
   });
 }
 
-TEST_CASE("NCCL's own library and host memory leave the values of a GPU's only rank as they are", "[ranks]") {
+TEST_CASE("NCCL and host memory: leave the values of a GPU's only rank unchanged", "[ranks]") {
   const auto world = dist::make_solo();
   std::optional<torch::Device> device;
   if (!test::has_gpu(

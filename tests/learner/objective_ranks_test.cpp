@@ -109,7 +109,7 @@ Named sum(const std::vector<Result>& results) {
 
 }  // namespace
 
-TEST_CASE("neither micro-batches, packing nor ranks change a loss's gradient or statistics") {
+TEST_CASE("losses: gradients and statistics do not depend on micro-batches, packing or ranks") {
   const std::vector<test::Sequence> s = ranks_sequences();
   const std::vector<std::vector<std::vector<MicroBatch>>> divisions = {
       {{test::pack({s[7], s[0]}), test::pack({s[6], s[1], s[4]}), test::pack({s[5], s[3], s[2]})}},
@@ -135,7 +135,7 @@ TEST_CASE("neither micro-batches, packing nor ranks change a loss's gradient or 
   }
 }
 
-TEST_CASE("each loss and correction adds the metrics that speak of it") {
+TEST_CASE("losses and corrections: each adds its own metrics") {
   const std::vector<test::Sequence> s = ranks_sequences();
   const auto metrics_of = [&](const std::string& name) {
     for (const RanksWay& way : ranks_ways()) {
@@ -187,7 +187,7 @@ TEST_CASE("each loss and correction adds the metrics that speak of it") {
   has(metrics_of("rejected"), "mismatch/veto_seq_fraction", 0, 1);
 }
 
-TEST_CASE("a loss that was not resolved is refused") {
+TEST_CASE("losses: unresolved settings are refused") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_config();
   learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);

@@ -171,7 +171,7 @@ torch::Tensor gradient_of(ObjectiveTokens& tokens, const ObjectiveSettings& how)
 
 }  // namespace
 
-TEST_CASE("every loss, aggregation and correction has the values and gradients of the loops in numpy") {
+TEST_CASE("losses, aggregations, corrections: values and gradients equal numpy's loops") {
   std::ifstream file(test::shipped_data() / "golden" / "objective.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   Worst worst_value, worst_gradient;
@@ -214,7 +214,7 @@ TEST_CASE("every loss, aggregation and correction has the values and gradients o
       worst_gradient.value);
 }
 
-TEST_CASE("AIS's signals are those of the loops in numpy, also from parts") {
+TEST_CASE("AIS: signals equal numpy's loops, also computed in parts") {
   std::ifstream file(test::shipped_data() / "golden" / "objective.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   const learner::AisSettings usual;
@@ -243,7 +243,7 @@ TEST_CASE("AIS's signals are those of the loops in numpy, also from parts") {
   }
 }
 
-TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a large one") {
+TEST_CASE("AIS: blends nothing without a gap, and everything except noise with a large one") {
   learner::AisSettings how;
   const std::vector<double> old(64, -1.0);
   std::vector<double> sampler = old, advantages(64);
@@ -275,7 +275,7 @@ TEST_CASE("AIS blends nothing without a gap, and everything but the noisy with a
   CHECK(learner::ais_signals({}, how).alpha == 0);
 }
 
-TEST_CASE("gradients by autograd are those by differences of the value") {
+TEST_CASE("losses: autograd equals differences of the value") {
   for (const std::string& name : kLosses) {
     for (const std::string& method : kMethods) {
       // GSPO's token form is defined by its gradient, which differs from the derivative of its value.
@@ -304,7 +304,7 @@ TEST_CASE("gradients by autograd are those by differences of the value") {
   }
 }
 
-TEST_CASE("the gradient of a loss of weighted log-probs is that by differences with its weights held fixed") {
+TEST_CASE("weighted log-prob loss: its gradient equals differences with fixed weights") {
   for (const std::string name : {"cispo", "dppo_tv", "dppo_kl"}) {
     CAPTURE(name);
     ObjectiveTokens tokens = random_tokens(7, {3, 5, 2, 4, 30, 30}, 0.9, 0.3);
@@ -323,7 +323,7 @@ TEST_CASE("the gradient of a loss of weighted log-probs is that by differences w
   }
 }
 
-TEST_CASE("over a vocabulary k2, k3+ and unbiased have the gradient of KL(pi || reference), k3 that of its reverse") {
+TEST_CASE("KL estimators over a vocabulary: k2, k3+ and unbiased have the gradient of KL(π‖ref), k3 of its reverse") {
   const torch::Tensor logits = tensor({0.3, -1.2, 2.0, 0.7, -0.4}), reference = tensor({1.1, 0.2, -0.9, 0.1, -2.5});
   const torch::Tensor log_ref = torch::log_softmax(reference, 0);
   const auto gradient_by_logits = [&](const std::function<torch::Tensor(const torch::Tensor&)>& of_log_probs) {
@@ -357,7 +357,7 @@ TEST_CASE("over a vocabulary k2, k3+ and unbiased have the gradient of KL(pi || 
   CHECK_FALSE(torch::allclose(forward, reverse, 1e-2, 1e-2));
 }
 
-TEST_CASE("no clamp of a KL estimate stops its gradient") {
+TEST_CASE("KL estimators: clamps do not stop the gradient") {
   for (const double ratio : {1.0, 2.61, 2.62, 4.48, 15.0, 21.0, 60.0}) {
     for (const double sign : {-1.0, 1.0}) {
       CAPTURE(ratio, sign);
@@ -379,7 +379,7 @@ TEST_CASE("no clamp of a KL estimate stops its gradient") {
   }
 }
 
-TEST_CASE("without a gap every correction is none") {
+TEST_CASE("corrections: without a gap none changes anything") {
   for (const std::string& name : kLosses) {
     const bool narrow = name == "gspo" || name == "tbpo";
     ObjectiveTokens tokens = random_tokens(3, {4, 1, 6, 3}, narrow ? 3e-4 : 0.3, 0);
@@ -400,7 +400,7 @@ TEST_CASE("without a gap every correction is none") {
   }
 }
 
-TEST_CASE("ACR differs from TIS where A > 0, rho > C and R > 1 + eps_h, and nowhere else") {
+TEST_CASE("ACR: differs from TIS exactly where A > 0, rho > C and R > 1 + eps_h") {
   constexpr double kC = 2, kHigh = 0.2;
   ObjectiveTokens tokens = random_tokens(11, std::vector<int>(40, 10), 0.4, 0.8);
   ObjectiveSettings tis = settings("grpo", "tis"), acr = tis;
@@ -417,7 +417,7 @@ TEST_CASE("ACR differs from TIS where A > 0, rho > C and R > 1 + eps_h, and nowh
   CHECK(moved.sum().item<int>() < where.sum().item<int>());  // some are above the raised bound as well
 }
 
-TEST_CASE("TBPO's gradient is exactly zero outside its bands, A >= 0 being bounded above alone") {
+TEST_CASE("TBPO: the gradient is exactly zero outside its bands, A >= 0 being bounded only above") {
   const ObjectiveSettings how = settings("tbpo", "tbpo");
   for (const double advantage : {1.5, 0.0, -1.5}) {
     for (const double log_r : {-0.5, -3.1e-4, -2.9e-4, 0.0, 3.9e-4, 4.1e-4, 6.9e-4, 7.1e-4, 0.5}) {
@@ -432,7 +432,7 @@ TEST_CASE("TBPO's gradient is exactly zero outside its bands, A >= 0 being bound
   }
 }
 
-TEST_CASE("GSPO's two forms have the same values, and the same gradient where weights are equal") {
+TEST_CASE("GSPO: both forms have equal values, and equal gradients for equal weights") {
   ObjectiveTokens tokens = random_tokens(5, {4, 7, 1, 3}, 3e-4, 0.5);
   ObjectiveSettings sequence = settings("gspo", "mis_prod"), token = sequence;
   token.surrogate.token_form = true;
@@ -443,7 +443,7 @@ TEST_CASE("GSPO's two forms have the same values, and the same gradient where we
   CHECK_FALSE(settings("gspo", "mis_geo").surrogate.token_form);
 }
 
-TEST_CASE("no gradient flows through a correction") {
+TEST_CASE("corrections: no gradient flows through them") {
   ObjectiveTokens tokens = random_tokens(5, {4, 7}, 0.1, 0.5);
   tokens.old_log_probs = tokens.log_probs.detach().clone().set_requires_grad(true);
   for (const std::string& method : kMethods) {

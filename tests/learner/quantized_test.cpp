@@ -62,7 +62,7 @@ double gradient_difference(const test::Named& a, const test::Named& b) {
 
 }  // namespace
 
-TEST_CASE("a quantized linear layer and its straight-through gradients are those of the rounded operands") {
+TEST_CASE("quantized linear layer: output and straight-through gradients equal those of the rounded operands") {
   // More than the 128 inputs and outputs that share a scale in some formats.
   constexpr std::int64_t kOut = 140, kIn = 150;
   for (int i = 0; i < quant::kNumFormats; ++i) {
@@ -86,7 +86,7 @@ TEST_CASE("a quantized linear layer and its straight-through gradients are those
   }
 }
 
-TEST_CASE("an int8 backward pass is that of gradients encoded a token and an output channel at a time") {
+TEST_CASE("int8 backward pass: equals gradients encoded per token and per output channel") {
   const Problem problem = make_problem(quant::Format::int8, false);
   const Tensor x = problem.x.clone().set_requires_grad(true), gradient = torch::ones({70, 33});
   learner::Quantized how{&problem.packed, true, torch::kBFloat16};
@@ -140,7 +140,7 @@ Tensor joined(const std::vector<Tensor>& parts, std::int64_t dim) { return torch
 
 }  // namespace
 
-TEST_CASE("an fp8 backward pass is that of the reference codec's numbers, summed in fp64") {
+TEST_CASE("fp8 backward pass: equals the reference codec's numbers, summed in fp64") {
   const auto format = quant::Format::fp8_block128;
   struct Shape {
     std::vector<std::int64_t> tensors;
@@ -178,7 +178,7 @@ TEST_CASE("an fp8 backward pass is that of the reference codec's numbers, summed
   }
 }
 
-TEST_CASE("an fp8 backward pass has numpy's gradients, tensors and sizes ragged") {
+TEST_CASE("fp8 backward pass: gradients equal numpy's, for ragged tensors and sizes") {
   const state::SafetensorsFile golden(test::shipped_data() / "golden" / "fp8_backward.safetensors");
   const auto read = [&](const char* name) {
     const base::Buffer values = golden.read_f32(name);
@@ -201,7 +201,7 @@ TEST_CASE("an fp8 backward pass has numpy's gradients, tensors and sizes ragged"
   CHECK(got.d_x[5].abs().max().item<float>() == 0);
 }
 
-TEST_CASE("NaN and infinity in a gradient stay in sight of an fp8 backward pass, zeros stay zero") {
+TEST_CASE("fp8 backward pass: NaN and infinity in a gradient stay visible, zeros stay zero") {
   torch::manual_seed(5);
   const std::vector<std::int64_t> tensors{130, 20};
   const Tensor weight = torch::randn({150, 140}), x = torch::randn({260, 140});
@@ -228,7 +228,7 @@ TEST_CASE("NaN and infinity in a gradient stay in sight of an fp8 backward pass,
   CHECK(got.d_w.narrow(1, 128, 12).isfinite().all().item<bool>());
 }
 
-TEST_CASE("an MLP by blocks of rows has the bits of its parts") {
+TEST_CASE("MLP by blocks of rows: bits equal its parts") {
   base::Team alone = base::Team::solo();
   for (const quant::Format format : {quant::Format::bf16, quant::Format::int8, quant::Format::int4}) {
     CAPTURE(quant::name(format));
@@ -250,7 +250,7 @@ TEST_CASE("an MLP by blocks of rows has the bits of its parts") {
   }
 }
 
-TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'") {
+TEST_CASE("low_bit, fake_quant: gradients are equal, and differ from the masters'") {
   using config::LearnerForward;
   const test::Named plain = gradients(quant::Format::int8, LearnerForward::bf16);
   const test::Named fake = gradients(quant::Format::int8, LearnerForward::fake_quant);
@@ -280,7 +280,7 @@ TEST_CASE("low_bit and fake_quant give one gradient, another than the masters'")
   CHECK(gradient_difference(gradients(quant::Format::f32, LearnerForward::fake_quant), plain) < 1e-5);
 }
 
-TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from the sampler's") {
+TEST_CASE("bitwise learner: one log-prob that differs by a bit ends the update") {
   const auto config = test::tiny_config();
   learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
   options.numerics.forward = config::LearnerForward::low_bit;
@@ -312,7 +312,7 @@ TEST_CASE("a bitwise learner ends an update when one log-prob is a bit away from
   CHECK_NOTHROW(accumulate());
 }
 
-TEST_CASE("a learner on quantized tensors refuses a snapshot that is missing or of other weights") {
+TEST_CASE("quantized learner: a missing snapshot or one of other weights is refused") {
   const auto config = test::tiny_config();
   learner::LearnerOptions options = test::options();
   options.numerics.forward = config::LearnerForward::low_bit;
@@ -332,8 +332,7 @@ TEST_CASE("a learner on quantized tensors refuses a snapshot that is missing or 
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
 }
 
-TEST_CASE(
-    "update-aware quantization: a scale of 2 changes no bit, 1.5 only what rounds at a tie, and it is no update") {
+TEST_CASE("update-aware scaling: a factor of 2 changes no bit, 1.5 only ties of rounding, and neither is an update") {
   auto config = test::tiny_config(false, true);
   config.o_bias = true;
   learner::LearnerOptions options = test::options();

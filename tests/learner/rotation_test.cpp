@@ -125,7 +125,7 @@ double furthest(const test::Named& got, const test::Named& want) {
 
 }  // namespace
 
-TEST_CASE("a rotated layer multiplies rotated operands, dX leaves it rotated back, and dW is gathered rotated") {
+TEST_CASE("rotated layer: multiplies rotated operands, rotates dX back, and accumulates dW rotated") {
   const Tensor h = rotation_matrix(160);
   for (const Format format : low_bit_formats()) {
     const RotatedLayer layer(format);
@@ -153,7 +153,7 @@ TEST_CASE("a rotated layer multiplies rotated operands, dX leaves it rotated bac
   }
 }
 
-TEST_CASE("int8 and fp8 backward passes quantize in the rotated basis") {
+TEST_CASE("rotated layer: int8 and fp8 backward passes quantize in the rotated basis") {
   const Tensor h = rotation_matrix(160);
   const auto passes = [&](Format format, LearnerBackward backward) {
     const RotatedLayer layer(format);
@@ -183,7 +183,7 @@ TEST_CASE("int8 and fp8 backward passes quantize in the rotated basis") {
   }
 }
 
-TEST_CASE("what is added to dX, as an adapter's part is, is added after it was rotated back") {
+TEST_CASE("rotated layer: terms added to dX, as an adapter's, are added after it was rotated back") {
   const RotatedLayer layer(Format::int8);
   for (const LearnerBackward backward : {LearnerBackward::model_dtype, LearnerBackward::int8}) {
     const learner::Quantized how{&layer.packed, true, torch::kFloat32, backward};
@@ -197,7 +197,7 @@ TEST_CASE("what is added to dX, as an adapter's part is, is added after it was r
   }
 }
 
-TEST_CASE("a learner's gradients on rotated matrices are the weights' own") {
+TEST_CASE("rotated learner: gradients are those of the unrotated weights") {
   const test::Named plain = rotated_gradients(Format::int8, {}, LearnerForward::bf16);
   const test::Named straight = rotated_gradients(Format::int8, {}, LearnerForward::low_bit);
   const double by_format = furthest(straight, plain);
@@ -220,7 +220,7 @@ TEST_CASE("a learner's gradients on rotated matrices are the weights' own") {
   CHECK(rotated_gradients(Format::int8, kRotated, LearnerForward::bf16) == plain);
 }
 
-TEST_CASE("adapters beside a rotated base have the gradients of those beside one that is not") {
+TEST_CASE("adapters on a rotated base: gradients equal those on a plain base") {
   for (const Format format : {Format::int8, Format::int4}) {
     CAPTURE(quant::name(format));
     const test::Named plain = rotated_gradients(format, {}, LearnerForward::bf16, {}, 4);
@@ -233,7 +233,7 @@ TEST_CASE("adapters beside a rotated base have the gradients of those beside one
   }
 }
 
-TEST_CASE("two micro-batches gather what one does, read between them or not, and an update takes it rotated back") {
+TEST_CASE("rotated learner: two micro-batches sum to one, read between them or not, and updates rotate back") {
   const std::vector<types::MicroBatch> two = {test::pack({kFirst}), test::pack({kSecond})};
   const types::GlobalCounts counts = test::count(two);
   const auto run = [&](bool reads_between, const std::vector<types::MicroBatch>& batches) {
@@ -264,7 +264,7 @@ TEST_CASE("two micro-batches gather what one does, read between them or not, and
     CHECK(std::all_of(values.begin(), values.end(), [](float value) { return value == 0; }));
 }
 
-TEST_CASE("ranks sum rotated gradients as one rank does, early or late, with shards or without") {
+TEST_CASE("rotated learner: ranks sum gradients as one rank, overlapped or not, with and without shards") {
   const model::ModelConfig config = config_that_fits();
   const std::vector<types::MicroBatch> batches = {test::pack({kFirst}), test::pack({kSecond})};
   const types::GlobalCounts counts = test::count(batches);

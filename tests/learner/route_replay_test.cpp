@@ -41,7 +41,7 @@ constexpr const char* kRouter = "model.layers.2.mlp.gate.weight";
 
 }  // namespace
 
-TEST_CASE("given routes are used: others change log-probs, the pass's own change no bit of them or of a gradient") {
+TEST_CASE("route replay: other routes change log-probs, the pass's own routes change no bit") {
   const auto world = dist::make_solo();
   for (const bool checkpoints : {false, true}) {
     const model::ModelConfig config = test::tiny_moe_config();
@@ -67,7 +67,7 @@ TEST_CASE("given routes are used: others change log-probs, the pass's own change
   }
 }
 
-TEST_CASE("with foreign routes the router's gradient is that of its gates: central differences of the loss") {
+TEST_CASE("route replay: the router's gradient equals differences of the loss at the given routes") {
   const auto world = dist::make_solo();
   for (const bool norm_topk : {true, false}) {
     const model::ModelConfig config = test::tiny_moe_config(norm_topk);
@@ -98,7 +98,7 @@ TEST_CASE("with foreign routes the router's gradient is that of its gates: centr
   }
 }
 
-TEST_CASE("routes of another shape than the model's are an internal error") {
+TEST_CASE("route replay: routes of another model's shape are an internal error") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_moe_config();
   learner::Learner learner(config, test::tiny_weights(config), test::options(config::ComputeDType::f32), *world);

@@ -35,7 +35,7 @@ void set_route(std::vector<std::uint8_t>& routes, std::size_t row, std::size_t l
 
 }  // namespace
 
-TEST_CASE("shares of differing routes, by layer, token and own choice, and the largest load, without a last row") {
+TEST_CASE("route metrics: shares of differing routes by layer, token and choice, and the largest load") {
   const types::MicroBatch batch = batch_of_routes();
   std::vector<std::uint8_t> used = batch.sampler_routes.experts;
   set_route(used, 1, 0, 0, 2);
@@ -58,7 +58,7 @@ TEST_CASE("shares of differing routes, by layer, token and own choice, and the l
   CHECK(statistics.reduce(*world).empty());                     // the mini-batch is forgotten
 }
 
-TEST_CASE("routes of no sampler have a load and no flips, and a dense model has no metrics of routes") {
+TEST_CASE("route metrics: without sampler routes only a load, and none for a dense model") {
   types::MicroBatch batch = batch_of_routes();
   const std::vector<std::uint8_t> used = batch.sampler_routes.experts;
   batch.sampler_routes = {};
@@ -72,7 +72,7 @@ TEST_CASE("routes of no sampler have a load and no flips, and a dense model has 
   CHECK(learner::route_metric_names(test::tiny_config()).empty());
 }
 
-TEST_CASE("metrics of routes are the same over two ranks, one of them without a micro-batch") {
+TEST_CASE("route metrics: two ranks give the same, also when one has no micro-batch") {
   types::MicroBatch batch = batch_of_routes();
   std::vector<std::uint8_t> used = batch.sampler_routes.experts;
   set_route(used, 2, 1, 1, 2);

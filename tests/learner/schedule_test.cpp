@@ -5,7 +5,7 @@
 
 namespace qrl {
 
-TEST_CASE("learning rates follow their schedules") {
+TEST_CASE("learning rates: follow their schedules") {
   learner::OptimizerOptions optim;
   optim.lr = 2;
   optim.lr_warmup_steps = 4;
@@ -25,7 +25,7 @@ TEST_CASE("learning rates follow their schedules") {
   CHECK(test::close(rate(12), 0, 1e-12, 0));
 }
 
-TEST_CASE("a warm-up as a share of all updates takes the place of one in updates") {
+TEST_CASE("warm-up: a share of all updates overrides a number of updates") {
   learner::OptimizerOptions optim;
   optim.lr = 1;
   optim.lr_warmup_steps = 10;

@@ -68,7 +68,7 @@ learner::ObjectiveTokens selected_tokens(const nlohmann::json& golden) {
 
 }  // namespace
 
-TEST_CASE("tokens of the highest entropy, Clip-Cov's tokens and the mean weight are those of numpy, from two parts") {
+TEST_CASE("top-entropy tokens, Clip-Cov tokens, mean weight: equal numpy's, from two parts") {
   std::ifstream file(test::shipped_data() / "golden" / "selection.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   const auto cut = golden["in_first"].get<std::size_t>();

@@ -155,7 +155,7 @@ void check_same(const std::vector<ShardSeen>& sharded, const std::vector<ShardSe
 
 }  // namespace
 
-TEST_CASE("ranks that share masters and moments out train with the bits of ranks that hold them all") {
+TEST_CASE("sharded ranks: train with the bits of ranks that hold everything") {
   for (const ShardWay& way : shard_ways()) {
     for (const int num_ranks : {1, 2, 3}) {
       CAPTURE(way.name, num_ranks);
@@ -164,14 +164,14 @@ TEST_CASE("ranks that share masters and moments out train with the bits of ranks
   }
 }
 
-TEST_CASE("more ranks than tensors: some keep nothing, and all train") {
+TEST_CASE("sharded ranks: with more ranks than tensors some hold nothing, and all train") {
   const int num_ranks = 30;
   const std::vector<ShardSeen> sharded = trained(num_ranks, shard_ways()[1], true);
   CHECK(std::ranges::any_of(sharded, [](const ShardSeen& rank) { return rank.masters.empty(); }));
   check_same(sharded, trained(num_ranks, shard_ways()[1], false));
 }
 
-TEST_CASE("a tensor that is not finite on one rank stops the update on all and is named") {
+TEST_CASE("sharded ranks: a non-finite tensor on one rank stops the update on all and is named") {
   for (const ShardSeen& rank :
        on_ranks(3, shard_ways()[1], true, [](learner::Learner&learner, auto&, dist::Collectives&world, ShardSeen&seen) {
          accumulate(learner, world);
@@ -187,7 +187,7 @@ TEST_CASE("a tensor that is not finite on one rank stops the update on all and i
   }
 }
 
-TEST_CASE("what one number of ranks kept, another resumes from, with the same bits") {
+TEST_CASE("sharded ranks: state saved by one number of ranks resumes on another with equal bits") {
   for (const std::size_t idx : {std::size_t{1}, std::size_t{5}}) {
     const ShardWay way = shard_ways()[idx];
     CAPTURE(way.name);
@@ -206,7 +206,7 @@ TEST_CASE("what one number of ranks kept, another resumes from, with the same bi
   }
 }
 
-TEST_CASE("update-aware scaling and a new optimizer reach every rank's share") {
+TEST_CASE("sharded ranks: update-aware scaling and a new optimizer reach every shard") {
   const auto scaled = [&](bool sharded) {
     return on_ranks(
         2, shard_ways()[1], sharded,
@@ -220,7 +220,7 @@ TEST_CASE("update-aware scaling and a new optimizer reach every rank's share") {
   check_same(scaled(true), scaled(false));
 }
 
-TEST_CASE("a learner for scores alone is not divided") {
+TEST_CASE("scoring learner: not sharded") {
   const model::ModelConfig config = test::tiny_config();
   learner::LearnerOptions options = test::options();
   options.trainable = false;
@@ -233,7 +233,7 @@ TEST_CASE("a learner for scores alone is not divided") {
   CHECK_FALSE(sharded[1]);
 }
 
-TEST_CASE("shares weigh about the same, whole tensors each") {
+TEST_CASE("shards: whole tensors, of about equal size") {
   model::ModelConfig config = test::tiny_config();
   config.num_hidden_layers = 12;
   config.hidden_size = 64;

@@ -10,7 +10,7 @@
 
 using namespace qrl;
 
-TEST_CASE("a mean over nothing is no metric, though a name that a run's rows have") {
+TEST_CASE("means over nothing: no metric value, but the name is in the run's rows") {
   learner::Statistics statistics;
   statistics.add_mean("none", 0, 0);
   statistics.add_mean("some", 0, 0);
@@ -22,7 +22,7 @@ TEST_CASE("a mean over nothing is no metric, though a name that a run's rows hav
   CHECK(std::ranges::find(names, "actor/negative_rare_fraction") != names.end());
 }
 
-TEST_CASE("percentiles of rho are those of the sorted values, to half a percent of log rho") {
+TEST_CASE("percentiles of rho: equal those of sorted values, within half a percent of log rho") {
   const auto world = dist::make_solo();
   for (const double scale : {0.0, 1e-7, 1e-3, 1.0, 30.0}) {
     base::RandomStream random(1, base::RandomPurpose::test, 0);

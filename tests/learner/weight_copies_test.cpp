@@ -163,7 +163,7 @@ Begins begins_of(const Way& way, int num_ranks, const Make& make) {
 
 }  // namespace
 
-TEST_CASE("every rank reads what owners have made of their tensors, and nothing before it is there") {
+TEST_CASE("weight copies: every rank reads the owners' updated tensors, and none before it arrived") {
   for (const Way& way : ways()) {
     const auto solo = dist::make_solo();
     const std::vector<Tensor> want = updated(way, *solo, false, through_host);
@@ -187,7 +187,7 @@ TEST_CASE("every rank reads what owners have made of their tensors, and nothing 
   }
 }
 
-TEST_CASE("copies of a layer begin to travel before the optimizer works on the next, in the same order on every rank") {
+TEST_CASE("weight copies: a layer's copies start before the next is updated, in the same order on every rank") {
   const auto is_before = [](const std::string& name, std::int64_t next_layer) {
     const auto layer = name.find("_proj.") == std::string::npos ? -1 : std::stoll(name.substr(13));
     return layer < next_layer;
@@ -215,7 +215,7 @@ TEST_CASE("copies of a layer begin to travel before the optimizer works on the n
   }
 }
 
-TEST_CASE("a publish of ranks that share the masters has one exchange a layer, with every tensor once") {
+TEST_CASE("sharded publish: one exchange per layer, with every tensor once") {
   for (const bool tied : {false, true}) {
     model::ModelConfig config = test::tiny_config(true, false, tied);
     config.num_hidden_layers = 3;
@@ -244,7 +244,7 @@ TEST_CASE("a publish of ranks that share the masters has one exchange a layer, w
   }
 }
 
-TEST_CASE("where copies wait for one another, nothing is cut into layers for them") {
+TEST_CASE("weight copies: not divided by layer where copies run sequentially") {
   for (const Way& way : ways()) {
     if (!way.options.reads_layers) continue;
     CAPTURE(way.name);

@@ -6,7 +6,7 @@
 
 using namespace qrl;
 
-TEST_CASE("an adapter added to some columns leaves the others, and has the bits of one added to all") {
+TEST_CASE("adapters: one added to some columns leaves the others, and has the bits of one added to all") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const quant::Format format = GENERATE(quant::Format::bf16, quant::Format::f32);
   CAPTURE(path.name(), name(format));

@@ -26,7 +26,7 @@ ModelConfig three_layers(bool qk_norm) {
 
 }  // namespace
 
-TEST_CASE("each layer of a dense model is walked in the order of the forward pass") {
+TEST_CASE("block: a dense layer is visited in the order of the forward pass") {
   for (std::int64_t layer = 0; layer < 3; ++layer) {
     CHECK(walk_of(three_layers(false), layer) ==
           std::vector<std::string>{"input_layernorm", "qkv", "o", "post_attention_layernorm", "gate_up", "down"});
@@ -36,7 +36,7 @@ TEST_CASE("each layer of a dense model is walked in the order of the forward pas
   }
 }
 
-TEST_CASE("a layer that the model lacks is not walked") {
+TEST_CASE("block: a layer outside the model is not visited") {
   for (const std::int64_t layer : {-1, 3}) {
     CHECK_THROWS_WITH(walk_of(three_layers(true), layer), Catch::Matchers::Contains("one of 3 layers"));
     CHECK_THROWS_WITH(visit_matrices(three_layers(true), layer, [](const BlockMatrix&, const auto&) {}),
@@ -44,7 +44,7 @@ TEST_CASE("a layer that the model lacks is not walked") {
   }
 }
 
-TEST_CASE("the matrices known by name are those of a layer, whatever its sizes") {
+TEST_CASE("block: named matrices are those of a layer, whatever its sizes") {
   std::vector<std::string> known, walked;
   visit_known_matrices([&](const BlockMatrix& matrix) { known.emplace_back(matrix.name); });
   visit_matrices(three_layers(true), 2,

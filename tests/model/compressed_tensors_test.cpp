@@ -126,7 +126,7 @@ std::map<std::string, json> groups_by_target(const json& said) {
 
 }  // namespace
 
-TEST_CASE("a low-bit model leaves with the bytes that compressed-tensors writes") {
+TEST_CASE("quantized export: writes the bytes that compressed-tensors writes") {
   const json expected = golden()["tensors"];
   std::size_t num_compared = 0;
   for (const Case& one : kCases) {
@@ -157,7 +157,7 @@ TEST_CASE("a low-bit model leaves with the bytes that compressed-tensors writes"
   CHECK(num_compared == expected.size());
 }
 
-TEST_CASE("the values of a folder and those of the snapshot are the same") {
+TEST_CASE("quantized export: a folder's values equal the snapshot's") {
   for (const Case& one : kCases) {
     const ModelConfig config = config_of(one.format);
     const Snapshot snapshot = published(config, one.format, weights_of(config));
@@ -181,7 +181,7 @@ TEST_CASE("the values of a folder and those of the snapshot are the same") {
   }
 }
 
-TEST_CASE("quantization_config says what compressed-tensors' presets say of whole groups") {
+TEST_CASE("quantization_config: equals compressed-tensors' presets for whole groups") {
   const json presets = golden()["presets"];
   for (const Case& one : kCases) {
     ModelConfig config = config_of(Format::fp8_block128);
@@ -205,7 +205,7 @@ TEST_CASE("quantization_config says what compressed-tensors' presets say of whol
   }
 }
 
-TEST_CASE("modules whose groups differ are named, and so are layers that stay wide") {
+TEST_CASE("quantization_config: lists modules with other groups, and layers that stay wide") {
   ModelConfig config = config_of(Format::int4);
   config.num_hidden_layers = 2;
   SnapshotFormats formats(Format::int4);
@@ -224,8 +224,7 @@ TEST_CASE("modules whose groups differ are named, and so are layers that stay wi
                                                               {"re:.*down_proj$", 8}});
 }
 
-TEST_CASE(
-    "an expert leaves with the bytes of a dense network of its weights, under its own name; its router is ignored") {
+TEST_CASE("quantized export: experts have the bytes of dense networks under their own names, routers are ignored") {
   for (const Case& one : kCases) {
     const std::int64_t inner = one.format == Format::fp8_block128 ? 768 : 136;
     const ModelConfig config = mixture_of(one.format, inner);
@@ -268,7 +267,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("experts and dense layers whose groups differ are targets of their own") {
+TEST_CASE("quantized export: experts and dense layers with different groups are separate targets") {
   const ModelConfig config = mixture_of(Format::int4, 72, 2, {1});
   const json said = json::parse(quantization_config(Snapshot(config, Format::int4)));
   CHECK(groups_by_target(said) == std::map<std::string, json>{{"re:.*q_proj$", nullptr},
@@ -283,7 +282,7 @@ TEST_CASE("experts and dense layers whose groups differ are targets of their own
                                                               {R"(re:.*mlp\.experts\.\d+\.down_proj$)", nullptr}});
 }
 
-TEST_CASE("a layer's experts leave in one format or not at all") {
+TEST_CASE("quantized export: a layer's experts have one format or stay wide together") {
   const ModelConfig config = mixture_of(Format::int8, 136, 2);
   const auto refusal = [&](std::vector<std::string> ignore) {
     SnapshotFormats formats(Format::int8);
@@ -298,7 +297,7 @@ TEST_CASE("a layer's experts leave in one format or not at all") {
   CHECK(refusal({"model.layers.1.mlp.experts.*"}) == "accepted");
 }
 
-TEST_CASE("an lm_head in fp32 beside a tied embedding in bf16 is a tensor of its own") {
+TEST_CASE("quantized export: an fp32 lm_head beside a tied bf16 embedding is a separate tensor") {
   const ModelConfig config = config_of(Format::int8);
   SnapshotFormats formats(Format::int8);
   const Written tied(published(config, formats, weights_of(config)));
@@ -311,7 +310,7 @@ TEST_CASE("an lm_head in fp32 beside a tied embedding in bf16 is a tensor of its
   CHECK(apart.config["tie_word_embeddings"] == false);
 }
 
-TEST_CASE("a large low-bit model is several files") {
+TEST_CASE("quantized export: a large model has several files") {
   const ModelConfig config = config_of(Format::int4);
   const Weights weights = weights_of(config);
   const Written whole(published(config, Format::int4, weights));
@@ -321,7 +320,7 @@ TEST_CASE("a large low-bit model is several files") {
   CHECK(read_index(sharded.dir / "model.safetensors.index.json").size() == whole.tensors.size());
 }
 
-TEST_CASE("a token's ragged last block is an error with the module's name") {
+TEST_CASE("quantized export: a ragged last block of a token's inputs is an error with the module's name") {
   ModelConfig config = config_of(Format::fp8_block128);
   config.intermediate_size = 136;
   const std::string message = refusal_of([&] { (void)quantization_config(Snapshot(config, Format::fp8_block128)); });

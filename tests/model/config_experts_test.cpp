@@ -41,7 +41,7 @@ std::vector<std::int64_t> sparse_layers(const ModelConfig& config) {
 
 }  // namespace
 
-TEST_CASE("a layer is sparse at each step, unless it is listed as dense") {
+TEST_CASE("MoE config: a layer is sparse at each step, unless it is listed as dense") {
   using Layers = std::vector<std::int64_t>;
   CHECK(sparse_layers(with_layers(4, 1, {})) == Layers{0, 1, 2, 3});
   CHECK(sparse_layers(with_layers(4, 1, {0, 2})) == Layers{1, 3});
@@ -53,7 +53,7 @@ TEST_CASE("a layer is sparse at each step, unless it is listed as dense") {
   CHECK(sparse_layers(dense).empty());
 }
 
-TEST_CASE("a mixture's keys are read, and written for transformers 4 and 5") {
+TEST_CASE("MoE config: keys are read, and written for transformers 4 and 5") {
   const nlohmann::json source = experts_config();
   const ModelConfig config = parse_config(source.dump(), "x");
   CHECK(config.family == Family::qwen3_moe);
@@ -90,7 +90,7 @@ TEST_CASE("a mixture's keys are read, and written for transformers 4 and 5") {
   CHECK(parse_config(config_json(other), "x") == other);
 }
 
-TEST_CASE("either spelling of the number of experts is read, both only if equal") {
+TEST_CASE("MoE config: either spelling of the number of experts is read, both only if equal") {
   nlohmann::json config = experts_config();
   config.erase("num_local_experts");
   CHECK(experts_refusal(config).find("num_experts") != std::string::npos);
@@ -102,7 +102,7 @@ TEST_CASE("either spelling of the number of experts is read, both only if equal"
   CHECK(experts_refusal(config).find("\"num_local_experts\": expected the same as num_experts") != std::string::npos);
 }
 
-TEST_CASE("keys that a mixture may omit have transformers' values") {
+TEST_CASE("MoE config: omitted keys have transformers' values") {
   nlohmann::json config = experts_config();
   for (const char* key : {"decoder_sparse_step", "router_aux_loss_coef", "output_router_logits"}) config.erase(key);
   config["mlp_only_layers"] = nullptr;
@@ -114,7 +114,7 @@ TEST_CASE("keys that a mixture may omit have transformers' values") {
   CHECK(experts_refusal(config) == "accepted");
 }
 
-TEST_CASE("a mixture's values that cannot be are refused, by the name of their key") {
+TEST_CASE("MoE config: impossible values are refused by the name of their key") {
   const std::vector<std::pair<std::string, std::vector<std::string>>> refused = {
       {"num_local_experts", {"0", "257", "\"8\"", "8.0", "1", "null"}},  // 1 is less than the 2 of a token
       {"num_experts_per_tok", {"0", "9", "null", "true"}},
@@ -139,14 +139,14 @@ TEST_CASE("a mixture's values that cannot be are refused, by the name of their k
   }
 }
 
-TEST_CASE("a dense model with experts' keys is refused") {
+TEST_CASE("MoE config: a dense model with expert keys is refused") {
   nlohmann::json config = experts_config();
   config["model_type"] = "qwen3";
   config["architectures"] = {"Qwen3ForCausalLM"};
   CHECK(experts_refusal(config).find("models with this key are not supported") != std::string::npos);
 }
 
-TEST_CASE("a mixture's description counts the parameters that act on a token") {
+TEST_CASE("MoE config: the description counts parameters that act on a token") {
   const std::filesystem::path file = test::shipped_data() / "golden" / "hf_configs" / "qwen3_30b_a3b.hub.json";
   CHECK(num_parameters(read_config(file)) == 30'532'122'624);
   CHECK(describe_config(file).find("128 experts of 768, 8 per token, in 48 layers, 3353032704 active parameters") !=

@@ -50,7 +50,7 @@ const fs::path kConfigs = qrl::test::shipped_data() / "golden" / "hf_configs";
 
 }  // namespace
 
-TEST_CASE("malformed configs behave as their manifest declares") {
+TEST_CASE("config.json: malformed files behave as their manifest declares") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("shared data not found (QRL_TEST_DATA)");
   std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
@@ -68,7 +68,7 @@ TEST_CASE("malformed configs behave as their manifest declares") {
   CHECK(seen >= 2);
 }
 
-TEST_CASE("published configs mean what transformers makes of them, whoever wrote them") {
+TEST_CASE("config.json: published ones are read as transformers reads them") {
   // hub: as published; transformers4, transformers5: rewritten by these versions (scripts/golden/hf_configs.py).
   const Json expected = Json::parse(qrl::test::read_file(kConfigs / "expected.json"));
   for (const std::string model : {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct",
@@ -103,7 +103,7 @@ TEST_CASE("published configs mean what transformers makes of them, whoever wrote
   }
 }
 
-TEST_CASE("what config_json writes is what transformers 4 and 5 were seen to read, and reads back the same") {
+TEST_CASE("config.json: written as transformers 4 and 5 were seen to read it, and reads back equal") {
   // hf_configs.py --check loads the committed text with both versions and compares it with the hub's form.
   for (const std::string model : {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct",
                                   "llama3_8b_instruct", "llama3.2_1b"}) {
@@ -115,7 +115,7 @@ TEST_CASE("what config_json writes is what transformers 4 and 5 were seen to rea
   }
 }
 
-TEST_CASE("rope scaling: as transformers 4 and 5 say it, and what is left out") {
+TEST_CASE("RoPE scaling: read as transformers 4 and 5 write it, with their defaults") {
   const auto with = [](const Json& scaling) {
     Json config = base_config("llama");
     config["rope_scaling"] = scaling;
@@ -140,7 +140,7 @@ TEST_CASE("rope scaling: as transformers 4 and 5 say it, and what is left out") 
   CHECK(refusal(both.dump()).find("rope_scaling") != std::string::npos);
 }
 
-TEST_CASE("every field survives config_json") {
+TEST_CASE("config.json: every field survives writing and reading") {
   ModelConfig config = parse_config(base_config("llama").dump(), "x");
   config.eos_token_ids = {5, 7};
   config.bos_token_id = 1;
@@ -158,7 +158,7 @@ TEST_CASE("every field survives config_json") {
   CHECK(parse_config(config_json(config), "x") == config);
 }
 
-TEST_CASE("values that cannot be are refused, by the name of their key") {
+TEST_CASE("config.json: impossible values are refused by the name of their key") {
   const std::vector<std::string> sizes = {
       "vocab_size",          "hidden_size", "num_hidden_layers", "num_attention_heads",
       "num_key_value_heads", "head_dim",    "intermediate_size", "max_position_embeddings"};
@@ -243,7 +243,7 @@ TEST_CASE("values that cannot be are refused, by the name of their key") {
   CHECK(refusal(twice.dump()).find("dtype") != std::string::npos);
 }
 
-TEST_CASE("texts that are no config are refused") {
+TEST_CASE("config.json: texts that are no config are refused") {
   std::string good = base_config().dump();
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("[]"), std::string("null"), "\xef\xbb\xbf" + good, good + "{}",
@@ -263,7 +263,7 @@ TEST_CASE("texts that are no config are refused") {
   CHECK(refusal(good).find("twice") != std::string::npos);
 }
 
-TEST_CASE("forms that mean the same are read the same") {
+TEST_CASE("config.json: equivalent forms are read alike") {
   const ModelConfig plain = parse_config(base_config().dump(), "x");
   const auto same = [&](const std::function<void(Json&)>& change) {
     Json config = base_config();
@@ -289,7 +289,7 @@ TEST_CASE("forms that mean the same are read the same") {
   CHECK(parse_config(Json(base_config()).dump(), "x").eos_token_ids.empty());
 }
 
-TEST_CASE("a sliding window is refused where a layer uses it, and nowhere else") {
+TEST_CASE("sliding window: refused where a layer uses it, and nowhere else") {
   // Expected values follow transformers' configuration classes: 2 layers, 1024 positions.
   struct Case {
     const char* what;
@@ -337,7 +337,7 @@ TEST_CASE("a sliding window is refused where a layer uses it, and nowhere else")
   }
 }
 
-TEST_CASE("attention_bias: on q, k, v and o, but in Qwen2, which has them on q, k and v anyway") {
+TEST_CASE("attention_bias: on q, k, v and o, but on q, k and v for Qwen2 in any case") {
   for (const std::string family : {"qwen3", "llama"}) {
     INFO(family);
     Json config = base_config(family);
@@ -356,7 +356,7 @@ TEST_CASE("attention_bias: on q, k, v and o, but in Qwen2, which has them on q, 
   CHECK(refusal(qwen2.dump()).find("attention_bias") != std::string::npos);
 }
 
-TEST_CASE("unknown keys are named, known and null ones are not") {
+TEST_CASE("config.json: unknown keys are named, known and null keys are not") {
   Json config = base_config();
   config["a_new_key"] = 1;
   config["another"] = nullptr;
@@ -373,7 +373,7 @@ TEST_CASE("unknown keys are named, known and null ones are not") {
   CHECK(describe_config(dir / "config.json").find("biases on q, k, v and o") != std::string::npos);
 }
 
-TEST_CASE("end tokens of a generation config") {
+TEST_CASE("generation_config.json: gives end tokens") {
   CHECK(parse_generation_eos(R"({"eos_token_id":3})", "g", 10) == std::vector<types::TokenId>{3});
   CHECK(parse_generation_eos(R"({"eos_token_id":[3,9],"top_p":0.8})", "g", 10) == std::vector<types::TokenId>{3, 9});
   CHECK(parse_generation_eos(R"({"eos_token_id":null})", "g", 10) == std::nullopt);

@@ -26,7 +26,7 @@ std::string text_of(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("half precision: the summary and the log say what becomes of it") {
+TEST_CASE("half precision: summary and log say how it is converted") {
   const test::TempDir dir;
   for (const std::string key : {"dtype", "torch_dtype"}) {
     const auto file = dir / (key + ".json"), log = dir / (key + ".log");

@@ -56,7 +56,7 @@ std::vector<float> rounded_by_codec(Format format, std::span<const float> weight
 
 }  // namespace
 
-TEST_CASE("a published mixture holds every expert's modules, each rounded alone, and a wide router") {
+TEST_CASE("MoE snapshot: holds every expert's modules, each rounded alone, and a wide router") {
   const ModelConfig config = mixture_config();
   const Weights weights = test::init_weights(config, 4);
   for (int i = 0; i < quant::kNumFormats; ++i) {
@@ -94,7 +94,7 @@ TEST_CASE("a published mixture holds every expert's modules, each rounded alone,
   }
 }
 
-TEST_CASE("a mixture's weight that is not finite is named as its file stores it") {
+TEST_CASE("MoE snapshot: a non-finite weight is named as its file stores it") {
   const ModelConfig config = mixture_config();
   Snapshot snapshot(config, Format::int8);
   for (const WeightSpec& spec : weight_specs(config)) {
@@ -107,7 +107,7 @@ TEST_CASE("a mixture's weight that is not finite is named as its file stores it"
   }
 }
 
-TEST_CASE("a snapshot lists a layer's experts once, counts them all, and has one error a matrix over all of them") {
+TEST_CASE("MoE snapshot: lists a layer's experts once, counts all, with one error per matrix over all of them") {
   const ModelConfig config = mixture_config();
   const Weights weights = test::init_weights(config, 4);
   SnapshotFormats formats(Format::int8);
@@ -147,7 +147,7 @@ TEST_CASE("a snapshot lists a layer's experts once, counts them all, and has one
   CHECK(num_errors == 4);
 }
 
-TEST_CASE("experts are exempt one by one, gate and up together, and the router is wide whatever a pattern says") {
+TEST_CASE("MoE snapshot: experts are exempt individually, gate with up, and the router is wide for any pattern") {
   const ModelConfig config = mixture_config();
   SnapshotFormats formats(Format::int8);
   formats.ignore = {"model.layers.0.mlp.experts.3.*", "down_proj", "gate", "*.mlp.gate"};
@@ -172,7 +172,7 @@ TEST_CASE("experts are exempt one by one, gate and up together, and the router i
   CHECK(says(refusal_of([&] { check_formats(config, formats); }), "weights: bf16"));
 }
 
-TEST_CASE("a rotation must fit the experts' inputs, which an ignore list may leave out") {
+TEST_CASE("MoE rotation: must fit the experts' inputs, unless ignored") {
   ModelConfig config = mixture_config();
   config.hidden_size = 64;
   config.head_dim = 16;
@@ -188,7 +188,7 @@ TEST_CASE("a rotation must fit the experts' inputs, which an ignore list may lea
   CHECK(snapshot.layer_form(0).router.rotation == quant::Rotation());
 }
 
-TEST_CASE("an int8 profile has a scale for each expert's row, and factors for the router behind the same norm") {
+TEST_CASE("MoE int8 profile: has a scale for each expert's row, and factors for the router behind the same norm") {
   const ModelConfig config = mixture_config();
   const Weights weights = test::init_weights(config, 4), moved = test::init_weights(config, 5);
   ChannelRanges ranges;
@@ -234,7 +234,7 @@ TEST_CASE("an int8 profile has a scale for each expert's row, and factors for th
     REQUIRE(router[i] == base::to_float(base::to_bf16(master[i] * factors.as<float>()[i % 150])));
 }
 
-TEST_CASE("adapters on experts or routers are refused in one error, on attention they are made") {
+TEST_CASE("MoE adapters: refused in one error on experts or routers, created on attention") {
   const ModelConfig config = mixture_config();
   LoraConfig lora;
   lora.rank = 2;

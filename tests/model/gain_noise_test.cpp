@@ -49,7 +49,7 @@ void check_noise(const Snapshot& snapshot, const std::vector<std::vector<float>>
 
 }  // namespace
 
-TEST_CASE("noise on gains is that of the golden numbers, and of the version last published alone") {
+TEST_CASE("gain noise: equals the golden numbers, for the last published version only") {
   const nlohmann::json file = golden_noise();
   const ModelConfig config = noise_config();
   const Weights weights = test::init_weights(config, 3);
@@ -89,7 +89,7 @@ TEST_CASE("noise on gains is that of the golden numbers, and of the version last
   }
 }
 
-TEST_CASE("noise on gains changes with seed, version, norm and channel, and is standard normal") {
+TEST_CASE("gain noise: standard normal, and depends on seed, version, norm and channel") {
   constexpr std::size_t kCount = 20000;
   const auto draw = [](std::uint64_t seed, std::int64_t version, std::uint32_t norm) {
     std::vector<float> gains(kCount);

@@ -81,7 +81,7 @@ const ops::PackedLinear& matrix_of(const model::Snapshot& snapshot, const std::s
 
 }  // namespace
 
-TEST_CASE("an int8 profile's factors and scales, and what moved weights become by them, are numpy's") {
+TEST_CASE("int8 profile: factors, scales and rescaled weights equal numpy's") {
   const Golden golden = load_golden();
   auto profile = std::make_shared<Int8Profile>(model::make_int8_profile(golden.config, golden.weights, golden.ranges));
   model::Snapshot snapshot(golden.config, quant::Format::int8);
@@ -121,7 +121,7 @@ TEST_CASE("an int8 profile's factors and scales, and what moved weights become b
         profile->tensors.at("model.layers.0.self_attn.q_proj.weight.scale").as<float>()[0]);
 }
 
-TEST_CASE("a layer that is exempt from int8 meets the smoothed norm with weights that undo it") {
+TEST_CASE("int8 profile: an exempt layer behind a smoothed norm has weights that undo it") {
   const Golden golden = load_golden();
   model::SnapshotFormats formats(quant::Format::int8);
   formats.ignore = {"*.self_attn.[qkv]_proj"};
@@ -139,7 +139,7 @@ TEST_CASE("a layer that is exempt from int8 meets the smoothed norm with weights
   }
 }
 
-TEST_CASE("profile files come back as they were, and others are refused by name") {
+TEST_CASE("int8 profile: files round-trip, and others are refused by name") {
   const test::TempDir dir;
   const Golden golden = load_golden();
   Int8Profile profile = model::make_int8_profile(golden.config, golden.weights, golden.ranges);

@@ -48,7 +48,7 @@ struct Changed {
 
 }  // namespace
 
-TEST_CASE("a folder that PEFT wrote merges to the weights that PEFT merges it to") {
+TEST_CASE("PEFT folders: merge to PEFT's merged weights") {
   for (const PeftGolden& one : kGoldens) {
     CAPTURE(one.name);
     const model::HfModel base = model::open_hf(golden_folder(one.base));
@@ -68,7 +68,7 @@ TEST_CASE("a folder that PEFT wrote merges to the weights that PEFT merges it to
   }
 }
 
-TEST_CASE("what is written is read back as it was, by the names that PEFT has") {
+TEST_CASE("PEFT folders: written adapters read back equal, under PEFT's names") {
   for (const PeftGolden& one : kGoldens) {
     CAPTURE(one.name);
     const model::HfModel base = model::open_hf(golden_folder(one.base));
@@ -90,7 +90,7 @@ TEST_CASE("what is written is read back as it was, by the names that PEFT has") 
   }
 }
 
-TEST_CASE("adapters on a GPU are written through host memory, and refused without it") {
+TEST_CASE("PEFT folders: adapters on a GPU are written through host memory, and refused without it") {
   const model::HfModel base = model::open_hf(golden_folder("hf_qwen3"));
   const model::PeftAdapter adapter = model::open_peft(golden_folder("peft_qwen3_r16_rslora"), base.config);
   const model::Weights weights = read(base.config, adapter);
@@ -108,7 +108,7 @@ TEST_CASE("adapters on a GPU are written through host memory, and refused withou
                     Catch::Matchers::Contains("in CPU memory") && Catch::Matchers::Contains("on a GPU"));
 }
 
-TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so") {
+TEST_CASE("PEFT folders: any other kind than plain LoRA is refused by its key") {
   const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   const std::pair<const char*, nlohmann::json> faults[] = {{"peft_type", "IA3"},
                                                            {"use_dora", true},
@@ -162,7 +162,7 @@ TEST_CASE("an adapter that is no plain LoRA is refused by the key that says so")
   CHECK(model::open_peft(harmless.dir.path(), config).lora.rank == 16);
 }
 
-TEST_CASE("modules are taken and left out by PEFT's rules of names and of regular expressions") {
+TEST_CASE("PEFT modules: included and excluded by PEFT's rules of names and regular expressions") {
   const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   model::LoraConfig lora;
   lora.rank = 2;
@@ -201,7 +201,7 @@ TEST_CASE("modules are taken and left out by PEFT's rules of names and of regula
   CHECK(model::open_peft(none.dir.path(), config).lora == model::open_peft(plain.dir.path(), config).lora);
 }
 
-TEST_CASE("an adapter of other modules, ranks or shapes, or with a NaN, is refused by its tensor") {
+TEST_CASE("PEFT folders: other modules, ranks or shapes, and NaN are refused by tensor") {
   const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   const auto refusal_of = [&](const Changed& folder) {
     return test::refusal_of([&] { (void)read(config, model::open_peft(folder.dir.path(), config)); });
@@ -235,7 +235,7 @@ TEST_CASE("an adapter of other modules, ranks or shapes, or with a NaN, is refus
                    weights.begin()->first + ": expected finite weights"));
 }
 
-TEST_CASE("new adapters are uniform within the root of their inputs, and depend on seed and tensor alone") {
+TEST_CASE("new adapters: uniform within 1/√inputs, and depend only on seed and tensor") {
   const model::ModelConfig config = model::open_hf(golden_folder("hf_qwen3")).config;
   model::LoraConfig lora;
   lora.rank = 16;

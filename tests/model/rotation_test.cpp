@@ -25,8 +25,7 @@ SnapshotFormats rotating(Format format, std::int64_t block, bool if_it_fits = fa
 
 }  // namespace
 
-TEST_CASE(
-    "a snapshot rotates the matrices that are quantized, as their reference codec has them, and no other tensor") {
+TEST_CASE("snapshot rotation: quantized matrices equal the reference codec's, and no other tensor is rotated") {
   const ModelConfig config = config_of_blocks();
   const Weights weights = test::init_weights(config, 3);
   for (const Format format : {Format::int8, Format::fp8_block128, Format::int4}) {
@@ -59,7 +58,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a block that does not divide a quantized matrix's inputs is refused by the module's name, or gives none") {
+TEST_CASE("snapshot rotation: a block that does not divide a matrix's inputs is refused by module, or unused") {
   const ModelConfig config = config_of_blocks();  // attention has 32 outputs
   const std::string refusal = test::refusal_of([&] { check_formats(config, rotating(Format::int8, 64)); });
   CHECK(test::says(refusal, "quant.rollout.rotation"));
@@ -78,7 +77,7 @@ TEST_CASE("a block that does not divide a quantized matrix's inputs is refused b
     CHECK_FALSE(Snapshot(config, rotating(format, 32, true)).rotation());
 }
 
-TEST_CASE("a norm's factor, as update-aware quantization has it, commutes with the rotation") {
+TEST_CASE("snapshot rotation: a norm's UAQ factor commutes with it") {
   const ModelConfig config = config_of_blocks();
   Weights weights = test::init_weights(config, 3);
   const auto codes = [&] {
@@ -98,7 +97,7 @@ TEST_CASE("a norm's factor, as update-aware quantization has it, commutes with t
   CHECK(codes() == before);
 }
 
-TEST_CASE("rotated matrices are not written as compressed-tensors") {
+TEST_CASE("snapshot rotation: rotated matrices are not written as compressed-tensors") {
   const ModelConfig config = config_of_blocks();
   Snapshot snapshot(config, rotating(Format::int8, 32));
   snapshot.publish(views(test::init_weights(config, 3)), 0);

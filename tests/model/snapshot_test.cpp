@@ -67,7 +67,7 @@ std::vector<float> bias_rows(const ops::PackedLinear& packed, std::int64_t first
 
 }  // namespace
 
-TEST_CASE("a published policy holds every weight, in its place, in its format") {
+TEST_CASE("snapshot: holds every weight, in its place, in its format") {
   for (const Family family : {Family::qwen3, Family::qwen2, Family::llama}) {
     for (const Format format : {Format::f32, Format::bf16, Format::int8}) {
       const bool tied = family != Family::llama;
@@ -125,7 +125,7 @@ TEST_CASE("a published policy holds every weight, in its place, in its format") 
   }
 }
 
-TEST_CASE("an int8 lm_head holds what the codec makes of its rows, the embedding stays, and no layer changes") {
+TEST_CASE("int8 lm_head: holds the codec's values of its rows, leaves the embedding, changes no layer") {
   for (const bool tied : {false, true}) {
     const ModelConfig config = small_config(Family::qwen3, tied);
     const Weights weights = make_weights(config, 3);
@@ -145,7 +145,7 @@ TEST_CASE("an int8 lm_head holds what the codec makes of its rows, the embedding
   }
 }
 
-TEST_CASE("publishing again rewrites the same memory, and nothing of the older policy stays") {
+TEST_CASE("publish: a second one rewrites the same memory, and nothing of the older policy stays") {
   const ModelConfig config = small_config(Family::qwen2, true);
   const Weights first = make_weights(config, 1), second = make_weights(config, 2);
   Snapshot reused(config, Format::int8), fresh(config, Format::int8);
@@ -180,7 +180,7 @@ TEST_CASE("publishing again rewrites the same memory, and nothing of the older p
   base::set_num_threads(threads);
 }
 
-TEST_CASE("a weight that is not finite is named wherever it is") {
+TEST_CASE("snapshot: a non-finite weight is named wherever it is") {
   const ModelConfig config = small_config(Family::qwen2, false);
   for (const Format format : {Format::f32, Format::bf16, Format::int8}) {
     for (const WeightSpec& spec : weight_specs(config)) {
@@ -205,7 +205,7 @@ TEST_CASE("a weight that is not finite is named wherever it is") {
   }
 }
 
-TEST_CASE("masters that are not the model's are an error before anything changes") {
+TEST_CASE("snapshot: masters of another model are an error before anything changes") {
   const ModelConfig config = small_config(Family::qwen3, true);
   const Weights weights = make_weights(config, 3);
   Snapshot snapshot(config, Format::bf16);
@@ -219,7 +219,7 @@ TEST_CASE("masters that are not the model's are an error before anything changes
   CHECK(snapshot.version() == 1);
 }
 
-TEST_CASE("a snapshot describes each tensor and counts its memory") {
+TEST_CASE("snapshot: describes each tensor and counts its memory") {
   const ModelConfig config = small_config(Family::qwen2, true);
   const Snapshot wide(config, Format::f32), low(config, Format::int8);
   CHECK(low.num_bytes() < wide.num_bytes());
@@ -233,7 +233,7 @@ TEST_CASE("a snapshot describes each tensor and counts its memory") {
   CHECK(tensors.back().what == "bf16 [71, 24]");
 }
 
-TEST_CASE("a snapshot tells how far each weight is from its master") {
+TEST_CASE("snapshot: reports each weight's distance from its master") {
   const ModelConfig config = small_config(Family::qwen2, true);
   const Weights weights = make_weights(config, 3);
   Snapshot snapshot(config, Format::int8);
@@ -256,7 +256,7 @@ TEST_CASE("a snapshot tells how far each weight is from its master") {
   CHECK(errors[3].format == Format::int8);
 }
 
-TEST_CASE("modules named in ignore stay bf16, a pattern must fit one, and not all may be named") {
+TEST_CASE("quant.rollout.ignore: named modules stay bf16, each pattern must match, and not all may be named") {
   const ModelConfig config = small_config(Family::qwen2, true);
   model::SnapshotFormats formats(Format::int8);
   formats.ignore = {"lm_head", "down_proj", "model.layers.0.self_attn.[qkv]_proj"};

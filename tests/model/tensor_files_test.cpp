@@ -81,7 +81,7 @@ std::vector<state::NamedView> named(const std::map<std::string, base::View>& vie
 
 }  // namespace
 
-TEST_CASE("a sparse layer's experts are two tensors, each expert's gate before its up") {
+TEST_CASE("MoE tensors: a sparse layer's experts are two tensors, each expert's gate before its up") {
   const test::LoadedModel model = test::load_hf(moe_folder("hf_qwen3_moe"));
   const auto stored = stored_values(moe_folder("hf_qwen3_moe"));
   const base::Buffer& gate_up = model.weights.at("model.layers.2.mlp.experts.gate_up_proj.weight");
@@ -102,7 +102,7 @@ TEST_CASE("a sparse layer's experts are two tensors, each expert's gate before i
   CHECK_FALSE(model.weights.contains("model.layers.1.mlp.gate.weight"));
 }
 
-TEST_CASE("the list of tensors is one per layer and matrix, whatever the number of experts") {
+TEST_CASE("MoE tensors: one per layer and matrix, for any number of experts") {
   ModelConfig config = read_config(moe_folder("hf_qwen3_moe") / "config.json");
   const std::size_t num_tensors = weight_specs(config).size();
   config.num_experts = 200;
@@ -123,7 +123,7 @@ TEST_CASE("the list of tensors is one per layer and matrix, whatever the number 
   CHECK(num_stored == num_tensors - 4 + 2 * 3 * 200);
 }
 
-TEST_CASE("experts survive a folder: one file or many shards, from views, a source or ranks") {
+TEST_CASE("MoE files: experts round-trip in one file or many shards, from views, a source or ranks") {
   for (const std::string name : {"hf_qwen3_moe", "hf_qwen3_moe_mixed", "128 experts"}) {
     INFO(name);
     const bool is_golden = name != "128 experts";
@@ -161,7 +161,7 @@ TEST_CASE("experts survive a folder: one file or many shards, from views, a sour
   }
 }
 
-TEST_CASE("an expert that is missing, misshaped, not finite or one too many is refused by its stored name") {
+TEST_CASE("MoE files: a missing, misshaped, non-finite or surplus expert is refused by its stored name") {
   const test::LoadedModel model = test::load_hf(moe_folder("hf_qwen3_moe"));
   const std::string up = "model.layers.2.mlp.experts.7.up_proj.weight";
   const auto views = stored_views(model);
@@ -195,7 +195,7 @@ TEST_CASE("an expert that is missing, misshaped, not finite or one too many is r
   CHECK(value.find("element 5") != std::string::npos);
 }
 
-TEST_CASE("one tensor of all experts is refused, with the call that stores them one by one") {
+TEST_CASE("MoE files: one tensor of all experts is refused, with the call that stores them one by one") {
   const test::LoadedModel model = test::load_hf(moe_folder("hf_qwen3_moe"));
   auto fused = stored_views(model);
   std::erase_if(fused,
@@ -209,7 +209,7 @@ TEST_CASE("one tensor of all experts is refused, with the call that stores them 
   CHECK(message.find("save_original_format=True") != std::string::npos);
 }
 
-TEST_CASE("an expert in two shards is refused") {
+TEST_CASE("MoE files: an expert in two shards is refused") {
   const test::TempDir dir;
   std::filesystem::copy(moe_folder("hf_qwen3_moe_mixed"), dir.path(), std::filesystem::copy_options::recursive);
   const state::SafetensorsFile first(dir / "model-00001-of-00003.safetensors");

@@ -61,7 +61,7 @@ bool same_bytes(const base::Buffer& a, const base::Buffer& b) {
 
 }  // namespace
 
-TEST_CASE("malformed indexes behave as their manifest declares") {
+TEST_CASE("safetensors index: malformed ones behave as their manifest declares") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("shared data not found (QRL_TEST_DATA)");
   std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
@@ -79,7 +79,7 @@ TEST_CASE("malformed indexes behave as their manifest declares") {
   CHECK(seen >= 2);
 }
 
-TEST_CASE("folders that transformers wrote are read: single or in shards, fp32, bf16 or fp16") {
+TEST_CASE("model folders: transformers' are read, single or in shards, fp32, bf16 or fp16") {
   for (const std::string name :
        {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_llama_scaled", "hf_qwen3_yarn", "hf_llama_bias",
         "hf_qwen3_bias", "hf_qwen3_moe", "hf_qwen3_moe_mixed"}) {
@@ -100,7 +100,7 @@ TEST_CASE("folders that transformers wrote are read: single or in shards, fp32, 
   CHECK(load_hf(kGolden / "hf_qwen2").config.head_dim == 6);
 }
 
-TEST_CASE("a saved model loads the same: values, config, end tokens") {
+TEST_CASE("model folders: a saved one loads with equal values, config and end tokens") {
   for (const std::string name :
        {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_qwen3_yarn", "hf_llama_bias", "hf_qwen3_bias"}) {
     INFO(name);
@@ -117,7 +117,7 @@ TEST_CASE("a saved model loads the same: values, config, end tokens") {
   }
 }
 
-TEST_CASE("fp32 weights saved as bf16 are rounded to nearest even") {
+TEST_CASE("model folders: fp32 weights saved as bf16 are rounded to nearest even") {
   LoadedModel model = load_hf(kGolden / "hf_llama");
   model.config.dtype = base::DType::bf16;
   const qrl::test::TempDir dir;
@@ -133,7 +133,7 @@ TEST_CASE("fp32 weights saved as bf16 are rounded to nearest even") {
   CHECK(any_rounded);
 }
 
-TEST_CASE("weights that are not those of config.json are refused, by name") {
+TEST_CASE("model folders: weights that differ from config.json are refused by name") {
   const LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir;
   const auto save_and_refuse = [&](const WeightViews& weights) {
@@ -189,7 +189,7 @@ TEST_CASE("weights that are not those of config.json are refused, by name") {
   CHECK(save_and_refuse(headed).find("lm_head.weight") != std::string::npos);
 }
 
-TEST_CASE("generation_config.json overrides the end tokens") {
+TEST_CASE("generation_config.json: overrides the end tokens") {
   const LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir;
   save_hf(dir.path(), model.config, views(model.weights));
@@ -201,7 +201,7 @@ TEST_CASE("generation_config.json overrides the end tokens") {
   CHECK(load_refusal(dir.path()).find("generation_config.json") != std::string::npos);
 }
 
-TEST_CASE("what a generation_config.json says is written again, with the end tokens that count") {
+TEST_CASE("generation_config.json: written again, with the effective end tokens") {
   LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir, exported;
   save_hf(dir.path(), model.config, views(model.weights));
@@ -226,7 +226,7 @@ TEST_CASE("what a generation_config.json says is written again, with the end tok
   CHECK(written(R"({"do_sample":true})", false)["eos_token_id"] == 2);
 }
 
-TEST_CASE("folders without safetensors say what is missing, pickles are never opened") {
+TEST_CASE("model folders: without safetensors the error says what is missing, and pickles are never opened") {
   const qrl::test::TempDir dir;
   CHECK(load_refusal(dir / "absent") != "");
   CHECK(load_refusal(dir.path()).find("config.json") != std::string::npos);
@@ -238,7 +238,7 @@ TEST_CASE("folders without safetensors say what is missing, pickles are never op
   CHECK(load_refusal(dir.path()).find("folder") != std::string::npos);
 }
 
-TEST_CASE("an index must describe its shards exactly") {
+TEST_CASE("safetensors index: must describe its shards exactly") {
   const qrl::test::TempDir dir;
   const base::Buffer one(base::DType::f32, {1});
   const auto write_index = [&](const Json& map) { write_bytes(dir / "i.json", Json{{"weight_map", map}}.dump()); };
@@ -290,7 +290,7 @@ TEST_CASE("an index must describe its shards exactly") {
   }
 }
 
-TEST_CASE("a folder with both one file and an index is refused: which is meant?") {
+TEST_CASE("model folders: one file together with an index is refused as ambiguous") {
   const qrl::test::TempDir dir;
   fs::copy(kGolden / "hf_qwen3_untied", dir.path(), fs::copy_options::recursive);
   CHECK(load_refusal(dir.path()) == "");
@@ -298,7 +298,7 @@ TEST_CASE("a folder with both one file and an index is refused: which is meant?"
   CHECK(load_refusal(dir.path()).find("both") != std::string::npos);
 }
 
-TEST_CASE("a new model: the promised distribution, the same whatever the threads") {
+TEST_CASE("new model: weights follow the promised distribution, for any number of threads") {
   ModelConfig config = load_hf(kGolden / "hf_llama").config;
   config.num_hidden_layers = 8;
   const Weights weights = init_weights(config, 5);
@@ -338,7 +338,7 @@ TEST_CASE("a new model: the promised distribution, the same whatever the threads
       !same_bytes(weights.at("model.layers.0.mlp.gate_proj.weight"), weights.at("model.layers.0.mlp.up_proj.weight")));
 }
 
-TEST_CASE("truncated and mutated model folders are refused or read, never more") {
+TEST_CASE("model folders: truncated and mutated ones are refused or read, never crash") {
   const ModelConfig config = tiny_config();
   const qrl::test::TempDir dir;
   save_hf(dir.path(), config, views(init_weights(config, 1)));
@@ -361,7 +361,7 @@ TEST_CASE("truncated and mutated model folders are refused or read, never more")
   CHECK(load_refusal(dir.path()) == "");
 }
 
-TEST_CASE("weights that are read as they are written give the same files, each read once") {
+TEST_CASE("streamed save: gives the same files and reads each weight once") {
   LoadedModel model = load_hf(kGolden / "hf_qwen3_untied");
   for (const base::DType dtype : {base::DType::f32, base::DType::bf16}) {
     const qrl::test::TempDir dir;
@@ -386,7 +386,7 @@ TEST_CASE("weights that are read as they are written give the same files, each r
   }
 }
 
-TEST_CASE("a large model is saved in shards with an index, which loads the same") {
+TEST_CASE("model folders: a large model is saved in shards with an index, and loads equal") {
   const LoadedModel model = load_hf(kGolden / "hf_qwen3");
   const qrl::test::TempDir dir;
   save_hf(dir / "out", model.config, views(model.weights), 20'000);

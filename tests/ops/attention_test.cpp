@@ -143,7 +143,7 @@ const std::vector<HeadShape> kShapes{{6, 2, 64}, {5, 1, 14}, {3, 3, 34}, {14, 2,
 
 }  // namespace
 
-TEST_CASE("attention equals its definition in double precision") {
+TEST_CASE("attention: equals its definition in fp64") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(from_range(kShapes));
@@ -157,7 +157,7 @@ TEST_CASE("attention equals its definition in double precision") {
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }
 
-TEST_CASE("e4m3 queries have the codec's values, and scores those of their products with keys, times both scales") {
+TEST_CASE("e4m3 queries: have the codec's values, and scores use both scales") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{4, 2, 14});
@@ -186,7 +186,7 @@ TEST_CASE("e4m3 queries have the codec's values, and scores those of their produ
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }
 
-TEST_CASE("attention over several spans of positions equals its definition") {
+TEST_CASE("attention: over several spans of positions equals its definition") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
@@ -208,7 +208,7 @@ TEST_CASE("attention over several spans of positions equals its definition") {
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }
 
-TEST_CASE("what store_kv leaves of keys and values is what the pages keep, bit for bit") {
+TEST_CASE("KV pages: hold exactly the bits that store_kv wrote") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(from_range(kShapes));
@@ -225,7 +225,7 @@ TEST_CASE("what store_kv leaves of keys and values is what the pages keep, bit f
   }
 }
 
-TEST_CASE("rotated heads and attention equal those of transformers and torch") {
+TEST_CASE("rotated heads, attention: equal transformers' and torch's") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::ifstream file(test::shipped_data() / "golden" / "ops" / "ops.json");
   REQUIRE(file.good());
@@ -261,7 +261,7 @@ TEST_CASE("rotated heads and attention equal those of transformers and torch") {
   }
 }
 
-TEST_CASE("attention's bits depend on neither page size, page order, chunks, team nor other sequences") {
+TEST_CASE("attention: bits depend on neither page size, page order, chunks, team nor other sequences") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
@@ -288,7 +288,7 @@ TEST_CASE("attention's bits depend on neither page size, page order, chunks, tea
                                          want.context.begin() + static_cast<std::ptrdiff_t>(single.context.size())});
 }
 
-TEST_CASE("rows that share pages are taken together with the bits that each has alone") {
+TEST_CASE("attention: rows that share pages are computed together with the bits of each alone") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const HeadShape shape = GENERATE(HeadShape{6, 2, 64}, HeadShape{5, 1, 14});
   const KvFormat format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
@@ -372,7 +372,7 @@ TEST_CASE("rows that share pages are taken together with the bits that each has 
   test::check_same_bits(attend(2, num_rows), alone);
 }
 
-TEST_CASE("keys and values land in their slots, in each format's quantized values") {
+TEST_CASE("KV pages: keys and values are in their slots, quantized in each format") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = {3, 1, 6};
@@ -401,7 +401,7 @@ TEST_CASE("keys and values land in their slots, in each format's quantized value
   }
 }
 
-TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
+TEST_CASE("e4m3: every code is written and read as by the reference codec") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;
   setup.shape = {1, 1, 254};
@@ -419,7 +419,7 @@ TEST_CASE("every e4m3 code is written and read as the reference codec has it") {
   CHECK(std::equal(want.begin(), want.end(), got.context.begin()));
 }
 
-TEST_CASE("the fp8 quantizer of each path is the reference codec, for every bf16 number and its neighbors") {
+TEST_CASE("fp8 quantizer: each path equals the reference codec for every bf16 number and its neighbors") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   int num_wrong = 0;
   for (std::uint32_t high = 0; high < 65536; ++high) {
@@ -432,7 +432,7 @@ TEST_CASE("the fp8 quantizer of each path is the reference codec, for every bf16
   CHECK(num_wrong == 0);
 }
 
-TEST_CASE("copied slots give back what was written, whole words and the rest") {
+TEST_CASE("KV pages: copied slots give back the written values, whole words and the rest") {
   const HeadShape shape{2, 2, 6};
   const KvFormat format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
   const std::int64_t num_slots = GENERATE(1, 2, 3, 5, 8);
@@ -462,7 +462,7 @@ TEST_CASE("copied slots give back what was written, whole words and the rest") {
   }
 }
 
-TEST_CASE("a NaN in a key or value reaches every row that sees it, and no other") {
+TEST_CASE("attention: a NaN in a key or value reaches every row that attends to it, and no other") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const bool in_key = GENERATE(true, false);
   Setup setup;

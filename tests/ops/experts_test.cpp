@@ -113,7 +113,7 @@ std::vector<Format> formats_of_experts() {
 
 }  // namespace
 
-TEST_CASE("a route has the largest logits, a tie goes to the lower index, and its experts ascend") {
+TEST_CASE("routing: takes the largest logits, ties to the lower index, experts in ascending order") {
   const std::vector<float> logits{0.1F, 0.5F, 0.5F, -1.0F, 0.5F, 2.0F};
   CHECK(route_of({6, 1, true}, logits).own == std::vector<std::uint8_t>{5});
   CHECK(route_of({6, 2, true}, logits).own == std::vector<std::uint8_t>{1, 5});
@@ -126,7 +126,7 @@ TEST_CASE("a route has the largest logits, a tie goes to the lower index, and it
   CHECK(route_of({2, 1, true}, {large, std::nextafter(large, 30.0F)}).own == std::vector<std::uint8_t>{1});
 }
 
-TEST_CASE("gates are the softmax over all experts, divided by the route's sum if the router normalizes") {
+TEST_CASE("gates: softmax over all experts, divided by the route's sum if the router normalizes") {
   const bool normalizes = GENERATE(false, true);
   for (const std::int64_t count : {2, 8, 128, 256}) {
     for (const std::int64_t chosen : {std::int64_t{1}, std::int64_t{2}, count}) {
@@ -144,7 +144,7 @@ TEST_CASE("gates are the softmax over all experts, divided by the route's sum if
   }
 }
 
-TEST_CASE("a given route is used with gates of the row's own logits, beside the own choice") {
+TEST_CASE("given route: used with gates of the row's own logits, while the own choice is also returned") {
   const std::vector<float> logits{0.1F, 0.9F, -0.4F, 0.3F};
   for (const bool normalizes : {false, true}) {
     const Route route = route_of({4, 2, normalizes}, logits, {2, 0});
@@ -157,7 +157,7 @@ TEST_CASE("a given route is used with gates of the row's own logits, beside the 
   CHECK_THROWS_AS(route_of({4, 2, true}, logits, {1, 4}), base::Error);
 }
 
-TEST_CASE("a given route far below the row's largest logit has exact gates and gradients") {
+TEST_CASE("given route: far below the row's largest logit, gates and gradients are exact") {
   for (const float distance : {30.0F, 95.0F, 104.0F, 1e4F, 3e38F}) {  // exp(-104) is 0 in fp32, exp(-95) has 4 bits
     CAPTURE(distance);
     const std::vector<float> logits{0.25F - distance, distance > 1e5F ? 0.0F : 1.0F, -distance, -0.5F - distance};
@@ -183,7 +183,7 @@ TEST_CASE("a given route far below the row's largest logit has exact gates and g
   }
 }
 
-TEST_CASE("logits that are not finite make the row NaN") {
+TEST_CASE("routing: non-finite logits make the row NaN") {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
     for (std::size_t at = 0; at < 4; ++at) {
@@ -198,7 +198,7 @@ TEST_CASE("logits that are not finite make the row NaN") {
   }
 }
 
-TEST_CASE("the gradient of a route's gates is that of differences in fp64") {
+TEST_CASE("gates: gradient equals differences in fp64") {
   constexpr std::int64_t kCount = 7;
   const std::vector<float> logits = test::normal_values(kCount, 1.5F, 8), d_gates = test::normal_values(3, 1.0F, 9);
   for (const bool normalizes : {true, false}) {
@@ -226,7 +226,7 @@ TEST_CASE("the gradient of a route's gates is that of differences in fp64") {
   }
 }
 
-TEST_CASE("rows are sorted by expert, then by row") {
+TEST_CASE("rows of a mixture: sorted by expert, then by row") {
   const Mixture mixture(Format::f32);
   const ExpertRows& rows = mixture.rows;
   REQUIRE(rows.starts.size() == 6);
@@ -249,7 +249,7 @@ TEST_CASE("rows are sorted by expert, then by row") {
   }
 }
 
-TEST_CASE("each expert's product has the bits of its rows alone, for any team") {
+TEST_CASE("expert product: bits equal those of its rows alone, for any team") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(formats_of_experts()));
   CAPTURE(path.name(), name(format));
@@ -266,7 +266,7 @@ TEST_CASE("each expert's product has the bits of its rows alone, for any team") 
   for (const int num_threads : {2, 3, 4}) test::check_same_bits(product_of(mixture, format, nullptr, num_threads), y);
 }
 
-TEST_CASE("each expert's product is that of its quantized operands in double precision") {
+TEST_CASE("expert product: equals that of its quantized operands in fp64") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(formats_of_experts()));
   CAPTURE(path.name(), name(format));
@@ -296,7 +296,7 @@ TEST_CASE("each expert's product is that of its quantized operands in double pre
   }
 }
 
-TEST_CASE("experts of another format read the rows of that format") {
+TEST_CASE("experts of different formats: each reads rows of its own format") {
   const Mixture mixture(Format::int8, Format::bf16, true);
   const Activations wide = mixture.quantized(Format::bf16);
   const std::vector<float> y = product_of(mixture, Format::int8, &wide, 3);
@@ -310,7 +310,7 @@ TEST_CASE("experts of another format read the rows of that format") {
   }
 }
 
-TEST_CASE("a row adds its experts by ascending index, products rounded, to the residual once") {
+TEST_CASE("expert sum: a row adds rounded products by ascending expert index, once to the residual") {
   constexpr std::int64_t kWidth = 1100;
   const Mixture mixture(Format::f32);
   const auto pairs = static_cast<std::int64_t>(mixture.rows.row_of.size());

@@ -82,7 +82,7 @@ Expected expected(const std::vector<float>& x, const std::vector<float>& w, cons
 
 }  // namespace
 
-TEST_CASE("linear equals the product of the quantized operands in double precision") {
+TEST_CASE("linear: equals the product of the quantized operands in fp64") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p = GENERATE(from_range(kProblems));
@@ -108,7 +108,7 @@ TEST_CASE("linear equals the product of the quantized operands in double precisi
   test::check_same_bits(sum, residual);
 }
 
-TEST_CASE("some columns of a product have its bits, and the others stay") {
+TEST_CASE("linear: a range of columns has the whole product's bits, and other columns stay") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   CAPTURE(path.name(), name(format));
@@ -130,7 +130,7 @@ TEST_CASE("some columns of a product have its bits, and the others stay") {
   }
 }
 
-TEST_CASE("a product added to another has the bits of both, one behind the other") {
+TEST_CASE("linear: a product added to another has the bits of both in sequence") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats())), narrow = GENERATE(Format::bf16, Format::f32);
   const std::int64_t rows = GENERATE(1, 3, 67), rank = GENERATE(1, 8);
@@ -162,7 +162,7 @@ TEST_CASE("a product added to another has the bits of both, one behind the other
   }
 }
 
-TEST_CASE("the int8 product is integer arithmetic, exactly") {
+TEST_CASE("int8 linear: exact integer arithmetic") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Problem p = GENERATE(from_range(kProblems));
   CAPTURE(path.name(), p.rows, p.in, p.out);
@@ -192,7 +192,7 @@ TEST_CASE("the int8 product is integer arithmetic, exactly") {
   test::check_same_bits(y, want);
 }
 
-TEST_CASE("a row's bits depend on neither its companions, the row range nor the team") {
+TEST_CASE("linear: a row's bits depend on neither other rows, the row range nor the team") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   // Usual values, then three cases with products or scales below the normal range although not all results are.
@@ -224,7 +224,7 @@ TEST_CASE("a row's bits depend on neither its companions, the row range nor the 
   }
 }
 
-TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the shape") {
+TEST_CASE("packing: in pieces and by a team gives the same bytes, zero beyond the shape") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p{1, 33, 157};
@@ -250,7 +250,7 @@ TEST_CASE("packing in pieces and by a team gives the same bytes, zero beyond the
   test::check_same_bits(read, {rounded.begin() + 57 * p.in, rounded.begin() + 77 * p.in});
 }
 
-TEST_CASE("packing over other weights counts the quantized values that it changes") {
+TEST_CASE("repacking: counts the quantized values that it changes") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(Format::int8, Format::int4, Format::int4_int8, Format::fp8_channel);
   CAPTURE(path.name(), name(format));
@@ -276,7 +276,7 @@ TEST_CASE("packing over other weights counts the quantized values that it change
   CHECK(of_member[0] + of_member[1] == changed);
 }
 
-TEST_CASE("a row times factors is quantized as their product is") {
+TEST_CASE("quantizing rows: with factors equals quantizing their product") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   CAPTURE(path.name());
   constexpr std::int64_t kIn = 77;
@@ -295,7 +295,7 @@ TEST_CASE("a row times factors is quantized as their product is") {
   }
 }
 
-TEST_CASE("rows of a bf16 layer come back as they are stored") {
+TEST_CASE("bf16 packing: rows come back as stored") {
   const Problem p{1, 34, 157};
   const PackedLinear layer = packed(test::normal_values(p.out * p.in, 0.05F, 10), p, Format::bf16, {});
   std::vector<float> wide(static_cast<std::size_t>(90 * p.in));
@@ -306,7 +306,7 @@ TEST_CASE("rows of a bf16 layer come back as they are stored") {
     REQUIRE(std::bit_cast<std::uint32_t>(wide[i]) == std::uint32_t{stored[i]} << 16);
 }
 
-TEST_CASE("tensors packed behind one another keep scales of their own: blocks count from a tensor's first row") {
+TEST_CASE("packing: consecutive tensors keep their own scales, with blocks from a tensor's first row") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   CAPTURE(path.name(), name(format));
@@ -332,7 +332,7 @@ TEST_CASE("tensors packed behind one another keep scales of their own: blocks co
   }
 }
 
-TEST_CASE("packed weights and quantized rows hold the reference's values, bit for bit") {
+TEST_CASE("packed weights, quantized rows: hold the reference's values, bit for bit") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const Problem p{5, 300, 150};
@@ -357,7 +357,7 @@ TEST_CASE("packed weights and quantized rows hold the reference's values, bit fo
   }
 }
 
-TEST_CASE("a value that is not finite shows: at packing as an error, in a row as NaN") {
+TEST_CASE("non-finite values: an error in packing, NaN in a row") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
@@ -380,7 +380,7 @@ TEST_CASE("a value that is not finite shows: at packing as an error, in a row as
   CHECK_FALSE(ops::pack_rows(team, w.data(), p.out, 0, broken));
 }
 
-TEST_CASE("operands that do not fit are refused") {
+TEST_CASE("linear: mismatched operands are refused") {
   Team team = Team::solo();
   const PackedLinear layer = ops::make_packed_linear(Format::bf16, 8, 16, false);
   std::vector<float> y(8 * 4);

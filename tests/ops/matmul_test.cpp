@@ -133,7 +133,7 @@ double worst(const MatmulProblem& p, double start) {
 
 }  // namespace
 
-TEST_CASE("products are those of fp64, whatever lies how") {
+TEST_CASE("matmul: equals fp64 for every layout") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const Case& how : all_cases()) {
     for (const Sizes& sizes : kSizes) {
@@ -188,7 +188,7 @@ static std::int64_t inputs_at_once(MatmulType type) {
   return type == MatmulType::f32 ? 1 : ops::isa() == ops::Isa::amx ? 32 : 2;
 }
 
-TEST_CASE("a second product continues the sums of the first: the bits of one with zeros up to a step between them") {
+TEST_CASE("matmul: a second product continues the first one's sums, with the bits of one padded product") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const Case& how : all_cases()) {
     for (const Sizes& sizes : kSizes) {
@@ -209,7 +209,7 @@ TEST_CASE("a second product continues the sums of the first: the bits of one wit
   }
 }
 
-TEST_CASE("a bf16 result is the fp32 one rounded once") {
+TEST_CASE("matmul: a bf16 result is the fp32 result rounded once") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   MatmulProblem problem({MatmulType::bf16, false, true, true, false}, {33, 70, 1700});
   ops::matmul(problem.product(false));
@@ -222,7 +222,7 @@ TEST_CASE("a bf16 result is the fp32 one rounded once") {
   CHECK(differ == 0);
 }
 
-TEST_CASE("products do not depend on threads nor on the other rows and columns") {
+TEST_CASE("matmul: independent of threads and of other rows and columns") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const bool transposed : {false, true}) {
     MatmulProblem whole({MatmulType::bf16, transposed, true, false, true}, {301, 150, 200});
@@ -255,7 +255,7 @@ TEST_CASE("products do not depend on threads nor on the other rows and columns")
   }
 }
 
-TEST_CASE("bf16 products are those of the sampler's kernels, bit for bit") {
+TEST_CASE("bf16 matmul: bits equal the sampler's kernels") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   MatmulProblem problem({MatmulType::bf16, false, true, true, false}, {29, 130, 331});
   ops::matmul(problem.product(false));

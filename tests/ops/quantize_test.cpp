@@ -8,7 +8,7 @@
 
 using namespace qrl;
 
-TEST_CASE("bf16 encoding of every upper half, at and around its ties, equals the scalar conversion") {
+TEST_CASE("bf16 encoding: equals the scalar conversion for every upper half, at and around its ties") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::vector<float> values;
   for (std::uint32_t high = 0; high < 0x10000; ++high) {
@@ -30,7 +30,7 @@ TEST_CASE("bf16 encoding of every upper half, at and around its ties, equals the
   CHECK(wrong == 0);
 }
 
-TEST_CASE("int8 encoding of rows has the reference codec's bits") {
+TEST_CASE("int8 encoding of rows: bits equal the reference codec's") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(1, 7, 33, 64, 257, 1000);
   const float sigma = GENERATE(1.0F, 1e-20F, 1e-43F, 1e37F);
@@ -55,7 +55,7 @@ TEST_CASE("int8 encoding of rows has the reference codec's bits") {
   check();
 }
 
-TEST_CASE("exp is within 2 ulp, ends at zero and infinity, and keeps NaN") {
+TEST_CASE("exp: within 2 ulp, ends at zero and infinity, and keeps NaN") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::vector<float> x, got;
   // Every 4,001st float (a prime, so all low bits occur) of either sign.

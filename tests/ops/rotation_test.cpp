@@ -79,7 +79,7 @@ double distance(const std::vector<float>& got, const std::vector<float>& x, cons
 
 }  // namespace
 
-TEST_CASE("the rotation of a row has the reference's bits on every path, in place as well") {
+TEST_CASE("rotation: a row has the reference's bits on every path, also in place") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Rotation rotation{GENERATE(from_range(quant::kRotationBlocks))};
   const std::int64_t width = 3 * 128;
@@ -101,7 +101,7 @@ TEST_CASE("the rotation of a row has the reference's bits on every path, in plac
   }
 }
 
-TEST_CASE("rotated weights and rows in int8 are numpy's, and so is their product") {
+TEST_CASE("int8 rotation: weights, rows and their product equal numpy's") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t block = GENERATE(from_range(quant::kRotationBlocks));
   CAPTURE(path.name(), block);
@@ -125,7 +125,7 @@ TEST_CASE("rotated weights and rows in int8 are numpy's, and so is their product
   });
 }
 
-TEST_CASE("every format quantizes rotated rows and weights as its reference codec does") {
+TEST_CASE("rotation: every format quantizes rotated rows and weights as its reference codec") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(scaled_formats()));
   const Rotation rotation{GENERATE(from_range(quant::kRotationBlocks))};
@@ -152,7 +152,7 @@ TEST_CASE("every format quantizes rotated rows and weights as its reference code
   CHECK(std::memcmp(by_three.panels.view().data, layer.panels.view().data, layer.panels.num_bytes()) == 0);
 }
 
-TEST_CASE("a rotated product is that of the layer, and outliers cost a quarter of the error or less in int8") {
+TEST_CASE("rotated int8 product: equals the layer, with at most a quarter of the error for outliers") {
   // The widths of real models: SmolLM2, Qwen2.5-Coder-0.5B, 86M, Llama 8B, and their MLPs.
   const std::int64_t in = GENERATE(576, 896, 1536, 4096, 4864, 12288);
   CAPTURE(in);
@@ -170,7 +170,7 @@ TEST_CASE("a rotated product is that of the layer, and outliers cost a quarter o
   CHECK(error(Format::fp8_channel, {64}) < 0.04);
 }
 
-TEST_CASE("operands of which one is rotated are an internal error, and so is a width without whole blocks") {
+TEST_CASE("rotation: only one rotated operand, or a width of partial blocks, is an internal error") {
   const std::vector<float> w = test::normal_values(10 * 96, 0.05F, 1), x = test::normal_values(96, 1, 2);
   const PackedLinear rotated = rotated_layer(w, 96, Format::int8, {32}), plain = rotated_layer(w, 96, Format::int8, {});
   CHECK_THROWS_AS(product_of(rotated_input(x, plain), rotated), base::Error);

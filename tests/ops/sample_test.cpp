@@ -82,7 +82,7 @@ double chi_square_limit(int freedom) {
 
 }  // namespace
 
-TEST_CASE("draws follow the distribution after temperature, top-k and top-p, and name its log-probs") {
+TEST_CASE("sampling: draws follow the distribution after temperature, top-k and top-p, with its log-probs") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t vocab = GENERATE(7, 33, 257, 3001);
   const SampleParams params =
@@ -95,7 +95,7 @@ TEST_CASE("draws follow the distribution after temperature, top-k and top-p, and
   if (freedom > 0) CHECK(chi2 < chi_square_limit(freedom));
 }
 
-TEST_CASE("the uniform number walks the CDF: its ends are the first and last possible tokens") {
+TEST_CASE("sampling: the uniform number walks the CDF from the first to the last possible token") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const std::int64_t vocab : {8, 1024, 1025, 5000}) {
     std::vector<float> logits(static_cast<std::size_t>(vocab), 0.0F);
@@ -115,7 +115,7 @@ TEST_CASE("the uniform number walks the CDF: its ends are the first and last pos
   CHECK(ops::sample(logits.data(), 9000, {}, std::nextafter(1.0, 0.0)).token == 4001);
 }
 
-TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix that reaches its mass") {
+TEST_CASE("sampling: top-k breaks ties by the lower index, top-p takes the smallest prefix that reaches its mass") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::vector<float> tied{0, 2, 2, 2, 1};
   for (const double uniform : {0.0, 0.3, 0.6, 0.999}) {
@@ -130,7 +130,7 @@ TEST_CASE("top-k breaks ties by the lower index, top-p takes the smallest prefix
   CHECK(ops::sample(equal.data(), 4, {1, 1e-6F, -1}, 0.999).token == 0);
 }
 
-TEST_CASE("temperature 0 takes the lowest of the largest logits with log-prob 0") {
+TEST_CASE("sampling: temperature 0 takes the lowest index of the largest logit, with log-prob 0") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   std::vector<float> logits = test::normal_values(999, 1.0F, 3);
   logits[700] = logits[41] = 50.0F;
@@ -139,7 +139,7 @@ TEST_CASE("temperature 0 takes the lowest of the largest logits with log-prob 0"
   CHECK(sample.logprob == 0.0F);
 }
 
-TEST_CASE("logits far apart neither overflow nor lose the log-prob") {
+TEST_CASE("sampling: distant logits neither overflow nor lose the log-prob") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::vector<float> logits{-3e38F, 3e38F, 0, -kInfinity};
   const SampledToken sample = ops::sample(logits.data(), 4, {}, 0.5);
@@ -147,7 +147,7 @@ TEST_CASE("logits far apart neither overflow nor lose the log-prob") {
   CHECK(sample.logprob == 0.0F);
 }
 
-TEST_CASE("broken logits are an error, wherever the bad one is") {
+TEST_CASE("sampling: NaN or infinite logits are an error at any position") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const SampleParams params =
       GENERATE(SampleParams{1, 1, -1}, SampleParams{0, 1, -1}, SampleParams{1, 0.5F, -1}, SampleParams{1, 1, 3});
@@ -165,7 +165,7 @@ TEST_CASE("broken logits are an error, wherever the bad one is") {
   }
 }
 
-TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a block far below the largest logit") {
+TEST_CASE("sampling: a tiled row draws what the whole row draws, also from a block far below the largest logit") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const float temperature = GENERATE(1.0F, 0.5F, 0.0F);
   constexpr std::int64_t kVocab = 1500;
@@ -198,7 +198,7 @@ TEST_CASE("a row taken in by tiles draws what the whole row draws, also from a b
   CHECK_THROWS_AS(row.take(logits.data() + 100, 100), base::Error);  // blocks would begin elsewhere
 }
 
-TEST_CASE("a cut with a limit names the tokens it sampled from, and a log-prob over them has the sampler's bits") {
+TEST_CASE("sampling: a limited cut names the kept tokens, and log-probs over them have the sampler's bits") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   constexpr std::int64_t kVocab = 1500;
   const std::vector<float> logits = test::normal_values(kVocab, 2.0F, 8);
@@ -253,7 +253,7 @@ TEST_CASE("a cut with a limit names the tokens it sampled from, and a log-prob o
   CHECK(ops::sample(logits.data(), kVocab, {0, 0.9F, -1, 256}, 0.5).kept.empty());
 }
 
-TEST_CASE("over the sampler's kept tokens the ratio of any policy has mean 1, and the gradient is the differences'") {
+TEST_CASE("kept tokens: any policy's ratio over them has mean 1, and its gradient equals differences") {
   constexpr std::int64_t kVocab = 23;
   const SampleParams params{0.8F, 0.9F, -1, 256};
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

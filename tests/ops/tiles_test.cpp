@@ -157,7 +157,7 @@ std::vector<float> all_tile_kernels() {
 
 }  // namespace
 
-TEST_CASE("emulated tiles have the bits of the processor's, in every instruction that kernels use") {
+TEST_CASE("AMX emulation: every used instruction has the processor's bits") {
   if (!test::kTilePaths[0].supported()) return test::skip("this processor has no tiles");
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const Drawn drawn = kAllDrawn.at(seed % kAllDrawn.size());
@@ -170,7 +170,7 @@ TEST_CASE("emulated tiles have the bits of the processor's, in every instruction
   }
 }
 
-TEST_CASE("kernels on emulated tiles have the bits of those on the processor's") {
+TEST_CASE("AMX emulation: kernels have the bits of those on the processor's tiles") {
   if (!test::kTilePaths[0].supported()) return test::skip("this processor has no tiles");
   std::vector<std::vector<float>> results;
   for (const test::KernelPath& path : test::kTilePaths) {
@@ -180,7 +180,7 @@ TEST_CASE("kernels on emulated tiles have the bits of those on the processor's")
   test::check_same_bits(results[1], results[0]);
 }
 
-TEST_CASE("tiles, emulated ones too, have the bits that a Xeon's were seen to have") {
+TEST_CASE("AMX: tiles, also emulated ones, have the bits recorded on a Xeon") {
   const std::vector<test::KernelPath> paths = test::tile_paths();
   if (paths.empty()) return test::skip("this processor has neither tiles nor the AVX-512 that emulates them");
   for (const test::KernelPath& path : paths) {

@@ -6,7 +6,7 @@
 
 using namespace qrl;
 
-TEST_CASE("gradients of logits have the same bits in place of the logits as beside them") {
+TEST_CASE("logit gradients: the same bits in place of the logits as in a separate buffer") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const bool is_bf16 = GENERATE(true, false);
   constexpr std::int64_t kRows = 3, kVocabulary = 45;

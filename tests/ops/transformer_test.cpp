@@ -41,7 +41,7 @@ void check_fused(const std::vector<float>& plain, std::int64_t width, const Acti
 
 }  // namespace
 
-TEST_CASE("embed copies rows of fp32 and widens rows of bf16") {
+TEST_CASE("embed: copies fp32 rows and widens bf16 rows") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const int members = GENERATE(1, 2, 3);
@@ -69,7 +69,7 @@ TEST_CASE("embed copies rows of fp32 and widens rows of bf16") {
   CHECK_THROWS_AS(ops::embed(team, {table.data(), DType::f32, {5, width}}, bad.data(), {0, 1}, x.data()), base::Error);
 }
 
-TEST_CASE("rms_norm equals its definition, and fused quantizing equals norm then quantize") {
+TEST_CASE("rms_norm: equals its definition, and fused quantizing equals norm then quantize") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const std::int64_t rows = GENERATE(1, 7, 33);
@@ -87,7 +87,7 @@ TEST_CASE("rms_norm equals its definition, and fused quantizing equals norm then
   }
 }
 
-TEST_CASE("swiglu equals its definition, saturates without NaN, and fused quantizing equals swiglu then quantize") {
+TEST_CASE("swiglu: equals its definition, saturates without NaN, and fused quantizing equals swiglu then quantize") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const std::int64_t width = GENERATE(7, 33, 64, 257);
   const std::int64_t rows = GENERATE(1, 7, 33);
@@ -107,7 +107,7 @@ TEST_CASE("swiglu equals its definition, saturates without NaN, and fused quanti
   }
 }
 
-TEST_CASE("rms_norm and swiglu show a NaN in its row and nowhere else") {
+TEST_CASE("rms_norm, swiglu: a NaN stays in its row") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(Format::f32, Format::bf16, Format::int8);
   constexpr std::int64_t kWidth = 33;
@@ -127,7 +127,7 @@ TEST_CASE("rms_norm and swiglu show a NaN in its row and nowhere else") {
   }
 }
 
-TEST_CASE("norm and swiglu equal torch's") {
+TEST_CASE("rms_norm, swiglu: equal torch's") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Team team = Team::solo();
   const nlohmann::json all = golden();
@@ -145,7 +145,7 @@ TEST_CASE("norm and swiglu equal torch's") {
                     [&](std::size_t i) { return swiglu_bound(want_gated[i]); });
 }
 
-TEST_CASE("the rope table is cos and sin in double precision, rounded once") {
+TEST_CASE("RoPE table: cos and sin in fp64, rounded once") {
   const base::Buffer table = ops::make_rope_table(300, 34, 5e5);
   REQUIRE(table.shape() == base::Shape({300, 34}));
   for (const std::int64_t position : {0, 1, 299}) {

@@ -44,7 +44,7 @@ void check_unscaled(const PackedLinear& packed) {
 
 }  // namespace
 
-TEST_CASE("a weight's quantized values transposed are its values") {
+TEST_CASE("int8 transpose: a weight's transposed values are its values") {
   for (const auto& [out, in] : kMatrixShapes) {
     CAPTURE(out, in);
     const std::vector<float> values = test::normal_values(out * in, 1.0F, static_cast<std::uint64_t>(out + in));
@@ -66,7 +66,7 @@ TEST_CASE("a weight's quantized values transposed are its values") {
   }
 }
 
-TEST_CASE("activations' quantized values as a weight are their values") {
+TEST_CASE("int8 transpose: activations as a weight keep their quantized values") {
   for (const auto& [rows, width] : kMatrixShapes) {
     CAPTURE(rows, width);
     const std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(rows));
@@ -87,7 +87,7 @@ TEST_CASE("activations' quantized values as a weight are their values") {
   }
 }
 
-TEST_CASE("only int8 values are transposed, to the shape that they have then") {
+TEST_CASE("int8 transpose: accepts only int8, in the transposed shape") {
   Team alone = Team::solo();
   const PackedLinear bf16 = ops::make_packed_linear(Format::bf16, 4, 8, false);
   PackedLinear to = ops::make_unscaled(8, 4), other = ops::make_unscaled(4, 8);
@@ -98,7 +98,7 @@ TEST_CASE("only int8 values are transposed, to the shape that they have then") {
   CHECK_THROWS_WITH(ops::transpose_quantized(alone, x, to), Catch::Contains("transposed shape"));
 }
 
-TEST_CASE("a weight's e4m3 blocks transposed are its values under its scales, tensor by tensor") {
+TEST_CASE("e4m3 transpose: a weight's blocks keep their values and scales, tensor by tensor") {
   struct Layer {
     std::vector<std::int64_t> tensors;
     std::int64_t in;
@@ -143,7 +143,7 @@ TEST_CASE("a weight's e4m3 blocks transposed are its values under its scales, te
   }
 }
 
-TEST_CASE("columns in segments of 128 rows are quantized as the reference quantizes them") {
+TEST_CASE("e4m3 columns: segments of 128 rows are quantized as by the reference") {
   for (const auto& [rows, width] : kMatrixShapes) {
     CAPTURE(rows, width);
     std::vector<float> values = test::normal_values(rows * width, 1.0F, static_cast<std::uint64_t>(3 * rows));
@@ -166,7 +166,7 @@ TEST_CASE("columns in segments of 128 rows are quantized as the reference quanti
   }
 }
 
-TEST_CASE("only blocks of e4m3 are transposed and filled, in their shapes") {
+TEST_CASE("e4m3 transpose: accepts only block128 operands, in their shapes") {
   Team alone = Team::solo();
   PackedLinear channels = ops::make_packed_linear(Format::fp8_channel, 8, 8, false);
   PackedLinear blocks = ops::make_packed_linear(Format::fp8_block128, 8, 260, false);

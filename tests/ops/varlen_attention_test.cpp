@@ -122,7 +122,7 @@ bool all_close(const std::vector<float>& got, const std::vector<double>& want, d
 
 }  // namespace
 
-TEST_CASE("packed attention and its gradients are those of fp64 loops") {
+TEST_CASE("packed attention: results and gradients equal fp64 loops") {
   const std::vector<std::vector<std::int32_t>> packs = {{1}, {7, 1, 33}, {25, 24, 23}, {130, 5}, {0, 3, 0}};
   for (const auto& lengths : packs) {
     for (const auto& [heads, kv_heads, dim] :
@@ -140,7 +140,7 @@ TEST_CASE("packed attention and its gradients are those of fp64 loops") {
   }
 }
 
-TEST_CASE("attention does not see other sequences, nor how many threads work") {
+TEST_CASE("packed attention: independent of other sequences and of the number of threads") {
   const auto products = GENERATE(MatmulType::f32, MatmulType::bf16);
   test::on_every_path([products](const std::string& path) {
     CAPTURE(path);
@@ -164,7 +164,7 @@ TEST_CASE("attention does not see other sequences, nor how many threads work") {
   });
 }
 
-TEST_CASE("attention does not read what its memory held before") {
+TEST_CASE("packed attention: does not read uninitialized memory") {
   const int before = base::num_threads();
   base::set_num_threads(1);
   for (const MatmulType products : {MatmulType::f32, MatmulType::bf16}) {
@@ -186,7 +186,7 @@ TEST_CASE("attention does not read what its memory held before") {
   base::set_num_threads(before);
 }
 
-TEST_CASE("a prefix shared by several sequences is as if it stood before each") {
+TEST_CASE("packed attention: a shared prefix equals a copy in front of each sequence") {
   const std::vector<std::int32_t> lengths = {5, 40, 1, 70, 3, 30, 0, 4, 2};
   const std::vector<std::uint8_t> continues = {0, 1, 1, 0, 1, 1, 0, 1, 0};
   VarlenProblem shared(lengths, 4, 2, 18);
@@ -234,7 +234,7 @@ TEST_CASE("a prefix shared by several sequences is as if it stood before each") 
   });
 }
 
-TEST_CASE("products of bf16 operands round softmax weights and gradients of scores, nothing else") {
+TEST_CASE("bf16 packed attention: rounds only softmax weights and score gradients") {
   for (const auto& [heads, kv_heads, dim] :
        std::vector<std::tuple<int, int, int>>{{4, 2, 10}, {5, 1, 34}, {3, 3, 64}, {2, 1, 7}}) {
     CAPTURE(heads, dim);
@@ -256,7 +256,7 @@ TEST_CASE("products of bf16 operands round softmax weights and gradients of scor
   }
 }
 
-TEST_CASE("attention in bf16 rounds what fp32 gives") {
+TEST_CASE("bf16 packed attention: equals the fp32 result rounded") {
   VarlenProblem problem({19, 50}, 4, 2, 22);
   const Result fp32 = run_varlen(problem);
   std::vector<base::bf16> out(fp32.out.size());
@@ -277,7 +277,7 @@ TEST_CASE("attention in bf16 rounds what fp32 gives") {
   CHECK(d_qkv == want.d_qkv);
 }
 
-TEST_CASE("large scores neither overflow nor lose the softmax") {
+TEST_CASE("packed attention: large scores neither overflow nor lose the softmax") {
   VarlenProblem problem({12}, 2, 1, 16);
   for (float& value : problem.qkv) value *= 30;  // scores of several thousand
   const Reference want(problem);

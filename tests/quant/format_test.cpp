@@ -39,13 +39,13 @@ Encoded quantize(const std::vector<float>& values) {
 
 }  // namespace
 
-TEST_CASE("every format has a name of its own") {
+TEST_CASE("formats: each has a unique name") {
   std::set<std::string_view> names;
   for (int i = 0; i < quant::kNumFormats; ++i) names.insert(quant::name(static_cast<Format>(i)));
   CHECK(names.size() == quant::kNumFormats);
 }
 
-TEST_CASE("weights and activations of every scaled format are numpy's, bit for bit") {
+TEST_CASE("formats: weights and activations of every scaled format equal numpy's, bit for bit") {
   std::ifstream file(test::shipped_data() / "golden" / "quant" / "formats.json");
   REQUIRE(file.good());
   const nlohmann::json golden = nlohmann::json::parse(file);
@@ -77,7 +77,7 @@ TEST_CASE("weights and activations of every scaled format are numpy's, bit for b
   CHECK(found == 7);
 }
 
-TEST_CASE("int8 values and scales equal numpy's, ties and extremes included") {
+TEST_CASE("int8: values and scales equal numpy's, including ties and extremes") {
   const nlohmann::json cases = golden()["cases"];
   REQUIRE(cases.size() == 9);
   for (const auto& row : cases) {
@@ -90,7 +90,7 @@ TEST_CASE("int8 values and scales equal numpy's, ties and extremes included") {
   }
 }
 
-TEST_CASE("int8 values of every finite bf16 number equal numpy's") {
+TEST_CASE("int8: values of every finite bf16 number equal numpy's") {
   const nlohmann::json rows = golden()["all_bf16"];
   REQUIRE(rows.size() == 254);  // 256 neighbors each; all rows except the two with infinity and NaN
   for (const auto& row : rows) {
@@ -107,7 +107,7 @@ TEST_CASE("int8 values of every finite bf16 number equal numpy's") {
   }
 }
 
-TEST_CASE("int8 rows that are not finite get a NaN scale, zero rows a zero one") {
+TEST_CASE("int8: non-finite rows get a NaN scale, zero rows scale zero") {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const Encoded got = quantize({1.0F, -bad, 2.0F});
     CHECK(std::isnan(got.scale));
@@ -117,7 +117,7 @@ TEST_CASE("int8 rows that are not finite get a NaN scale, zero rows a zero one")
   CHECK(zero.quantized == std::vector<std::int8_t>{0, 0});
 }
 
-TEST_CASE("an int8 round trip is within half a step, and encoding it again changes nothing") {
+TEST_CASE("int8: a round trip is within half a step, and encoding again changes nothing") {
   base::RandomStream random(2, base::RandomPurpose::test, 0);
   std::vector<float> values(257);
   for (float& value : values) value = random.normal();
@@ -131,7 +131,7 @@ TEST_CASE("an int8 round trip is within half a step, and encoding it again chang
   CHECK(quantize(dequantized).quantized == first.quantized);
 }
 
-TEST_CASE("format error measures are those of hand-made vectors") {
+TEST_CASE("format errors: equal those of hand-made vectors") {
   const std::vector<float> original{3, 4, 0}, dequantized{3, 4, 5};
   const quant::FormatError error = quant::format_error(original, dequantized);
   CHECK(error.max_abs == 5);
@@ -146,7 +146,7 @@ TEST_CASE("format error measures are those of hand-made vectors") {
   CHECK_THROWS_AS(quant::format_error(original, std::vector<float>{1}), base::Error);
 }
 
-TEST_CASE("int8 keeps a normal row's signal 40 dB above its error") {
+TEST_CASE("int8: a normal row's signal is 40 dB above its error") {
   // Uniform error of a step amax/127 with amax near 3.3 σ: 10·log10(12·127²/3.3²) = 42.5 dB.
   base::RandomStream random(2, base::RandomPurpose::test, 1);
   std::vector<float> values(768), dequantized(768);

@@ -21,7 +21,7 @@ nlohmann::json golden_fp8() {
 
 }  // namespace
 
-TEST_CASE("e4m3 values of every bf16 number are torch's") {
+TEST_CASE("e4m3: values of every bf16 number equal torch's") {
   const auto runs = golden_fp8()["codes"].get<std::vector<int>>();
   std::uint32_t number = 0;
   int num_wrong = 0;
@@ -37,7 +37,7 @@ TEST_CASE("e4m3 values of every bf16 number are torch's") {
   CHECK(num_wrong == 0);
 }
 
-TEST_CASE("e4m3 values of every code are torch's, and come back as the same code") {
+TEST_CASE("e4m3: values of every code equal torch's, and encode to the same code") {
   const auto values = golden_fp8()["values"].get<std::vector<std::uint32_t>>();
   REQUIRE(values.size() == 256);
   for (int code = 0; code < 256; ++code) {
@@ -52,7 +52,7 @@ TEST_CASE("e4m3 values of every code are torch's, and come back as the same code
   }
 }
 
-TEST_CASE("e4m3 rounds ties to even and saturates") {
+TEST_CASE("e4m3: rounds ties to even and saturates") {
   CHECK(quant::quantize_fp8(std::numeric_limits<float>::infinity()) == 0x7e);
   CHECK(quant::quantize_fp8(-1e30F) == 0xfe);
   CHECK(quant::dequantize_fp8(quant::quantize_fp8(17.0F)) == 16.0F);                       // between 16 and 18

@@ -11,7 +11,7 @@
 using namespace qrl;
 using quant::Rotation;
 
-TEST_CASE("rows rotated by blocks are numpy's, bit for bit") {
+TEST_CASE("rotation: rows rotated by blocks equal numpy's, bit for bit") {
   const test::RotationGolden golden;
   for (const std::int64_t block : quant::kRotationBlocks) {
     CAPTURE(block);
@@ -23,7 +23,7 @@ TEST_CASE("rows rotated by blocks are numpy's, bit for bit") {
   }
 }
 
-TEST_CASE("a rotated row is the row times Sylvester's matrix, and rotating it once more gives the row") {
+TEST_CASE("rotation: a row times Sylvester's matrix, and applying it twice gives the row") {
   const test::RotationGolden golden;
   for (const std::int64_t block : quant::kRotationBlocks) {
     CAPTURE(block);
@@ -52,7 +52,7 @@ TEST_CASE("a rotated row is the row times Sylvester's matrix, and rotating it on
   }
 }
 
-TEST_CASE("no rotation changes nothing, and one that fits no whole blocks is an internal error") {
+TEST_CASE("rotation: none changes nothing, a block that does not divide the width is an internal error") {
   std::vector<float> row(96, 1.0F);
   quant::rotate({}, row);
   CHECK(row == std::vector<float>(96, 1.0F));

@@ -60,7 +60,7 @@ fs::path hostile_run(const fs::path& dir, const std::string& response) {
 
 }  // namespace
 
-TEST_CASE("columns are float32 in base64, bit for bit") {
+TEST_CASE("report page columns: float32 in base64, bit for bit") {
   const std::vector<double> values = {0.1, -2.5e-7, std::nan(""), 1e30, 7};
   const std::vector<float> back = decoded(report::base64_floats(values));
   REQUIRE(back.size() == values.size());
@@ -71,7 +71,7 @@ TEST_CASE("columns are float32 in base64, bit for bit") {
   CHECK(report::base64_floats({1.0}) == "AACAPw==");
 }
 
-TEST_CASE("a table holds all metrics but the clock, and of more rows than fit extremes of neighbors stand for them") {
+TEST_CASE("report page table: all metrics except the clock, thinned to neighborhood extremes when rows are many") {
   const Json small = report::table_json(rows_of(10), 2000);
   CHECK(small["columns"].size() == 2);
   CHECK(small["columns"].contains("in/no/panel"));
@@ -95,7 +95,7 @@ TEST_CASE("a table holds all metrics but the clock, and of more rows than fit ex
   }
 }
 
-TEST_CASE("nothing in the data ends the script that holds it, and it reads back as it was") {
+TEST_CASE("report page data: cannot end its script element, and reads back equal") {
   const Json json = {{"text", kHostile}};
   const std::string text = report::script_json(json);
   CHECK(text.find('<') == std::string::npos);
@@ -104,7 +104,7 @@ TEST_CASE("nothing in the data ends the script that holds it, and it reads back 
   CHECK(Json::parse(report::script_json({{"text", "bad \xFF"}}))["text"] == "bad \xEF\xBF\xBD");
 }
 
-TEST_CASE("a page is its parts around the data, under a policy that allows no address") {
+TEST_CASE("report page: parts around the data, with a policy that allows no address") {
   const std::string page = report::make_page("{\"runs\":[]}", false);
   CHECK(page.find("{{") == std::string::npos);
   CHECK(page.find("default-src 'none'") != std::string::npos);
@@ -115,7 +115,7 @@ TEST_CASE("a page is its parts around the data, under a policy that allows no ad
   CHECK_THROWS(report::page_file("none"));
 }
 
-TEST_CASE("hostile responses stay in the data, long ones are cut, broken lines are left out") {
+TEST_CASE("report page: hostile responses stay in the data, long ones are cut, broken lines are left out") {
   const test::TempDir dir;
   const std::string megabyte = std::string(1 << 20, 'x') + kHostile;
   const report::RunFiles run = report::read_run(hostile_run(dir / "run", kHostile + megabyte));
@@ -132,7 +132,7 @@ TEST_CASE("hostile responses stay in the data, long ones are cut, broken lines a
   CHECK(report::script_json(json).find("</script") == std::string::npos);
 }
 
-TEST_CASE("samples are of at most so many files, evenly spread with the first and the last, within the page's size") {
+TEST_CASE("report page samples: from a limited number of evenly spread files, with first and last, within the size") {
   const test::TempDir dir;
   fs::create_directories(dir / "run/rollouts");
   std::ofstream(dir / "run/metrics.jsonl") << "{\"step\":1,\"critic/rewards/mean\":0.5}\n";
@@ -158,7 +158,7 @@ TEST_CASE("samples are of at most so many files, evenly spread with the first an
   CHECK(part["left_out"].get<std::string>().find("Samples of 10 of 100 steps are shown") != std::string::npos);
 }
 
-TEST_CASE("runs that differ in the seed alone are one group, and runs of one name have the folder above in theirs") {
+TEST_CASE("report page runs: grouped if only the seed differs, and equal names get their parent folder") {
   const test::TempDir dir;
   const auto make = [&](const std::string& name, const std::string& lr, const std::string& seed) {
     fs::create_directories(dir / name);
@@ -178,7 +178,7 @@ TEST_CASE("runs that differ in the seed alone are one group, and runs of one nam
   CHECK(json[0]["recipe"] == Json{{"optim.lr", "1.0", "a.yaml:1"}, {"trainer.seed", "0", "default"}});
 }
 
-TEST_CASE("a recipe's lines are keys with values and origins, whatever the values hold") {
+TEST_CASE("report page recipe: keys with values and origins, for any values") {
   const auto lines = report::read_recipe_lines(
       "mode: null    # default\nmodel:\n  path: \"a # b: \\\" c\"  # x.yaml:2\n  init:\n    seed: 3  # --set\noptim:\n "
       " lr: 1\n");
@@ -192,7 +192,7 @@ TEST_CASE("a recipe's lines are keys with values and origins, whatever the value
   CHECK(report::recipe_value(lines, "none").empty());
 }
 
-TEST_CASE("a star in a panel's metric stands for one part of a name") {
+TEST_CASE("report page panels: a star in a metric matches one part of a name") {
   CHECK(report::is_shown("val/countdown/mean@8", false));
   CHECK_FALSE(report::is_shown("val/a/b/mean@8", false));
   CHECK(report::is_shown("actor/grad_norm", true));
@@ -200,7 +200,7 @@ TEST_CASE("a star in a panel's metric stands for one part of a name") {
   for (const report::Panel& panel : report::panels()) CHECK_FALSE(panel.unit.empty());
 }
 
-TEST_CASE("a report in text has verdicts and the figures of compare_runs") {
+TEST_CASE("text report: has verdicts and the figures of compare_runs") {
   const test::TempDir dir;
   fs::create_directories(dir / "a");
   fs::create_directories(dir / "b");
@@ -214,7 +214,7 @@ TEST_CASE("a report in text has verdicts and the figures of compare_runs") {
   CHECK(two.find("actor/entropy  0.123457     0.5  +0.377") != std::string::npos);
 }
 
-TEST_CASE("a report in text names the step of a value that is not the last step's, and has no -0") {
+TEST_CASE("text report: names the step of a value that is older than the last step, and prints no -0") {
   const test::TempDir dir;
   std::ofstream(dir / "metrics.jsonl") << R"({"step":1,"actor/entropy":3.5,"mismatch/probe_k1_kl":-0.0})"
                                           "\n"
@@ -226,13 +226,13 @@ TEST_CASE("a report in text names the step of a value that is not the last step'
   CHECK(text.find("mismatch/probe_k1_kl             0        0\n") != std::string::npos);
 }
 
-TEST_CASE("names with numbers are in the order of the numbers") {
+TEST_CASE("metric names: sorted by their numbers") {
   const std::vector<std::string> sorted = {"a/maj@16", "a/pass@2", "a/pass@2/b", "a/pass@16", "a/pass@128", "a/passes"};
   CHECK(std::ranges::is_sorted(sorted, report::NameOrder{}));
   for (const std::string& name : sorted) CHECK_FALSE(report::NameOrder{}(name, name));
 }
 
-TEST_CASE("a report in text shows what a terminal would act on") {
+TEST_CASE("text report: terminal control characters are shown as escapes") {
   const test::TempDir dir;
   const fs::path run = dir / "a\x1b[31m";
   fs::create_directories(run);
@@ -244,7 +244,7 @@ TEST_CASE("a report in text shows what a terminal would act on") {
   CHECK(text.find("a\\x1b[31m: 1 row, done\\x1b]0;x\\x07\\u202e") != std::string::npos);
 }
 
-TEST_CASE("a sparkline has a height for each value, and of many values their means") {
+TEST_CASE("sparkline: one bar for each value, means if values are many") {
   const std::vector<double> rising = {0, 1, 2, 3, 4, 5, 6, 7};
   CHECK(report::sparkline(rising, 10) == "▁▂▃▄▅▆▇█");
   CHECK(report::sparkline(rising, 2) == "▁█");
@@ -252,7 +252,7 @@ TEST_CASE("a sparkline has a height for each value, and of many values their mea
   CHECK(report::sparkline(std::vector<double>{std::nan("")}, 10).empty());
 }
 
-TEST_CASE("the keys in which runs differ are listed with each run's value, on the page and in text") {
+TEST_CASE("differing keys: listed with each run's value, on the page and in text") {
   const test::TempDir dir;
   const auto run = [&](const std::string& name, const std::string& yaml) {
     fs::create_directories(dir / name);

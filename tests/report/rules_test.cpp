@@ -66,14 +66,14 @@ using Names = std::set<std::string>;
 
 }  // namespace
 
-TEST_CASE("a healthy run breaks no rule, however long it is") {
+TEST_CASE("rules: a healthy run breaks none, at any length") {
   for (const int num_steps : {0, 1, 3, 12, 60, 600}) {
     CAPTURE(num_steps);
     CHECK(broken(healthy(num_steps)).empty());
   }
 }
 
-TEST_CASE("each illness breaks its rule") {
+TEST_CASE("rules: each simulated illness breaks its rule") {
   CHECK(broken(ill("data/flat_group_fraction", 1, always(1))) == Names{"most groups are flat"});
   CHECK(broken(ill("response_length/clip_ratio", 1, always(0.8))) == Names{"many responses are cut"});
   CHECK(broken(ill("reward/no_answer_fraction", 30, always(0.95))) == Names{"most responses have no answer"});
@@ -94,14 +94,14 @@ Names broken_in(const char* file) {
   return broken(report::parse_rows(test::read_file(fs::path(QRL_SOURCE_DIR "/tests/data/runs") / file)));
 }
 
-TEST_CASE("a quickstart's own rows break no rule") { CHECK(broken_in("healthy.jsonl").empty()); }
+TEST_CASE("rules: a real quickstart's rows break none") { CHECK(broken_in("healthy.jsonl").empty()); }
 
-TEST_CASE("a held-out score that rose and fell again is no rise") {
+TEST_CASE("rules: a held-out score that rises and falls again counts as no rise") {
   // 32 prompts: the reward rises from 0.28 to 0.94, the held-out score from 0.27 to 0.43 and falls to 0.35.
   CHECK(broken_in("repeated.jsonl") == Names{"most groups are flat", "training rises, held-out does not"});
 }
 
-TEST_CASE("updates that do not reach the sampler are told after 20 steps of a flat reward") {
+TEST_CASE("rules: 20 flat steps report that updates do not reach the sampler") {
   const auto run = [](int num_steps, double changed, double rise) {
     report::Rows rows = healthy(num_steps);
     for (report::Row& row : rows.rows) {
@@ -117,13 +117,13 @@ TEST_CASE("updates that do not reach the sampler are told after 20 steps of a fl
   CHECK(run(20, 5e-4, 0.1).empty());  // the reward rises all the same
 }
 
-TEST_CASE("tokens masked before any update break a rule") {
+TEST_CASE("rules: tokens masked before any update break one") {
   report::Rows rows = healthy(12);
   for (report::Row& row : rows.rows) row.metrics["mismatch/masked_at_start_fraction"] = 0.03;
   CHECK(broken(rows) == Names{"tokens are masked before any update"});
 }
 
-TEST_CASE("a graded reward's held-out responses are judged by their mean score") {
+TEST_CASE("rules: held-out responses of a graded reward are judged by their mean score") {
   report::Rows rows = healthy(60);
   for (report::Row& row : rows.rows) {
     for (const char* name : {"val/countdown/mean@8", "val/countdown_cd3/mean@8"}) {
@@ -142,7 +142,7 @@ TEST_CASE("a graded reward's held-out responses are judged by their mean score")
   CHECK(broken(rows) == Names{"training rises, held-out does not"});
 }
 
-TEST_CASE("the first row of a set decides whether shares or scores count, for all later rows") {
+TEST_CASE("rules: the first row of a set decides between shares and scores for all later rows") {
   report::Measures measures;
   CHECK(measures.is_held_out_score("val/a/b/mean@8"));  // no row says otherwise
   CHECK_FALSE(measures.is_held_out_score("val/a/b/score/mean@8"));
@@ -174,17 +174,17 @@ TEST_CASE("the first row of a set decides whether shares or scores count, for al
   CHECK_FALSE(measures.is_held_out_score("val/c/pass@2"));
 }
 
-TEST_CASE("one low evaluation among rising ones is noise") {
+TEST_CASE("rules: a single low evaluation among rising ones is noise") {
   report::Rows rows = healthy(60);
   rows.rows.back().metrics["val/countdown/mean@8"] = 0.29;
   CHECK(broken(rows).empty());
 }
 
-TEST_CASE("a run whose every update was skipped is ill") {
+TEST_CASE("rules: a run that skips every update is ill") {
   CHECK(broken_in("skipped.jsonl") == Names{"updates were skipped"});
 }
 
-TEST_CASE("a step without anything to learn is no skipped update and no spike") {
+TEST_CASE("rules: a step without anything to learn is neither skipped update nor spike") {
   report::Rows rows = healthy(60);
   for (report::Row& row : rows.rows) {
     if (row.step % 3 != 1) continue;
@@ -194,7 +194,7 @@ TEST_CASE("a step without anything to learn is no skipped update and no spike") 
   CHECK(broken(rows).empty());
 }
 
-TEST_CASE("a verdict has number, bound, metric and what to try in its line") {
+TEST_CASE("verdict line: number, bound, metric and advice") {
   const auto verdicts = report::judge(ill("reward/verifier_error_fraction", 1, always(0.02)));
   for (const report::Verdict& verdict : verdicts) {
     if (verdict.bad)
@@ -205,7 +205,7 @@ TEST_CASE("a verdict has number, bound, metric and what to try in its line") {
   CHECK(verdicts.size() == report::rules().size());
 }
 
-TEST_CASE("a summary counts the rules that are judged, those that are broken, and those that need more steps") {
+TEST_CASE("verdict summary: counts rules judged, broken, and waiting for more steps") {
   CHECK(report::summary(report::judge(healthy(0))) == "too few steps for a verdict");
   CHECK(report::summary(report::judge(healthy(4))) == "1 of 14 rules judged, none broken; 13 need more steps");
   CHECK(report::summary(report::judge(healthy(60))) == "12 of 14 rules judged, none broken");
@@ -213,7 +213,7 @@ TEST_CASE("a summary counts the rules that are judged, those that are broken, an
   CHECK(report::summary(report::judge(broken_at_once)) == "7 of 14 rules judged, 1 broken; 6 need more steps");
 }
 
-TEST_CASE("a run that is watched says a bad verdict once") {
+TEST_CASE("watched run: reports a bad verdict once") {
   report::Watcher watcher;
   int num_lines = 0;
   for (const report::Row& row : ill("reward/verifier_error_fraction", 1, always(0.02)).rows)
@@ -221,14 +221,14 @@ TEST_CASE("a run that is watched says a bad verdict once") {
   CHECK(num_lines == 1);
 }
 
-TEST_CASE("rules have distinct names, and a name that no rule has is an error") {
+TEST_CASE("rules: names are distinct, and an unknown name is an error") {
   Names names;
   for (const report::Rule& rule : report::rules()) CHECK(names.insert(std::string(rule.name)).second);
   CHECK(report::rule("most groups are flat").bound == 0.7);
   CHECK_THROWS(report::rule("none"));
 }
 
-TEST_CASE("docs/reference/metrics.md lists each rule with its metric, number and bound") {
+TEST_CASE("docs/reference/metrics.md: lists each rule with its metric, number and bound") {
   const std::string page = test::read_file(QRL_SOURCE_DIR "/docs/reference/metrics.md");
   for (const report::Rule& rule : report::rules()) {
     char bound[32];

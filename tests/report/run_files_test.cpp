@@ -14,7 +14,7 @@
 using namespace qrl;
 namespace fs = std::filesystem;
 
-TEST_CASE("rows are read up to a line that was cut, null as NaN, other lines are counted") {
+TEST_CASE("run files: rows are read up to a cut line, null as NaN, and other lines are counted") {
   const test::TempDir dir;
   std::ofstream(dir / "m.jsonl") << "{\"step\":0,\"a\":1.5,\"b\":null}\nnot json\n{\"no_step\":1}\n\n"
                                     "{\"step\":1,\"changed_on_resume\":{\"optim.lr\":[\"0.1\",\"0.2\"]}}\n"
@@ -31,12 +31,12 @@ TEST_CASE("rows are read up to a line that was cut, null as NaN, other lines are
   CHECK(report::read_rows(dir / "none.jsonl").rows.empty());
 }
 
-TEST_CASE("bytes that are not UTF-8 become U+FFFD, others stay") {
+TEST_CASE("run files: invalid UTF-8 becomes U+FFFD, other bytes stay") {
   CHECK(report::valid_utf8("a\xC3\xA4\xE2\x80\xAE") == "a\xC3\xA4\xE2\x80\xAE");
   CHECK(report::valid_utf8("a\xFF\xC3z\xF0\x9F") == "a\xEF\xBF\xBD\xEF\xBF\xBDz\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
-TEST_CASE("a folder that is no run is refused, with the reason") {
+TEST_CASE("run files: a folder without a run is refused with the reason") {
   const test::TempDir dir;
   CHECK_THROWS_WITH(report::read_run(dir / "none"), Catch::Contains("no such folder"));
   CHECK_THROWS_WITH(report::read_run(dir / ""), Catch::Contains("a run folder with metrics.jsonl"));
@@ -46,7 +46,7 @@ TEST_CASE("a folder that is no run is refused, with the reason") {
   CHECK(report::read_run(dir / "").recipe_yaml == "a: 1\n");
 }
 
-TEST_CASE("a start's line is completed when it ends, one that a kill ended stays open") {
+TEST_CASE("sessions: a start's line is completed at its end, and stays open after a kill") {
   const test::TempDir dir;
   const fs::path file = dir / "sessions.jsonl";
   report::Session first = report::session_here();
@@ -69,7 +69,7 @@ TEST_CASE("a start's line is completed when it ends, one that a kill ended stays
   CHECK(report::read_sessions(dir / "none").empty());
 }
 
-TEST_CASE("a run is at work while its lock is held, and looking does not take it") {
+TEST_CASE("run lock: a run counts as running while it is held, and checking does not take it") {
   const test::TempDir dir;
   CHECK_FALSE(report::is_running(dir / ""));
   {
@@ -80,7 +80,7 @@ TEST_CASE("a run is at work while its lock is held, and looking does not take it
   CHECK_NOTHROW(state::FolderLock(dir / ""));
 }
 
-TEST_CASE("rows, sessions and samples of any depth are lines that cannot be read, nothing more") {
+TEST_CASE("run files: too deeply nested rows, sessions and samples count as unreadable lines") {
   const test::TempDir dir;
   const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
   fs::create_directories(dir / "rollouts");
@@ -98,7 +98,7 @@ TEST_CASE("rows, sessions and samples of any depth are lines that cannot be read
   CHECK(groups[0]["samples"][0]["response"] == "s");
 }
 
-TEST_CASE("a pipe in place of a run's file is refused by name, and is not waited for") {
+TEST_CASE("run files: a pipe in place of a file is refused by name without waiting") {
   for (const char* name : {"metrics.jsonl", "sft_metrics.jsonl", "sessions.jsonl"}) {
     const test::TempDir dir;
     std::ofstream(dir / "metrics.jsonl") << "{\"step\":1,\"a\":1}\n";

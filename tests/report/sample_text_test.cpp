@@ -60,7 +60,7 @@ std::string error_of(const report::RunFiles& run, const SampleChoice& choice) {
 
 }  // namespace
 
-TEST_CASE("samples are of the newest step unless one is named, with prompt, answer, score and reason") {
+TEST_CASE("samples: of the newest or a given step, with prompt, answer, score and reason") {
   const test::TempDir dir;
   const report::RunFiles run = run_with_samples(dir / "run");
   SampleChoice choice;
@@ -78,7 +78,7 @@ TEST_CASE("samples are of the newest step unless one is named, with prompt, answ
   CHECK(report::samples_text(run, choice).find("response | step 2\n") != std::string::npos);
 }
 
-TEST_CASE("samples are spread over the file, or by score, of equal scores from different prompts first") {
+TEST_CASE("samples: spread over the file or by score, preferring different prompts among equal scores") {
   const test::TempDir dir;
   const report::RunFiles run = run_with_samples(dir / "run");
   const auto shown = [&](std::size_t count, SampleChoice::Order order, std::optional<std::int64_t> step = {}) {
@@ -100,7 +100,7 @@ TEST_CASE("samples are spread over the file, or by score, of equal scores from d
   CHECK(shown(99, Order::spread).find("6. prompt 2 of 2, sample 2") != std::string::npos);
 }
 
-TEST_CASE("a step or a folder without responses is an error that names the steps there are") {
+TEST_CASE("samples: a missing step or empty folder is an error that lists the steps") {
   const test::TempDir dir;
   const report::RunFiles run = run_with_samples(dir / "run");
   SampleChoice choice;
@@ -116,7 +116,7 @@ TEST_CASE("a step or a folder without responses is an error that names the steps
   CHECK(error_of(run, choice).find("trainer.rollout_dump") != std::string::npos);
 }
 
-TEST_CASE("a response cannot act on the terminal or look like the report's text") {
+TEST_CASE("samples: a response cannot control the terminal or imitate the report's text") {
   const test::TempDir dir;
   fs::create_directories(dir / "run/rollouts");
   std::ofstream(dir / "run/metrics.jsonl") << "{\"step\":1,\"x\":1}\n";

@@ -98,7 +98,7 @@ struct Served {
 
 }  // namespace
 
-TEST_CASE("the server gives the page, the list of runs, a run, its new rows and a step's samples") {
+TEST_CASE("server: serves the page, the list of runs, a run, its new rows and a step's samples") {
   const Served served;
   CHECK(served.client().Get("/")->body.find("\"live\":true") != std::string::npos);
   const nlohmann::json list = served.json("/runs");
@@ -120,7 +120,7 @@ TEST_CASE("the server gives the page, the list of runs, a run, its new rows and 
   CHECK(served.json("/samples?run=first&step=1")["groups"][0]["samples"][0]["response"] == "yes");
 }
 
-TEST_CASE("what is no question of the page is answered with an error of 4xx") {
+TEST_CASE("server: requests outside the page's API get a 4xx error") {
   const Served served;
   CHECK(served.status("/run?run=none") == 404);
   CHECK(served.status("/run?run=..%2F..%2Fetc") == 404);
@@ -138,14 +138,14 @@ TEST_CASE("what is no question of the page is answered with an error of 4xx") {
   CHECK(served.status("/runs") == 200);  // the server still answers
 }
 
-TEST_CASE("a request that names another host is refused, one for this machine is not") {
+TEST_CASE("server: requests that name another host are refused, those for this machine are not") {
   const Served served;
   CHECK(served.status("/runs", {{"Host", "evil.example"}}) == 403);
   CHECK(served.status("/runs", {{"Host", "127.0.0.1.evil.example:" + std::to_string(served.port)}}) == 403);
   CHECK(served.status("/runs", {{"Host", "localhost:" + std::to_string(served.port)}}) == 200);
 }
 
-TEST_CASE("every request needs the token that is printed, also on this machine, unless none is asked for there") {
+TEST_CASE("server: every request needs the printed token, also locally, unless disabled") {
   for (const char* host : {"0.0.0.0", "127.0.0.1"}) {
     const Served served(host, true);
     REQUIRE(served.token.size() > 32);
@@ -160,7 +160,7 @@ TEST_CASE("every request needs the token that is printed, also on this machine, 
                     Catch::Contains("--no-token: expected a loopback address"));
 }
 
-TEST_CASE("an address of IPv6 is printed as browsers take it, and a host's letters may be large") {
+TEST_CASE("server: an IPv6 address is printed as browsers read it, and host names ignore case") {
   const Served served;
   CHECK(served.status("/runs", {{"Host", "LOCALHOST"}}) == 200);
   try {
@@ -171,7 +171,7 @@ TEST_CASE("an address of IPv6 is printed as browsers take it, and a host's lette
   }
 }
 
-TEST_CASE("a run that is deleted while it is looked at is gone, the others stay") {
+TEST_CASE("server: a run deleted while viewed disappears, the others stay") {
   const Served served;
   CHECK(served.status("/run?run=first") == 200);
   fs::remove_all(served.dir / "runs/first");
@@ -180,7 +180,7 @@ TEST_CASE("a run that is deleted while it is looked at is gone, the others stay"
   CHECK(served.json("/runs").size() == 1);
 }
 
-TEST_CASE("a file that a resume has cut is read anew") {
+TEST_CASE("server: a file truncated by a resume is read again") {
   const test::TempDir dir;
   make_run(dir / "run", 3);
   report::LiveRuns runs({dir / "run"});
@@ -190,7 +190,7 @@ TEST_CASE("a file that a resume has cut is read anew") {
   CHECK(runs.list()[0]["step"] == 1);
 }
 
-TEST_CASE("a row of many names takes time in proportion to them") {
+TEST_CASE("server: a row of many names takes linear time") {
   const test::TempDir dir;
   make_run(dir / "run", 1);
   nlohmann::json row = {{"step", 2}};
@@ -205,7 +205,7 @@ TEST_CASE("a row of many names takes time in proportion to them") {
   CHECK(run.value()["num_rows"] == 2);
 }
 
-TEST_CASE("two hundred clients that send a byte now and then keep nobody else from being answered") {
+TEST_CASE("server: two hundred slow clients do not block others") {
   const Served served;
   std::vector<int> sockets;
   for (int i = 0; i < 200; ++i) sockets.push_back(connected(served.port, "GET / HTTP/1.1\r\nHost: localhost\r\nX-a: "));
@@ -229,7 +229,7 @@ TEST_CASE("two hundred clients that send a byte now and then keep nobody else fr
   for (const int fd : sockets) close(fd);
 }
 
-TEST_CASE("clients that do not read their answers, and more than there are places for, keep nobody else out") {
+TEST_CASE("server: clients that read no answers, and more clients than slots, do not block others") {
   const Served served;
   std::vector<int> sockets;
   for (int i = 0; i < 300; ++i) sockets.push_back(connected(served.port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
@@ -238,7 +238,7 @@ TEST_CASE("clients that do not read their answers, and more than there are place
   for (const int fd : sockets) close(fd);
 }
 
-TEST_CASE("a head without end is refused once it is too long, before any token is looked for") {
+TEST_CASE("server: an endless request head is refused at its limit, before the token check") {
   const Served served("127.0.0.1", true);
   const std::string begin = "GET / HTTP/1.1\r\nHost: localhost\r\n";
   CHECK_THAT(answer_to(served.port, begin + "X: " + std::string(20'000, 'a')), Catch::StartsWith("HTTP/1.1 431 "));
@@ -248,7 +248,7 @@ TEST_CASE("a head without end is refused once it is too long, before any token i
   CHECK_THAT(answer_to(served.port, lines + "\r\n"), Catch::StartsWith("HTTP/1.1 431 "));
 }
 
-TEST_CASE("what is no request for a path of HTTP/1 is refused at once") {
+TEST_CASE("server: anything except an HTTP/1 request for a path is refused at once") {
   const Served served;
   const auto status = [&](const std::string& head) { return answer_to(served.port, head + "\r\n").substr(0, 13); };
   const std::string host = "Host: localhost\r\n";
@@ -266,7 +266,7 @@ TEST_CASE("what is no request for a path of HTTP/1 is refused at once") {
   CHECK_THAT(head, Catch::StartsWith("HTTP/1.1 200 ") && Catch::EndsWith("\r\n\r\n"));
 }
 
-TEST_CASE("a folder whose files cannot be read is in the list with the reason, and keeps no other out") {
+TEST_CASE("server: an unreadable run folder is listed with the reason and blocks no other") {
   const Served served;
   make_run(served.dir / "runs/hostile", 1);
   REQUIRE(mkfifo((served.dir / "runs/hostile/sessions.jsonl").c_str(), 0600) == 0);
@@ -278,7 +278,7 @@ TEST_CASE("a folder whose files cannot be read is in the list with the reason, a
   CHECK(served.status("/run?run=hostile") == 500);
 }
 
-TEST_CASE("an address that is taken is an input error, and so is a folder that is not there") {
+TEST_CASE("server: a used address is an input error, and so is a missing folder") {
   const Served served;
   CHECK_THROWS_WITH(report::Server({served.dir / "runs"}, {"127.0.0.1", served.port, false}),
                     Catch::Contains("a free address of this machine"));

@@ -52,7 +52,7 @@ report::Rows two_rows() {
 
 }  // namespace
 
-TEST_CASE("CRC-32C gives the values of RFC 3720") {
+TEST_CASE("CRC-32C: equals the values of RFC 3720") {
   CHECK(report::crc32c("123456789") == 0xe3069283U);
   CHECK(report::crc32c(std::string(32, '\0')) == 0x8a9136aaU);
   CHECK(report::crc32c(std::string(32, '\xff')) == 0x62a8ab43U);
@@ -63,7 +63,7 @@ TEST_CASE("CRC-32C gives the values of RFC 3720") {
 }
 
 // Generated with TensorBoard's own writer and protobuf.
-TEST_CASE("records are TensorBoard's, byte for byte") {
+TEST_CASE("TensorBoard records: equal TensorBoard's, byte for byte") {
   CHECK(hex(report::version_record(1.0)) ==
         "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
   CHECK(
@@ -74,7 +74,7 @@ TEST_CASE("records are TensorBoard's, byte for byte") {
         "782a2a4a0a0a060a047465787420024c039673");
 }
 
-TEST_CASE("recipe and samples are texts behind their steps: at step 1, each 20th, and where held-out answers are") {
+TEST_CASE("TensorBoard texts: recipe and samples at step 1, each 20th, and steps with held-out answers") {
   const test::TempDir dir;
   fs::create_directories(dir / "rollouts");
   fs::create_directories(dir / "validation");
@@ -107,13 +107,13 @@ TEST_CASE("recipe and samples are texts behind their steps: at step 1, each 20th
             report::text_record(9, 1, texts[1]));
 }
 
-TEST_CASE("what has no finite value is no value of a record, and the time is the record's own") {
+TEST_CASE("TensorBoard values: non-finite ones are left out, and the time is the record's own") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(report::step_record(3.0, 1, {{"a", 1}, {"b", nan}, {"timing_s/unix", 3.0}}) ==
         report::step_record(3.0, 1, {{"a", 1}}));
 }
 
-TEST_CASE("an events file begins with the rows there are and grows by a record a step, an earlier one goes") {
+TEST_CASE("TensorBoard file: begins with existing rows, grows by one record per step, replaces an earlier file") {
   const test::TempDir dir;
   { report::EventsFile(dir / "tensorboard", report::Rows{}).append(9, {{"x", 1}}); }
   std::ofstream(dir / "tensorboard/events.out.tfevents.1.elsewhere") << "earlier";
@@ -127,7 +127,7 @@ TEST_CASE("an events file begins with the rows there are and grows by a record a
   CHECK(file.path().filename().string().starts_with("events.out.tfevents."));
 }
 
-TEST_CASE("an inert events file writes nothing, a folder that cannot be made is an input error") {
+TEST_CASE("TensorBoard file: an inactive one writes nothing, and an impossible folder is an input error") {
   report::EventsFile().append(1, {{"x", 1}});
   const test::TempDir dir;
   std::ofstream(dir / "file") << "x";
@@ -135,7 +135,7 @@ TEST_CASE("an inert events file writes nothing, a folder that cannot be made is 
                     Catch::Contains("a folder that can be created"));
 }
 
-TEST_CASE("a step writes its own record alone, however long the file is") {
+TEST_CASE("TensorBoard file: a step writes only its own record, however long the file is") {
   const test::TempDir dir;
   report::EventsFile file(dir / "tensorboard", report::Rows{});
   const report::Metrics row{{"x", 1}, {"timing_s/unix", 1}};
@@ -147,7 +147,7 @@ TEST_CASE("a step writes its own record alone, however long the file is") {
   CHECK(*bytes_written() - *before == record_bytes);
 }
 
-TEST_CASE("the cold start's events are in a folder of their own") {
+TEST_CASE("TensorBoard file: events of the cold start have their own folder") {
   const test::TempDir dir;
   fs::create_directories(dir / "run");
   std::ofstream(dir / "run/metrics.jsonl") << "{\"step\":1,\"x\":1}\n";

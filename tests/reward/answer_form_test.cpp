@@ -17,7 +17,7 @@ Verdict judge_form(const std::string& answer, const std::string& gold, math::Req
 
 }  // namespace
 
-TEST_CASE("answer_form value: a number is worked out however it is written") {
+TEST_CASE("answer_form value: a computed number is accepted in any notation") {
   constexpr std::pair<const char*, const char*> kNumbers[] = {
       {"85", "85"},
       {"-5", "-5"},
@@ -63,7 +63,7 @@ TEST_CASE("answer_form value: a number is worked out however it is written") {
   }
 }
 
-TEST_CASE("answer_form value: a formula with nothing rational left to compute is worked out") {
+TEST_CASE("answer_form value: a formula without remaining rational arithmetic is accepted") {
   constexpr std::pair<const char*, const char*> kFormulas[] = {
       {"3\\sqrt 2", "\\sqrt{18}"},
       {"1+\\sqrt 2", "\\sqrt2+1"},
@@ -92,7 +92,7 @@ TEST_CASE("answer_form value: a formula with nothing rational left to compute is
   }
 }
 
-TEST_CASE("answer_form value refuses a right answer with an operation left to do, any takes it") {
+TEST_CASE("answer_form value: refuses a right answer with a remaining operation, any accepts it") {
   constexpr std::pair<const char*, const char*> kLeft[] = {
       {"25+60", "85"},
       {"(25+60)", "85"},
@@ -159,7 +159,7 @@ TEST_CASE("answer_form value refuses a right answer with an operation left to do
   }
 }
 
-TEST_CASE("answer_form value: beside a gold answer with an operation left the same form counts, and a value") {
+TEST_CASE("answer_form value: for a gold answer with a remaining operation, its form and its value are accepted") {
   const auto counts = [](const char* answer, const char* gold) {
     return judge_form(answer, gold, math::RequiredForm::value).outcome == Outcome::correct;
   };
@@ -174,7 +174,7 @@ TEST_CASE("answer_form value: beside a gold answer with an operation left the sa
   CHECK_FALSE(counts("24+61", "25+60"));
 }
 
-TEST_CASE("answer_form value takes what real models answer, and every gold answer for itself") {
+TEST_CASE("answer_form value: accepts real models' answers, and every gold answer for itself") {
   const auto folder = qrl::test::shipped_data() / "verifier";
   const auto rows_of = [&](const char* name) {
     std::vector<nlohmann::json> rows;
@@ -198,7 +198,7 @@ TEST_CASE("answer_form value takes what real models answer, and every gold answe
   }
 }
 
-TEST_CASE("answer_form value reads a long and deep answer in bounded time") {
+TEST_CASE("answer_form value: reads a long and deep answer in bounded time") {
   std::string deep = "\\sqrt{2}";
   for (int i = 0; i < 15; ++i) deep = "\\sqrt{" + deep + "+\\sqrt{3}}";
   std::string wide = "x";

@@ -29,7 +29,7 @@ std::string utf8(char32_t c) {
 
 }  // namespace
 
-TEST_CASE("each rule of lowering left out changes the verdict on its example") {
+TEST_CASE("math rules: leaving out any lowering rule changes the verdict on its example") {
   struct Example {
     const char* rule;
     const char* gold;
@@ -60,7 +60,7 @@ TEST_CASE("each rule of lowering left out changes the verdict on its example") {
   }
 }
 
-TEST_CASE("a unit, a function and a marker are one row each") {
+TEST_CASE("math tables: a unit, a function and a marker are one row each") {
   const std::span<const Row> known = default_rows();
   std::vector<Row> rows(known.begin(), known.end());
   rows.push_back({WordClass::name, TokenType::function, "versin"});
@@ -83,7 +83,7 @@ TEST_CASE("a unit, a function and a marker are one row each") {
   CHECK(found(more)[0] == "42");
 }
 
-TEST_CASE("characters that mean something by their form are written out") {
+TEST_CASE("math characters: those with a meaning by form are expanded") {
   CHECK(normalized("5²") == "5^{2}");
   CHECK(normalized("10⁻⁵") == "10^{-5}");
   CHECK(normalized("a₁₂") == "a_{12}");
@@ -94,7 +94,7 @@ TEST_CASE("characters that mean something by their form are written out") {
   CHECK(normalized("é") == "é");
 }
 
-TEST_CASE("every character of the blocks of superscripts, fractions, Roman and circled numbers") {
+TEST_CASE("math characters: every superscript, fraction, Roman and circled number") {
   const auto check = [](char32_t c, const std::string& written) {
     INFO(static_cast<unsigned>(c));
     CHECK(normalized(utf8(c)) == written);

@@ -82,7 +82,7 @@ std::string spelled_out(const json& parts) {
 
 }  // namespace
 
-TEST_CASE("two different answers joined by an equals sign are neither, whatever they are") {
+TEST_CASE("math answers: two different values joined by an equals sign equal neither") {
   constexpr std::pair<const char*, const char*> kOthers[] = {
       {"17", "\\{18\\}"},
       {"\\{17\\}", "\\{18\\}"},
@@ -113,7 +113,7 @@ TEST_CASE("two different answers joined by an equals sign are neither, whatever 
   CHECK(accepts(boxed("x=\\pm\\sqrt9=\\pm3"), "\\pm 3"));
 }
 
-TEST_CASE("spaces of LaTeX around an answer, commas within it, words before it, thoughts before all") {
+TEST_CASE("math answers: LaTeX spaces, digit commas, leading words and thoughts are ignored") {
   for (const char* spaced : {"42\\,", "42\\;", "42\\ ", "\\,42", "\\!42\\:", "42\\,."})
     CHECK(accepts(boxed(spaced), "42"));
   for (const char* negative : {"\\text{-5}", "\\textbf{-5}", "\\mathrm{-5}"}) CHECK(accepts(boxed(negative), "-5"));
@@ -135,7 +135,7 @@ TEST_CASE("spaces of LaTeX around an answer, commas within it, words before it, 
   CHECK_FALSE(accepts("<think>\\boxed{42}</think> 7", "42"));
 }
 
-TEST_CASE("words of magnitude count") {
+TEST_CASE("math answers: words of magnitude multiply the number") {
   for (const auto& [answer, gold] : {std::pair{"5\\text{ million}", "5000000"},
                                      {"5 million", "5,000,000"},
                                      {"2 dozen", "24"},
@@ -154,7 +154,7 @@ TEST_CASE("words of magnitude count") {
   CHECK(accepts(boxed("5 apples"), "5"));
 }
 
-TEST_CASE("answers of every kind are the same or not as mathematics has it") {
+TEST_CASE("math answers: all kinds are equal or different as in mathematics") {
   const auto rows = read_rows(own_data("math_kinds.jsonl"));
   REQUIRE(rows.size() > 700);
   const auto changed = changed_rows();
@@ -167,7 +167,7 @@ TEST_CASE("answers of every kind are the same or not as mathematics has it") {
   }
 }
 
-TEST_CASE("the answer of a response is what its words say it is") {
+TEST_CASE("math responses: the stated answer is extracted") {
   const auto rows = read_rows(own_data("math_responses.jsonl"));
   REQUIRE(rows.size() > 150);
   const auto changed = changed_rows();
@@ -178,7 +178,7 @@ TEST_CASE("the answer of a response is what its words say it is") {
   }
 }
 
-TEST_CASE("rows whose verdict is not their label are lost, never gained, and each names its rule") {
+TEST_CASE("math goldens: verdicts that differ from labels are lost, never gained, and each names its rule") {
   std::map<std::string, std::vector<json>> files;
   for (const char* file : {"math_kinds.jsonl", "math_responses.jsonl"}) files[file] = read_rows(own_data(file));
   const std::string page = qrl::test::read_file(QRL_SOURCE_DIR "/docs/reference/math-answers.md");
@@ -199,7 +199,7 @@ TEST_CASE("rows whose verdict is not their label are lost, never gained, and eac
   CHECK(lost["The last number"] <= 60);
 }
 
-TEST_CASE("a verdict spends as much on a root, a function or a member as it takes") {
+TEST_CASE("math cost: a verdict's budget counts roots, functions and members") {
   const auto repeated = [](int count, const std::string& joint, const auto& item) {
     std::string text;
     for (int i = 0; i < count; ++i) text += (i == 0 ? "" : joint) + item(i);
@@ -231,7 +231,7 @@ TEST_CASE("a verdict spends as much on a root, a function or a member as it take
   CHECK(accepts(boxed(repeated(12, ",", set)), repeated(12, ",", set)));
 }
 
-TEST_CASE("numbers and points in another order are found in it, as many as there may be") {
+TEST_CASE("math lists: numbers and points match in any order, for any length") {
   struct Members {
     const char* name;
     int count;
@@ -270,7 +270,7 @@ TEST_CASE("numbers and points in another order are found in it, as many as there
   }
 }
 
-TEST_CASE("a gold answer agrees with itself boxed") {
+TEST_CASE("math answers: a gold answer equals itself in a box") {
   for (const json& row : read_rows(own_data("math_kinds.jsonl"))) {
     const std::string gold = row["gold"];
     INFO(gold);
@@ -278,7 +278,7 @@ TEST_CASE("a gold answer agrees with itself boxed") {
   }
 }
 
-TEST_CASE("real model outputs are judged as two other judges agree they are") {
+TEST_CASE("math outputs of real models: verdicts equal the agreement of two other judges") {
   int num_right = 0;
   const auto rows = read_rows(own_data("real_outputs_excerpt.jsonl"));
   for (const json& row : rows) {
@@ -290,7 +290,7 @@ TEST_CASE("real model outputs are judged as two other judges agree they are") {
   CHECK(num_right == 40);
 }
 
-TEST_CASE("suites of other verifiers: what is mathematically true is accepted") {
+TEST_CASE("math suites of other verifiers: mathematically equal pairs are accepted") {
   const auto folder = shared_folder("verifier");
   if (folder.empty()) return qrl::test::skip("no shared data (QRL_TEST_DATA)");
   int num_true = 0;
@@ -307,7 +307,7 @@ TEST_CASE("suites of other verifiers: what is mathematically true is accepted") 
   CHECK(num_accepted >= 0.99 * num_true);
 }
 
-TEST_CASE("hostile texts score nothing and take no time") {
+TEST_CASE("math responses: hostile texts score nothing and take no time") {
   const auto folder = shared_folder("verifier");
   // scripts/accept/check_verifiers measures the issue's 5 ms on the same texts. A nonlinear scan of a text takes
   // seconds, so this limit can be far from both.
@@ -331,7 +331,7 @@ TEST_CASE("hostile texts score nothing and take no time") {
   }
 }
 
-TEST_CASE("every gold of the real datasets is readable and agrees with itself boxed") {
+TEST_CASE("real datasets: every gold answer is readable and equals itself in a box") {
   const auto folder = shared_folder("datasets");
   if (folder.empty()) return qrl::test::skip("no shared data (QRL_TEST_DATA)");
   const std::pair<const char*, const char*> files[] = {
@@ -352,7 +352,7 @@ TEST_CASE("every gold of the real datasets is readable and agrees with itself bo
   CHECK(num_golds == 15961);
 }
 
-TEST_CASE("examples of the pages are judged as they say") {
+TEST_CASE("documentation examples: judged as stated") {
   int num_examples = 0;
   for (const char* page : {"verifiers.md", "math-answers.md"}) {
     std::istringstream lines(qrl::test::read_file(std::string(QRL_SOURCE_DIR "/docs/reference/") + page));
@@ -379,7 +379,7 @@ TEST_CASE("examples of the pages are judged as they say") {
   CHECK(num_examples > 60);
 }
 
-TEST_CASE("profiles say where the answer is") {
+TEST_CASE("answer profiles: determine where the answer is") {
   const std::string all = "The answer is 3. <answer>4</answer>\n#### 2\nSo \\boxed{1} of 5 things";
   CHECK(found(all, Profile::boxed) == "1");
   CHECK(found(all, Profile::gsm8k) == "2");
@@ -401,7 +401,7 @@ TEST_CASE("profiles say where the answer is") {
   CHECK(found("\\boxed{5}<|im_end|><|endoftext|>", Profile::automatic) == "5");
 }
 
-TEST_CASE("a gold answer that cannot be judged by is refused at load, with its place and why") {
+TEST_CASE("gold answers: an unusable one is refused at load, with its place and reason") {
   const math::MathVerifier verifier(Profile::automatic);
   for (const char* good : {"42", "\\frac{1}{2}", "so we have 3 + 4\n#### 7", "\\text{Evelyn}", "Evelyn", "$x>3$"}) {
     CHECK_NOTHROW(verifier.check_ground_truth(good, "train.jsonl:3"));
@@ -420,7 +420,7 @@ TEST_CASE("a gold answer that cannot be judged by is refused at load, with its p
   }
 }
 
-TEST_CASE("a verdict says why and what was judged") {
+TEST_CASE("verdict: states the reason and the judged text") {
   CHECK(judge("\\boxed{42}", "42").reason == "correct");
   CHECK(judge("\\boxed{41}", "42").reason == "wrong value");
   CHECK(judge("\\boxed{4@}", "42").reason == "not readable");

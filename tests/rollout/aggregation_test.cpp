@@ -63,7 +63,7 @@ class Named final : public tasks::Verifier {
 
 }  // namespace
 
-TEST_CASE("aggregation: both ways from scores to advantages are numpy's, with nulls and responses not judged") {
+TEST_CASE("reward aggregation: both ways to advantages equal numpy's, with nulls and unjudged responses") {
   std::ifstream in(test::shipped_data() / "golden" / "aggregation.json");
   const nlohmann::json cases = nlohmann::json::parse(in);
   REQUIRE(cases.size() == 12);
@@ -93,7 +93,7 @@ TEST_CASE("aggregation: both ways from scores to advantages are numpy's, with nu
   }
 }
 
-TEST_CASE("a response that was not judged is in no mean, and a group with one that was teaches nothing") {
+TEST_CASE("unjudged response: counts in no mean, and its group teaches nothing") {
   std::vector<Rollout> rollouts = {judged(1), not_judged(), judged(0), judged(3), not_judged(), not_judged()};
   for (const char* estimator : {"grpo", "rloo", "batch_std", "reinforce_plus_plus_baseline"}) {
     CAPTURE(estimator);
@@ -109,7 +109,7 @@ TEST_CASE("a response that was not judged is in no mean, and a group with one th
   CHECK(alone[0].in_loss);
 }
 
-TEST_CASE("dynamic sampling compares judged samples alone, of the sum, the outcome or one score") {
+TEST_CASE("dynamic sampling: compares judged samples by sum, outcome or one score") {
   const Named verifier({"correct", "length", "correct"});
   const auto flat = [&](const char* metric, std::vector<Rollout> group) {
     return rollout::FlatGroups(metric, verifier).is_flat(group);

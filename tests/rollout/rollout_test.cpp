@@ -46,7 +46,7 @@ class EchoSource final : public types::TextSource {
 
 }  // namespace
 
-TEST_CASE("collect asks for n samples of each prompt, prompt-major") {
+TEST_CASE("collect: requests n samples of each prompt, prompt-major") {
   types::Prompt a, b;
   a.id = 5;
   b.id = 9;
@@ -62,7 +62,7 @@ TEST_CASE("collect asks for n samples of each prompt, prompt-major") {
   }
 }
 
-TEST_CASE("overlong shaping: nothing up to L_max - L_c, a line down to -1 at L_max") {
+TEST_CASE("overlong shaping: zero up to L_max - L_c, then linear to -1 at L_max") {
   // DAPO, eq. 13, with L_max 20 and L_c 4.
   const double want[] = {0, -0.25, -0.5, -0.75, -1, -1};
   for (int tokens = 16; tokens <= 21; ++tokens) CHECK(rollout::overlong_penalty(tokens, 20, 4) == want[tokens - 16]);
@@ -80,7 +80,7 @@ TEST_CASE("overlong shaping: nothing up to L_max - L_c, a line down to -1 at L_m
   CHECK(rollouts[1].reward == 0.5);
 }
 
-TEST_CASE("dynamic sampling looks at raw scores, whatever length costs") {
+TEST_CASE("dynamic sampling: compares raw scores, before length penalties") {
   auto group = with_rewards({1, 0.5, 0.25});
   for (auto& rollout : group) rollout.score = 1;
   CHECK(rollout::has_equal_scores(group));
@@ -98,7 +98,7 @@ TEST_CASE("advantages: mean and sample deviation of the group") {
   CHECK(rollouts[7].advantage == 3.0);
 }
 
-TEST_CASE("advantages: flat groups are exactly zero and counted, groups sum to zero, a group of one keeps its reward") {
+TEST_CASE("advantages: exactly zero in flat groups, zero sum in groups, unchanged reward in a group of one") {
   auto flat = with_rewards({0.1, 0.1, 0.1, 0, 0, 1});
   CHECK(advantages(flat, 3, "grpo", true) == 1);
   for (std::size_t i = 0; i < 3; ++i) CHECK(flat[i].advantage == 0.0);
@@ -108,7 +108,7 @@ TEST_CASE("advantages: flat groups are exactly zero and counted, groups sum to z
   CHECK(test::close(one[0].advantage, 0.7 / (1 + 1e-6), 1e-12, 0));
 }
 
-TEST_CASE("advantages: the group's other samples, the deviation of all samples, none below zero") {
+TEST_CASE("advantages: RLOO's other samples, the deviation of all samples, clipping at zero") {
   // numpy, of r = [1,0,0,1 | 2,0,1,5]: rloo 4/3·(r − mean); batch_std (r − mean)/(r.std(ddof=1) + 1e-6) with all eight.
   auto rollouts = with_rewards({1, 0, 0, 1, 2, 0, 1, 5});
   (void)advantages(rollouts, 4, "rloo", false);
@@ -131,7 +131,7 @@ TEST_CASE("advantages: the group's other samples, the deviation of all samples, 
   }
 }
 
-TEST_CASE("dynamic sampling by acc looks at what is correct, whatever the scores") {
+TEST_CASE("dynamic sampling by acc: compares correctness, whatever the scores") {
   auto group = with_rewards({1, 0.1, 0});
   for (auto& rollout : group) rollout.verdict.outcome = reward::Outcome::wrong;
   group[1].score = 0.5;
@@ -141,7 +141,7 @@ TEST_CASE("dynamic sampling by acc looks at what is correct, whatever the scores
   CHECK_FALSE(rollout::has_equal_outcomes(group));
 }
 
-TEST_CASE("pack: every sequence once, whole, under the budget, with shifted targets and masks") {
+TEST_CASE("pack: every sequence once, whole, within the budget, with shifted targets and masks") {
   base::RandomStream random(11, base::RandomPurpose::test, 0);
   std::vector<std::vector<types::TokenId>> prompts(40), responses(40);
   std::vector<std::vector<float>> logprobs(40);
@@ -189,7 +189,7 @@ TEST_CASE("pack: every sequence once, whole, under the budget, with shifted targ
   CHECK(batches.size() <= static_cast<std::size_t>(total / 33 + 3));  // first fit decreasing leaves little room
 }
 
-TEST_CASE("pack: a group's prompt is there once in each micro-batch, as the prefix its samples continue") {
+TEST_CASE("pack: a group's prompt occurs once per micro-batch, as its samples' prefix") {
   const std::vector<types::TokenId> first = {1, 2, 3, 4, 5}, second = {6}, third = {7, 8, 9};
   const std::vector<types::TokenId> responses[] = {{20, 21}, {22}, {23, 24, 25}, {26}, {27}, {28}};
   const std::vector<float> logprobs[] = {{-1, -2}, {-3}, {-4, -5, -6}, {-7}, {-8}, {-9}};
@@ -217,7 +217,7 @@ TEST_CASE("pack: a group's prompt is there once in each micro-batch, as the pref
   CHECK(spilt[1].tokens == std::vector<types::TokenId>{1, 2, 3, 4, 5, 20, 21, 5, 22});
 }
 
-TEST_CASE("pack: the tokens that a response token was sampled from stand by the entry that predicts it") {
+TEST_CASE("pack: kept tokens are stored at the entry that predicts the response token") {
   const std::vector<types::TokenId> first = {1, 2, 3, 4, 5}, second = {6, 7};
   types::Completion samples[4];
   samples[0].tokens = {20, 21};
@@ -251,7 +251,7 @@ TEST_CASE("pack: the tokens that a response token was sampled from stand by the 
   CHECK_THROWS_AS(rollout::pack(items, 100), base::Error);
 }
 
-TEST_CASE("pack: a row has its token's route, a shared prompt's rows once, and a sequence's last row none") {
+TEST_CASE("pack: a row has its token's route, a shared prompt's rows once, a sequence's last row none") {
   // Routes of 2 layers with 2 experts each, which name their token.
   const auto route_of = [](types::TokenId token) {
     const auto low = static_cast<std::uint8_t>(token), high = static_cast<std::uint8_t>(token + 100);

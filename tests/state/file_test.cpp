@@ -41,7 +41,7 @@ std::string bytes_of(const fs::path& file) {
 
 }  // namespace
 
-TEST_CASE("a pipe is never replaced by a file") {
+TEST_CASE("write file: a pipe is never replaced") {
   const test::TempDir dir;
   REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
   fs::create_symlink("pipe", dir / "link");
@@ -53,7 +53,7 @@ TEST_CASE("a pipe is never replaced by a file") {
   }
 }
 
-TEST_CASE("a link stays a link, and the file it leads to is replaced") {
+TEST_CASE("write file: a link stays a link, and its target is replaced") {
   const test::TempDir dir;
   fs::create_directory(dir / "sub");
   std::ofstream(dir / "sub" / "real") << "old";
@@ -65,7 +65,7 @@ TEST_CASE("a link stays a link, and the file it leads to is replaced") {
   CHECK(holds(call_refusal([&] { state::replace_file(dir / "dangling", "x"); }), "a broken link"));
 }
 
-TEST_CASE("what cannot be written is refused by the name the user gave") {
+TEST_CASE("write file: failures name the path given by the user") {
   const test::TempDir dir;
   fs::create_directory(dir / "sub");
   CHECK(holds(call_refusal([&] { state::replace_file(dir / "none" / "x", "x"); }),
@@ -77,7 +77,7 @@ TEST_CASE("what cannot be written is refused by the name the user gave") {
   CHECK(state::output_file("new") == "new");
 }
 
-TEST_CASE("files of other formats are named") {
+TEST_CASE("read file: files of other formats are named") {
   const test::TempDir dir;
   const std::vector<std::pair<std::string, std::string>> files = {
       {"PK\x03\x04" + std::string(60, 'z'), "got a zip archive, as torch.save writes"},
@@ -102,7 +102,7 @@ TEST_CASE("files of other formats are named") {
   CHECK(call_refusal([&] { state::describe_safetensors(dir / "t"); }) == "accepted");
 }
 
-TEST_CASE("files and folders have the permissions of the umask") {
+TEST_CASE("write file: files and folders have the umask's permissions") {
   const test::TempDir dir;
   const auto mode = [](const fs::path& path) { return static_cast<int>(fs::status(path).permissions()); };
   const auto fill = [](const fs::path& folder) { state::File::create(folder / "file").write("x"); };
@@ -120,7 +120,7 @@ TEST_CASE("files and folders have the permissions of the umask") {
   }
 }
 
-TEST_CASE("a pipe or a device is refused without being opened, and a file that is absent is told from one that fails") {
+TEST_CASE("read file: pipes and devices are refused unopened, and absent files differ from failing ones") {
   const test::TempDir dir;
   REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
   fs::create_symlink("pipe", dir / "link");

@@ -33,7 +33,7 @@ void fill_step(const fs::path& dir) {
 
 }  // namespace
 
-TEST_CASE("a save killed at any of its system calls leaves the old state or the new one") {
+TEST_CASE("checkpoint folder: a save killed at any system call leaves the old state or the new one") {
   const qrl::test::TempDir dir;
   const auto save = [&] { commit_folder(dir / "step_2", fill_step, R"({"step":2})"); };
   commit_folder(dir / "step_1", fill_step, R"({"step":1})");
@@ -61,7 +61,7 @@ TEST_CASE("a save killed at any of its system calls leaves the old state or the 
   CHECK(kills > 30);
 }
 
-TEST_CASE("a small file whose replacement is killed is the old one or the new one") {
+TEST_CASE("small file: a replacement killed at any system call leaves the old file or the new one") {
   const qrl::test::TempDir dir;
   if (!run_traced([] {}).possible) return qrl::test::skip("this machine forbids ptrace");
   bool seen_old = false, seen_new = false;
@@ -80,7 +80,7 @@ TEST_CASE("a small file whose replacement is killed is the old one or the new on
   CHECK((seen_old && seen_new));
 }
 
-TEST_CASE("a save with any of its system calls failing leaves the old state, or the new one whole") {
+TEST_CASE("checkpoint folder: a save with any failing system call leaves the old state, or the new one whole") {
   const qrl::test::TempDir dir;
   const auto save = [&] { commit_folder(dir / "step_2", fill_step, R"({"step":2})"); };
   commit_folder(dir / "step_1", fill_step, R"({"step":1})");
@@ -109,7 +109,7 @@ TEST_CASE("a save with any of its system calls failing leaves the old state, or 
   CHECK(failed > 60);
 }
 
-TEST_CASE("what a power cut leaves at any moment of a save: the old state, or the new one whole") {
+TEST_CASE("checkpoint folder: a power cut at any moment of a save leaves the old state, or the new one whole") {
   const qrl::test::TempDir dir;
   if (!run_traced([] {}).possible) return qrl::test::skip("this machine forbids ptrace");
   commit_folder(dir / "step_1", fill_step, R"({"step":1})");

@@ -38,7 +38,7 @@ std::size_t num_entries(const fs::path& dir) {
 
 }  // namespace
 
-TEST_CASE("the hash is XXH3-128") {
+TEST_CASE("hash: XXH3-128") {
   // XXH3-128 of the empty text with seed 0, from python-xxhash.
   const qrl::test::TempDir dir;
   const auto fill_two = [](const fs::path& folder) {
@@ -52,7 +52,7 @@ TEST_CASE("the hash is XXH3-128") {
   CHECK(files.at("long").at("xxh3_128") == "f52f621fe89d13b0596e06f4a8e77dd3");
 }
 
-TEST_CASE("a committed folder is whole, verifies, and gives its facts back") {
+TEST_CASE("checkpoint folder: after commit it verifies and gives back its facts") {
   const qrl::test::TempDir dir;
   const std::string facts = R"({"step":7,"lr":1e-06,"name":"a\nb"})";
   commit_folder(dir / "step_7", fill, facts);
@@ -64,7 +64,7 @@ TEST_CASE("a committed folder is whole, verifies, and gives its facts back") {
   CHECK(verify_folder(dir / "step_7") == std::nullopt);
 }
 
-TEST_CASE("a fill that fails leaves nothing behind") {
+TEST_CASE("checkpoint folder: a failed fill leaves nothing behind") {
   const qrl::test::TempDir dir;
   const auto failing = [](const fs::path& into) {
     fill(into);
@@ -82,7 +82,7 @@ TEST_CASE("a fill that fails leaves nothing behind") {
   CHECK(num_entries(dir.path()) == 0);
 }
 
-TEST_CASE("every flipped bit of every file is noticed") {
+TEST_CASE("checkpoint folder: every flipped bit of every file is detected") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "x", fill, R"({"step":1})");
   int flips = 0;
@@ -101,7 +101,7 @@ TEST_CASE("every flipped bit of every file is noticed") {
   CHECK(verify_folder(dir / "x") == std::nullopt);
 }
 
-TEST_CASE("files cut, longer, missing, or replaced by links are noticed") {
+TEST_CASE("checkpoint folder: files cut, longer, missing, or replaced by links are detected") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "x", fill, "{}");
   const auto check_noticed = [&](const std::string& name) {
@@ -130,7 +130,7 @@ TEST_CASE("files cut, longer, missing, or replaced by links are noticed") {
   CHECK(verify_folder(dir / "absent").has_value());
 }
 
-TEST_CASE("files that others added are listed, and are no damage") {
+TEST_CASE("checkpoint folder: added files are listed, and are no damage") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "x", fill, "{}");
   CHECK(listed_files(dir / "x") == std::vector<std::string>{"empty", "sub/metrics", "weights.bin"});
@@ -143,7 +143,7 @@ TEST_CASE("files that others added are listed, and are no damage") {
   CHECK(verify_folder(dir / "x") == std::nullopt);
 }
 
-TEST_CASE("nothing is put into a committed folder or among the system's files, by whatever path") {
+TEST_CASE("checkpoint folder: nothing can be written into a committed one or a system file, by any path") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "x", fill, "{}");
   fs::create_directory_symlink(dir / "x/sub", dir / "link");
@@ -165,7 +165,7 @@ TEST_CASE("nothing is put into a committed folder or among the system's files, b
   CHECK_NOTHROW(require_place_for_output(dir / "x/new"));
 }
 
-TEST_CASE("leftovers go, everything else stays") {
+TEST_CASE("checkpoint folder: leftovers of saves are removed, everything else stays") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "step_1", fill, "{}");
   fs::create_directory(dir / "step_2.tmp-0123456789abcdef");
@@ -184,7 +184,7 @@ TEST_CASE("leftovers go, everything else stays") {
   CHECK(qrl::test::read_file(dir / "target/file") == "keep");  // a link is removed, not followed
 }
 
-TEST_CASE("a small file is replaced whole") {
+TEST_CASE("small file: replaced whole") {
   const qrl::test::TempDir dir;
   replace_file(dir / "f", "one");
   replace_file(dir / "f", "two\n");
@@ -196,7 +196,7 @@ TEST_CASE("a small file is replaced whole") {
   CHECK(num_entries(dir.path()) == 2);
 }
 
-TEST_CASE("a second run in the same folder is refused, a killed one leaves no lock") {
+TEST_CASE("run lock: a second run in the folder is refused, and a killed one leaves no lock") {
   const qrl::test::TempDir dir;
   {
     const FolderLock lock(dir.path());
@@ -218,7 +218,7 @@ TEST_CASE("a second run in the same folder is refused, a killed one leaves no lo
   CHECK_THROWS_AS(FolderLock(dir / "absent"), base::Error);
 }
 
-TEST_CASE("a folder that cannot be read is no damaged one: the system's error is thrown") {
+TEST_CASE("checkpoint folder: an unreadable one throws the system's error and is not damaged") {
   const qrl::test::TempDir dir;
   commit_folder(dir / "x", fill, "{}");
   rlimit before{};
@@ -241,7 +241,7 @@ TEST_CASE("a folder that cannot be read is no damaged one: the system's error is
   CHECK(verify_folder(dir / "x") == std::nullopt);
 }
 
-TEST_CASE("a lock whose file was deleted is taken again, or refused where another run has it by now") {
+TEST_CASE("run lock: after its file was deleted it is taken again, or refused if another run took it") {
   const qrl::test::TempDir dir;
   FolderLock lock(dir.path());
   fs::remove(dir / ".lock");

@@ -27,7 +27,7 @@ std::string nested(int depth) {
 
 }  // namespace
 
-TEST_CASE("values arrive as the library's own parser builds them") {
+TEST_CASE("JSON: values equal those of the library's own parser") {
   for (const std::string& text : std::initializer_list<std::string>{
            "null", "true", "-7", "18446744073709551615", "1.5e-3", "\"a\\u00e9\\ud83d\\ude00\"", "[]", "{}",
            R"([1,[2,{"a":[]}],{"b":{"c":[3]},"d":null},[]])", R"( {"z" : [ {} , [ [ ] ] ] , "a" : "" } )"}) {
@@ -36,7 +36,7 @@ TEST_CASE("values arrive as the library's own parser builds them") {
   }
 }
 
-TEST_CASE("nesting is bounded exactly, in lists and objects") {
+TEST_CASE("JSON: nesting is limited exactly, in lists and objects") {
   CHECK(refusal(nested(5), 5) == "");
   CHECK(refusal(nested(6), 5).find("nested") != std::string::npos);
   CHECK(refusal(R"({"a":{"b":{}}})", 3) == "");
@@ -47,13 +47,13 @@ TEST_CASE("nesting is bounded exactly, in lists and objects") {
   CHECK(refusal(std::string(1'000'000, '[')).find("nested") != std::string::npos);
 }
 
-TEST_CASE("a key twice is refused in each object by itself, however it is spelled") {
+TEST_CASE("JSON: a duplicate key is refused per object, in any spelling") {
   CHECK(refusal(R"({"a":1,"a":1})").find("\"a\"") != std::string::npos);
   CHECK(refusal(R"([{"b":{"a":1,"c":2,"\u0061":3}}])") != "");
   CHECK(refusal(R"({"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]})") == "");
 }
 
-TEST_CASE("messages name the file and the place") {
+TEST_CASE("JSON: messages name file and place") {
   const std::string message = refusal("{\"key\": 1, oops}");
   CHECK(message.find("x.json") != std::string::npos);
   CHECK(message.find("oops") != std::string::npos);
@@ -61,7 +61,7 @@ TEST_CASE("messages name the file and the place") {
   CHECK(refusal("[-1e400]").find("double") != std::string::npos);
 }
 
-TEST_CASE("what other parsers shrug at is refused") {
+TEST_CASE("JSON: constructs that other parsers tolerate are refused") {
   for (const std::string& text :
        {std::string(), std::string(" "), std::string("\xef\xbb\xbf{}"), std::string("{}\0", 3),
         std::string("{}\0junk", 7), std::string("[1,]"), std::string("[01]"), std::string("NaN"),
@@ -73,7 +73,7 @@ TEST_CASE("what other parsers shrug at is refused") {
   }
 }
 
-TEST_CASE("an object of many members in the order of the text takes linear time") {
+TEST_CASE("JSON: an ordered object of many members takes linear time") {
   std::string text = "{";
   for (int i = 0; i < 100'000; ++i) text += (i == 0 ? "\"k" : ",\"k") + std::to_string(i) + "\":" + std::to_string(i);
   text += "}";
@@ -85,7 +85,7 @@ TEST_CASE("an object of many members in the order of the text takes linear time"
   CHECK_THROWS_AS(state::parse_ordered_json(text + "\"k500\":1}", "x"), base::Error);
 }
 
-TEST_CASE("members in the order of the text, and null for what is refused") {
+TEST_CASE("JSON: members in text order, and null for refused texts") {
   CHECK(state::parse_ordered_json(R"({"b":1,"a":{"d":[],"c":2}})", "x").dump() == R"({"b":1,"a":{"d":[],"c":2}})");
   CHECK_THROWS_AS(state::parse_ordered_json(R"({"b":1,"b":2})", "x"), base::Error);
   for (const std::string& text :

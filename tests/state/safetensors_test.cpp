@@ -53,7 +53,7 @@ const std::string kA = R"("a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]})
 
 }  // namespace
 
-TEST_CASE("malformed safetensors behave as their manifest declares") {
+TEST_CASE("safetensors: malformed files behave as their manifest declares") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("shared data not found (QRL_TEST_DATA)");
   std::ifstream manifest(*shared / "malformed" / "manifest.jsonl");
@@ -77,7 +77,7 @@ TEST_CASE("malformed safetensors behave as their manifest declares") {
   CHECK(seen >= 25);
 }
 
-TEST_CASE("headers that are refused") {
+TEST_CASE("safetensors: bad headers are refused") {
   const qrl::test::TempDir dir;
   const std::vector<HeaderCase> cases = {
       {"empty object with data", "{}", 1},
@@ -165,7 +165,7 @@ TEST_CASE("headers that are refused") {
   }
 }
 
-TEST_CASE("headers that are accepted") {
+TEST_CASE("safetensors: valid headers are accepted") {
   const qrl::test::TempDir dir;
   const std::vector<HeaderCase> cases = {
       {"nothing in it", "{}", 0},
@@ -193,7 +193,7 @@ TEST_CASE("headers that are accepted") {
   }
 }
 
-TEST_CASE("what is no regular file with a header is refused") {
+TEST_CASE("safetensors: anything except a regular file with a header is refused") {
   const qrl::test::TempDir dir;
   CHECK(file_refusal(dir / "missing") != "");
   CHECK(file_refusal(dir.path()).find("folder") != std::string::npos);
@@ -214,7 +214,7 @@ TEST_CASE("what is no regular file with a header is refused") {
   CHECK(file_refusal(dir / "link") == "");
 }
 
-TEST_CASE("a header of many tensors is read in time that grows with its length") {
+TEST_CASE("safetensors: a header of many tensors takes linear time") {
   constexpr int kTensors = 200'000;  // quadratic time would take minutes
   std::string header = "{";
   for (int i = 0; i < kTensors; ++i) {
@@ -227,7 +227,7 @@ TEST_CASE("a header of many tensors is read in time that grows with its length")
   CHECK(num_tensors == kTensors);
 }
 
-TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
+TEST_CASE("safetensors: written tensors read back bit for bit in canonical form") {
   const qrl::test::TempDir dir;
   base::Buffer matrix(base::DType::f32, {3, 5}), scalar(base::DType::i64, {}), empty(base::DType::u8, {0, 4}),
       halves(base::DType::bf16, {7});
@@ -278,7 +278,7 @@ TEST_CASE("what is written reads back, bit for bit, in the canonical form") {
   CHECK_THROWS_AS(opened.read("absent"), base::Error);
 }
 
-TEST_CASE("names that could not be read back are not written") {
+TEST_CASE("safetensors: names that could not be read back are not written") {
   const qrl::test::TempDir dir;
   const base::Buffer one(base::DType::f32, {1});
   CHECK_THROWS_AS(write_safetensors(dir / "x", {{"a", one.view()}, {"a", one.view()}}, {}), base::Error);
@@ -290,7 +290,7 @@ TEST_CASE("names that could not be read back are not written") {
   CHECK(!std::filesystem::exists(dir / "elsewhere"));
 }
 
-TEST_CASE("all halves become the float that they stand for") {
+TEST_CASE("safetensors: every half and bfloat16 converts to its float") {
   const qrl::test::TempDir dir;
   std::string data;
   for (int bits = 0; bits < 65536; ++bits) data += {static_cast<char>(bits & 255), static_cast<char>(bits >> 8)};
@@ -314,7 +314,7 @@ TEST_CASE("all halves become the float that they stand for") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a file that shrinks after it was opened is an input error, not a crash") {
+TEST_CASE("safetensors: a file that shrinks after opening is an input error, not a crash") {
   const qrl::test::TempDir dir;
   write_file_bytes(dir / "x", with_length("{" + kA + "}", std::string(16, '\0')));
   const SafetensorsFile opened(dir / "x");

@@ -97,7 +97,7 @@ std::vector<tasks::Verdict> judge_with(const std::string& mode, void (*change)(t
 
 }  // namespace
 
-TEST_CASE("a fault of a command is an error of its row, and the rest is judged by a fresh worker") {
+TEST_CASE("command fault: an error of its row only, and a fresh worker judges the rest") {
   const auto check = [](const std::string& mode, const std::string& reason,
                         void (*change)(tasks::CommandOptions&) = nullptr) {
     CAPTURE(mode);
@@ -125,12 +125,12 @@ TEST_CASE("a fault of a command is an error of its row, and the rest is judged b
   check("null", "error");
 }
 
-TEST_CASE("a row whose worker died once is judged by the next one") {
+TEST_CASE("command: a row whose worker died once is judged by the next one") {
   const std::vector<tasks::Verdict> seen = judge_with("once");
   for (const tasks::Verdict& verdict : seen) CHECK(verdict.outcome == tasks::Outcome::correct);
 }
 
-TEST_CASE("a command that ignores the end of its input is killed, with all it started in whatever group or session") {
+TEST_CASE("command: one that ignores end of input is killed, with its children in any group or session") {
   for (const char* mode : {"ignores", "child", "session", "daemon"}) {
     CAPTURE(mode);
     const std::vector<tasks::Verdict> seen = judge_with(mode);
@@ -138,7 +138,7 @@ TEST_CASE("a command that ignores the end of its input is killed, with all it st
   }
 }
 
-TEST_CASE("rows in flight beside one that kills its worker are judged, whatever they are") {
+TEST_CASE("command: rows in flight beside one that kills its worker are judged") {
   const auto change = [](tasks::CommandOptions& reward) { reward.in_flight = 8; };
   for (const char* mode : {"segfault", "error"}) {
     const std::vector<tasks::Verdict> seen = judge_with(mode, change);
@@ -147,7 +147,7 @@ TEST_CASE("rows in flight beside one that kills its worker are judged, whatever 
   }
 }
 
-TEST_CASE("on_error wrong scores a failed response 0, and keeps it") {
+TEST_CASE("on_error wrong: scores a failed response 0, and keeps it") {
   const std::vector<tasks::Verdict> seen =
       judge_with("segfault", [](tasks::CommandOptions& reward) { reward.on_error = config::OnVerifierError::wrong; });
   CHECK(seen[1].verifier_error);
@@ -155,7 +155,7 @@ TEST_CASE("on_error wrong scores a failed response 0, and keeps it") {
   CHECK(seen[1].scores == std::vector<double>{0});
 }
 
-TEST_CASE("a command that does not become ready ends the run with exit code 2 and its last words") {
+TEST_CASE("command: one that does not become ready ends the run with exit code 2 and its last words") {
   const auto refusal = [](const std::string& mode) {
     PythonCommand command(kFaults, {mode});
     command.options.command.start_timeout_s = mode == "silent" ? 10 : kAnswers_s;  // Python starts within this time
@@ -176,7 +176,7 @@ TEST_CASE("a command that does not become ready ends the run with exit code 2 an
     CHECK_THAT(refusal(mode), Contains("a first line above 64 KiB"));
 }
 
-TEST_CASE("a command has no variable of the environment but what programs need and reward.env names") {
+TEST_CASE("command environment: only standard variables and those in reward.env") {
   const auto environment = [](std::vector<std::string> names) {
     PythonCommand command(R"(
 import json, os, sys
@@ -217,7 +217,7 @@ for line in sys.stdin: print(json.dumps({"id": json.loads(line)["id"], "score": 
   for (const std::string& name : set) unsetenv(name.c_str());
 }
 
-TEST_CASE("errors end the judging as soon as they are too many, and at once when the first 16 are errors alone") {
+TEST_CASE("command errors: end judging at the limit, and at once when the first 16 rows all fail") {
   const auto judge = [](const std::string& mode, std::vector<std::string> responses, std::int64_t max_errors) {
     PythonCommand command(kFaults, {mode});
     command.options.command.timeout_s = mode == "sleeps" ? kDoesNot_s : kAnswers_s;
@@ -237,7 +237,7 @@ TEST_CASE("errors end the judging as soon as they are too many, and at once when
   CHECK(test::judge_all(*command.make(), std::vector<std::string>(20, "bad")).size() == 20);  // no max_errors: no stop
 }
 
-TEST_CASE("what interrupts judging ends it at once, and the next batch is judged") {
+TEST_CASE("interrupt: ends judging at once, and the next batch is judged") {
   PythonCommand command(kFaults, {"sleeps"});
   command.options.command.timeout_s = 3600;
   const auto verifier = command.make();
@@ -252,7 +252,7 @@ TEST_CASE("what interrupts judging ends it at once, and the next batch is judged
   CHECK(test::judge_all(*verifier, {"ok"}).front().outcome == tasks::Outcome::correct);
 }
 
-TEST_CASE("processes of a command are gone after the program that started them was killed") {
+TEST_CASE("command processes: end after the program that started them was killed") {
   for (const char* mode : {"child", "session", "daemon", "moves", "joins"}) {
     CAPTURE(mode);
     PythonCommand command(kFaults, {mode});

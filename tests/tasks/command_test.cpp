@@ -49,7 +49,7 @@ std::string refusal(const PythonCommand& command) {
 
 }  // namespace
 
-TEST_CASE("a command has a row whole: prompt, ground truth as the row has it, response, and what asks") {
+TEST_CASE("command row: has prompt, unchanged ground truth, response, and the caller") {
   const PythonCommand command(
       program(R"({"scores": ["s"], "fields": ["row", "tokens", "prompt_tokens", "index"]})", R"({"score": 0.5})"));
   const auto verifier = command.make();
@@ -69,7 +69,7 @@ TEST_CASE("a command has a row whole: prompt, ground truth as the row has it, re
       "stop": "length", "response_tokens": 3, "tokens": [5, 0, 7], "prompt_tokens": [1, 2], "index": 11})"));
 }
 
-TEST_CASE("a worker is told of the first row before it is ready, and of no other field unless it asks") {
+TEST_CASE("command ready: the worker first receives the first row, with only the requested fields") {
   const PythonCommand command(R"(
 import json, sys
 hello = json.loads(sys.stdin.readline())["hello"]
@@ -89,7 +89,7 @@ for line in sys.stdin:
       "row": {"answer": 7}})"));
 }
 
-TEST_CASE("scores have the names, the order and the weights of the ready line, reward.weights changes weights") {
+TEST_CASE("command scores: names, order and weights come from the ready line, reward.weights overrides weights") {
   PythonCommand command(
       program(R"({"scores": {"z": 1, "format": 0.5, "length": 0}})",
               R"({"scores": {"format": True, "z": 0.25, "length": None}, "reason": "so", "extracted": "7"})"));
@@ -110,7 +110,7 @@ TEST_CASE("scores have the names, the order and the weights of the ready line, r
   CHECK(test::judge_all(*changed, {"x"}).front().outcome == tasks::Outcome::correct);
 }
 
-TEST_CASE("without an outcome a score named correct or acc says what is correct, and correct_at comes before it") {
+TEST_CASE("command outcome: without one, a score named correct or acc gives it, after reward.correct_at") {
   const auto verdict_of = [](const std::string& ready, const std::string& answer, tasks::CorrectAt at = {1, false}) {
     PythonCommand command(program(ready, answer));
     command.options.command.correct_at = at;
@@ -132,7 +132,7 @@ TEST_CASE("without an outcome a score named correct or acc says what is correct,
   CHECK(verdict_of(kOne, R"({"score": 0, "outcome": "wrong"})").has_outcome);
 }
 
-TEST_CASE("an answer's outcome counts, whatever its scores") {
+TEST_CASE("command outcome: an answer's own outcome counts, whatever its scores") {
   const PythonCommand command(program(kOne, R"({"score": 1, "outcome": row["response"]})"));
   const auto verdicts = test::judge_all(*command.make(), {"correct", "wrong", "no_answer", "maybe"});
   CHECK(verdicts[0].outcome == tasks::Outcome::correct);
@@ -142,7 +142,7 @@ TEST_CASE("an answer's outcome counts, whatever its scores") {
   CHECK(verdicts[3].reason == "protocol");
 }
 
-TEST_CASE("a command with rows group has all of a group's responses at once, in order") {
+TEST_CASE("command rows group: receives all of a group's responses together, in order") {
   for (const bool asks : {true, false}) {
     PythonCommand command(program(asks ? R"({"scores": ["s"], "rows": "group"})" : kOne,
                                   R"({"answers": [{"score": i + len(row["samples"]) / 10}
@@ -163,7 +163,7 @@ TEST_CASE("a command with rows group has all of a group's responses at once, in 
   CHECK(verdicts[1].reason == "protocol");
 }
 
-TEST_CASE("verdicts are the same whatever the number of workers, rows in flight and the order of answers") {
+TEST_CASE("command verdicts: independent of worker count, rows in flight and answer order") {
   std::vector<std::string> responses;
   for (int i = 0; i < 200; ++i) responses.push_back(std::to_string(i));
   const std::string answer = R"({"score": int(row["response"]) / 7, "extracted": row["response"]})";
@@ -181,7 +181,7 @@ TEST_CASE("verdicts are the same whatever the number of workers, rows in flight 
   }
 }
 
-TEST_CASE("answers may come in any order within what is in flight") {
+TEST_CASE("command answers: may arrive in any order among rows in flight") {
   PythonCommand command(R"(
 import json, sys
 sys.stdin.readline()
@@ -200,7 +200,7 @@ for line in sys.stdin:
   for (std::size_t i = 0; i < 8; ++i) CHECK(verdicts[i].scores.front() == static_cast<double>(i));
 }
 
-TEST_CASE("a built-in verifier's verdict is in each row with reward.after, which checks golds, too") {
+TEST_CASE("reward.after: each row has the built-in verifier's verdict, which also checks gold answers") {
   PythonCommand command(
       program(kOne, R"({"score": row["verdict"]["score"] + 0.5, "extracted": row["verdict"]["extracted"]})"));
   command.options.command.after = "math";
@@ -215,7 +215,7 @@ TEST_CASE("a built-in verifier's verdict is in each row with reward.after, which
   CHECK_THROWS_WITH(verifier->check_ground_truth({"{\"numbers\":[3,4],\"target\":7}"}, "f:2"), Contains("f:2"));
 }
 
-TEST_CASE("a command that checks golds has them all, and every one that it refuses is named") {
+TEST_CASE("command gold check: receives all of them, and every refused one is named") {
   const PythonCommand command(program(R"({"scores": ["s"], "checks_gold": True})",
                                       R"({"ok": True} if gold["ground_truth"] != "bad" else {"error": "no tests"})"));
   const auto verifier = command.make();
@@ -227,7 +227,7 @@ TEST_CASE("a command that checks golds has them all, and every one that it refus
   CHECK_NOTHROW(verifier->finish_checks());
 }
 
-TEST_CASE("a command that answers no ground truth ends the check of many after eight") {
+TEST_CASE("command gold check: stops after eight when no ground truth is answered") {
   const PythonCommand command(program(R"({"scores": ["s"], "checks_gold": True})", R"({"ok": None})"));
   const auto verifier = command.make();
   for (int i = 1; i <= 1000; ++i) verifier->check_ground_truth({"good"}, "f:" + std::to_string(i));
@@ -236,7 +236,7 @@ TEST_CASE("a command that answers no ground truth ends the check of many after e
   CHECK_THAT(text, Contains("got 8 ground truths without an answer, the last at f:") && Contains(": protocol"));
 }
 
-TEST_CASE("a ready line that says what cannot be is refused by name") {
+TEST_CASE("command ready line: impossible statements are refused by name") {
   const auto said = [](const std::string& ready) { return refusal(PythonCommand(program(ready, R"({"score": 1})"))); };
   CHECK_THAT(said(R"({})"), Contains("a list of 1 to 64 names"));
   CHECK_THAT(said(R"({"scores": []})"), Contains("a list of 1 to 64 names"));
@@ -253,7 +253,7 @@ TEST_CASE("a ready line that says what cannot be is refused by name") {
   CHECK_THAT(said(R"({"scores": ["a"], "notes": "none"})"), Contains("a list of texts for notes"));
 }
 
-TEST_CASE("a program that says why it cannot judge is refused with its words alone") {
+TEST_CASE("command refusal: its stated reason is shown alone") {
   PythonCommand command(R"(
 import json, sys
 sys.stdin.readline()
@@ -269,7 +269,7 @@ print(json.dumps({"error": "judge.py:3: no key; set NO_SUCH_KEY"}), flush=True)
         "set reward.env: [NO_SUCH_KEY]");
 }
 
-TEST_CASE("what a program reads is known, and workers may tell it with different words") {
+TEST_CASE("command description: reports the fields it reads, and workers may word it differently") {
   PythonCommand command(program(
       R"({"scores": ["s"], "fields": ["tokens"], "reads": {"answer": "7 of %d" % os.getpid(), "level": None}, "notes": ["a note"]})",
       R"({"score": 1})"));
@@ -287,7 +287,7 @@ TEST_CASE("what a program reads is known, and workers may tell it with different
   CHECK(test::read_file(command.file("log")) == "reward.command: a note\n");
 }
 
-TEST_CASE("a traceback is in the log once, whichever rows and workers have it") {
+TEST_CASE("command traceback: logged once, for any rows and workers") {
   PythonCommand command(
       program(kOne, R"({"error": "bad", "traceback": "File\n  line\nKeyError: " + row["response"]})"));
   command.options.command.workers = 2;
@@ -299,7 +299,7 @@ TEST_CASE("a traceback is in the log once, whichever rows and workers have it") 
   CHECK(test::read_file(command.file("log")).size() == std::string("File\n  line\nKeyError: a\n").size());
 }
 
-TEST_CASE("what a recipe says against the command is refused by name") {
+TEST_CASE("command ready line: contradictions with the recipe are refused by name") {
   PythonCommand command(program(kOne, R"({"score": 1})"));
   command.options.command.weights = {{"correct", 1}};
   CHECK_THAT(refusal(command), Contains("reward.weights: expected names among the command's scores: s, got correct"));
@@ -319,7 +319,7 @@ TEST_CASE("what a recipe says against the command is refused by name") {
   CHECK_THAT(refusal(command), Contains("missing.py") && Contains("ended with exit code 2"));
 }
 
-TEST_CASE("data sources have verifiers of their own, whose scores stand side by side") {
+TEST_CASE("reward.by_source: each data source has its own verifier, with separate scores") {
   PythonCommand command(program(R"({"scores": {"correct": 2}})", R"({"score": 0.5})"));
   command.options.word = "math";
   command.options.by_source = {{"mytask", "command"}};
@@ -344,7 +344,7 @@ TEST_CASE("data sources have verifiers of their own, whose scores stand side by 
   CHECK(rules->score_names().size() == 4);
 }
 
-TEST_CASE("the log of standard error keeps its newest lines") {
+TEST_CASE("standard error log: keeps the newest lines") {
   const test::TempDir dir;
   tasks::ErrorLog log(1000);
   for (int i = 0; i < 30; ++i) log.add("before " + std::to_string(i) + "\n");
@@ -357,7 +357,7 @@ TEST_CASE("the log of standard error keeps its newest lines") {
   CHECK(text.ends_with("line 499\n"));
 }
 
-TEST_CASE("8,192 rows of 2 KB are judged by two workers") {
+TEST_CASE("command throughput: two workers judge 8,192 rows of 2 KB") {
   PythonCommand command(R"(
 import json, sys
 sys.stdin.readline()

@@ -96,12 +96,12 @@ std::int64_t evaluate(const std::string& text, std::size_t& at, std::multiset<st
 
 }  // namespace
 
-TEST_CASE("the brute force of this test tells solvable from unsolvable") {
+TEST_CASE("brute-force oracle: separates solvable from unsolvable tasks") {
   CHECK(solvable({{3, 3, 8, 8}, 24}));
   CHECK_FALSE(solvable({{1, 1, 1}, 24}));
 }
 
-TEST_CASE("generated tasks are solvable, in range and of their split") {
+TEST_CASE("countdown generator: tasks are solvable, in range and of their split") {
   for (const Split split : {Split::train, Split::held_out}) {
     for (std::uint64_t i = 0; i < 400; ++i) {
       const CountdownTask task = generate_countdown(ranges_of(3, 4, 20, 100), 1, split, i);
@@ -115,7 +115,7 @@ TEST_CASE("generated tasks are solvable, in range and of their split") {
   }
 }
 
-TEST_CASE("a task depends on ranges, seed, split and index alone") {
+TEST_CASE("countdown generator: a task depends only on ranges, seed, split and index") {
   const CountdownRanges ranges = ranges_of(3, 3);
   std::vector<CountdownTask> forward, backward;
   for (std::uint64_t i = 0; i < 100; ++i) forward.push_back(generate_countdown(ranges, 5, Split::train, i));
@@ -132,7 +132,7 @@ TEST_CASE("a task depends on ranges, seed, split and index alone") {
   CHECK(generate_countdown(ranges, 5, Split::train, std::uint64_t{1} << 62).numbers.size() == 3);
 }
 
-TEST_CASE("the split agrees with an independent implementation, holds a quarter out and ignores order") {
+TEST_CASE("countdown split: equals an independent implementation, holds out a quarter, ignores order") {
   std::ifstream rows(qrl::test::shipped_data() / "golden" / "countdown" / "splits.jsonl");
   int num_rows = 0, num_held_out = 0;
   for (std::string line; std::getline(rows, line); ++num_rows) {
@@ -151,7 +151,7 @@ TEST_CASE("the split agrees with an independent implementation, holds a quarter 
   CHECK(std::abs(held_out - 2000) < 136);  // 3.5 standard deviations of a fair quarter
 }
 
-TEST_CASE("ranges that hold too few tasks are input errors") {
+TEST_CASE("countdown generator: ranges with too few tasks are input errors") {
   const Generator& countdown = *generators().find("countdown");
   qrl::config::ParamValues few;
   const std::map<std::string, std::int64_t> ranges = {
@@ -168,7 +168,7 @@ TEST_CASE("ranges that hold too few tasks are input errors") {
   CHECK(says(refusal_of([] { generate_countdown(ranges_of(3, 3, 0), 0, Split::train, 0); }), "max_number"));
 }
 
-TEST_CASE("numbers of any size never overflow into a target") {
+TEST_CASE("countdown generator: numbers of any size never overflow into a target") {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   for (std::uint64_t i = 0; i < 200; ++i) {
     const auto task = generate_countdown(ranges_of(2, 4, kMost, kMost), 2, Split::train, i);
@@ -178,7 +178,7 @@ TEST_CASE("numbers of any size never overflow into a target") {
   }
 }
 
-TEST_CASE("prompt, ground truth and rows agree") {
+TEST_CASE("countdown generator: prompt, ground truth and rows agree") {
   const CountdownTask task{{3, 8, 12}, 36};
   CHECK(countdown_prompt(task) == "3 8 12 = 36\n");
   CHECK(countdown_ground_truth(task) == R"({"numbers":[3,8,12],"target":36})");
@@ -196,7 +196,7 @@ TEST_CASE("prompt, ground truth and rows agree") {
   }
 }
 
-TEST_CASE("demonstrations are searches whose arithmetic, labels and numbers are true") {
+TEST_CASE("countdown demonstrations: searches with true arithmetic, labels and numbers") {
   const auto read_number = [](const std::string& text, std::size_t& at) {
     std::size_t width = 0;
     const std::int64_t number = std::stoll(text.substr(at), &width);
@@ -252,7 +252,7 @@ TEST_CASE("demonstrations are searches whose arithmetic, labels and numbers are 
   CHECK(demonstrate_countdown(ranges, 9, 4).response != demonstrate_countdown(ranges, 10, 4).response);
 }
 
-TEST_CASE("the real tasks that ship have the form that generated ones have") {
+TEST_CASE("countdown files: shipped real tasks have the form of generated ones") {
   const auto rows =
       qrl::data::read_prompt_file(std::filesystem::path(QRL_SOURCE_DIR) / "datasets" / "countdown_cd3_test.jsonl");
   CHECK(rows.size() == 256);

@@ -128,7 +128,7 @@ std::vector<Example> examples_of_the_documents() {
 
 }  // namespace
 
-TEST_CASE("the countdown solver finds what needs fractions, zeros and negative values on the way") {
+TEST_CASE("countdown solver: finds solutions through fractions, zeros and negative values") {
   check_solved({3, 8, 12}, 36, Numbers::all, true);
   check_solved({8, 8, 3, 3}, 24, Numbers::all, true);  // 8/(3-8/3)
   check_solved({1, 5, 5, 5}, 24, Numbers::all, true);  // 5*(5-1/5)
@@ -147,7 +147,7 @@ TEST_CASE("the countdown solver finds what needs fractions, zeros and negative v
   CHECK_THROWS_AS(solve_countdown(Integers(), 7, Numbers::all), qrl::base::Error);
 }
 
-TEST_CASE("the countdown solver agrees with trying everything") {
+TEST_CASE("countdown solver: equals exhaustive search") {
   qrl::base::RandomStream random(11, qrl::base::RandomPurpose::generator, 1);
   int num_solvable = 0;
   constexpr int kTasks = 400;
@@ -165,13 +165,13 @@ TEST_CASE("the countdown solver agrees with trying everything") {
   CHECK(num_solvable < kTasks * 7 / 4);
 }
 
-TEST_CASE("the countdown solver agrees with trying everything on five numbers") {
+TEST_CASE("countdown solver: equals exhaustive search on five numbers") {
   const Integers numbers = {2, 3, 5, 7, 11};
   for (const std::int64_t target : {983, 989, 997})
     check_solved(numbers, target, Numbers::all, reaches(numbers, target, Numbers::all));
 }
 
-TEST_CASE("every countdown task that the documents, help and errors show has a solution") {
+TEST_CASE("countdown examples: every task in documents, help and errors has a solution") {
   CHECK(examples_in("say 3 8 12 = 36 or {\"numbers\": [3, 8], \"target\": 24}\nmake 24 from 3, 8 and 12", "x").size() ==
         3);
   CHECK(examples_in("{\\\"numbers\\\":[3,8,12],\\\"target\\\":36}", "x").size() == 1);

@@ -81,7 +81,7 @@ Tally tally_known_answers(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("fractions and sized parentheses of LaTeX are read in a box") {
+TEST_CASE("countdown verifier: LaTeX fractions and sized parentheses are read in a box") {
   const std::vector<std::pair<std::string, std::string>> rows = {{"\\frac{3 \\times 8}{2}", "12"},
                                                                  {"\\dfrac{8}{2}\\cdot3", "12"},
                                                                  {"\\left(8-2\\right)\\times 3-\\tfrac{8}{8}", "17"},
@@ -106,7 +106,7 @@ TEST_CASE("fractions and sized parentheses of LaTeX are read in a box") {
   CHECK(evaluate_expression(deep, Operators::latex).fault != ExpressionFault::none);
 }
 
-TEST_CASE("known answers: all of the shared set's true rows, no false one") {
+TEST_CASE("countdown verifier: accepts the shared set's true answers and no false one") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: verifier/countdown_cases.jsonl");
   const auto file = *shared / "verifier" / "countdown_cases.jsonl";
@@ -127,7 +127,7 @@ TEST_CASE("known answers: all of the shared set's true rows, no false one") {
   CHECK(subset_rows == 8);
 }
 
-TEST_CASE("known answers: the excerpt that ships") {
+TEST_CASE("countdown verifier: known answers of the shipped excerpt") {
   const Tally tally = tally_known_answers(qrl::test::shipped_data() / "countdown_cases_excerpt.jsonl");
   CHECK(tally.rows >= 40);
   CHECK(tally.expected_correct >= 12);
@@ -135,7 +135,7 @@ TEST_CASE("known answers: the excerpt that ships") {
   CHECK(tally.false_positives == 0);
 }
 
-TEST_CASE("verdicts agree with an independent judge on random and mutated expressions") {
+TEST_CASE("countdown verifier: equals an independent judge on random and mutated expressions") {
   const auto rows = read_rows(qrl::test::shipped_data() / "golden" / "countdown" / "verdicts.jsonl");
   REQUIRE(rows.size() == 700);
   const std::map<std::string, Outcome> outcomes = {
@@ -150,7 +150,7 @@ TEST_CASE("verdicts agree with an independent judge on random and mutated expres
   }
 }
 
-TEST_CASE("the answer is the last complete one") {
+TEST_CASE("countdown verifier: takes the last complete answer") {
   const auto text = [](const std::string& response) -> std::string {
     static std::string kept;  // the answer is a view into the response
     kept = response;
@@ -175,7 +175,7 @@ TEST_CASE("the answer is the last complete one") {
   CHECK(text("<answer></answer>") == "tag:");
 }
 
-TEST_CASE("the grammar") {
+TEST_CASE("countdown verifier: accepts exactly its grammar") {
   CHECK(reason_of("3 + 4", {3, 4}, 7) == "correct");
   CHECK(reason_of("-3--4", {3, 4}, 1) == "correct");
   CHECK(reason_of("8/(3-8/3)", {3, 8, 3, 8}, 24) == "correct");  // through thirds
@@ -196,7 +196,7 @@ TEST_CASE("the grammar") {
   CHECK(judge(tagged(std::string("3\0+4", 4)), {3, 4}, 7).reason == "not in the grammar");
 }
 
-TEST_CASE("inside a box LaTeX's operators and one trailing value are read") {
+TEST_CASE("countdown verifier: a box may hold LaTeX operators and one trailing value") {
   const auto boxed = [](const std::string& answer) {
     return std::string(judge("\\boxed{" + answer + "}", {3, 4}, 12).reason);
   };
@@ -215,7 +215,7 @@ TEST_CASE("inside a box LaTeX's operators and one trailing value are read") {
   CHECK(boxed("$3 * 4$") == "not in the grammar");
 }
 
-TEST_CASE("limits count bytes, depth and bits, not time") {
+TEST_CASE("countdown verifier: limits count bytes, depth and bits, not time") {
   const auto nested = [](int depth) { return tagged(repeat("(", depth) + "5" + repeat(")", depth)); };
   CHECK(judge(nested(64), {5}, 5).outcome == Outcome::correct);
   CHECK(judge(nested(65), {5}, 5).reason == "answer nested too deep");
@@ -245,7 +245,7 @@ TEST_CASE("limits count bytes, depth and bits, not time") {
   CHECK(judge(tagged("5") + padding, {5}, 5).verifier_error);
 }
 
-TEST_CASE("ground truths are checked at load") {
+TEST_CASE("countdown verifier: ground truths are checked at load") {
   const CountdownVerifier verifier(Numbers::all);
   CHECK_NOTHROW(verifier.check_ground_truth({R"({"numbers":[3,4],"target":7})"}, "x:1"));
   CHECK_NOTHROW(verifier.check_ground_truth({R"( {"target" : -7, "numbers" : [0]} )"}, "x:1"));
@@ -292,14 +292,14 @@ TEST_CASE("ground truths are checked at load") {
   }
 }
 
-TEST_CASE("the tasks that ship are ones this verifier judges by") {
+TEST_CASE("countdown verifier: shipped tasks are usable") {
   const CountdownVerifier verifier(Numbers::all);
   const auto rows = read_rows(std::filesystem::path(QRL_SOURCE_DIR) / "datasets" / "countdown_cd3_test.jsonl");
   CHECK(rows.size() == 256);
   for (const json& row : rows) CHECK_NOTHROW(verifier.check_ground_truth({row["ground_truth"].dump()}, "cd3"));
 }
 
-TEST_CASE("text of many megabytes costs what its searched tail costs") {
+TEST_CASE("countdown verifier: many megabytes of text cost only the searched tail") {
   const auto verifier = make_verifier(qrl::test::options_with("countdown"));
   const std::string truth = R"({"numbers":[5],"target":5})";
   for (const char* piece : {"<answer>", "</answer>", "\\boxed{", "{", "}", "<answer></answer", "\\boxed{}", "("}) {
@@ -311,6 +311,6 @@ TEST_CASE("text of many megabytes costs what its searched tail costs") {
   }
 }
 
-TEST_CASE("a ground truth that is nested a hundred thousand deep is one that cannot be judged by") {
+TEST_CASE("countdown verifier: a ground truth nested a hundred thousand deep is unusable") {
   CHECK(judged(CountdownVerifier(Numbers::all), "<answer>1</answer>", std::string(100000, '[')).verifier_error);
 }

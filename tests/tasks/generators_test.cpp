@@ -24,7 +24,7 @@ const Generator& generator_of(const std::string& task) { return *generators().fi
 
 }  // namespace
 
-TEST_CASE("held-out prompts of every task differ and none is ever trained on") {
+TEST_CASE("task generators: held-out prompts differ and are never trained on") {
   for (const char* name : {"countdown", "sudoku", "arithmetic", "sums"}) {
     INFO(name);
     const Generator& task_kind = generator_of(name);
@@ -47,7 +47,7 @@ TEST_CASE("held-out prompts of every task differ and none is ever trained on") {
   }
 }
 
-TEST_CASE("a task of any kind depends on recipe, seed, split and index alone") {
+TEST_CASE("task generators: a task depends only on recipe, seed, split and index") {
   for (const char* name : {"countdown", "sudoku", "arithmetic", "sums"}) {
     INFO(name);
     const Generator& task_kind = generator_of(name);
@@ -61,7 +61,7 @@ TEST_CASE("a task of any kind depends on recipe, seed, split and index alone") {
   }
 }
 
-TEST_CASE("sudoku tasks have one solution and as many empty cells as asked") {
+TEST_CASE("sudoku generator: one solution, and the requested number of empty cells") {
   SudokuRanges ranges;
   for (const int size : {4, 9}) {
     ranges.grid_size = size;
@@ -90,7 +90,7 @@ TEST_CASE("sudoku tasks have one solution and as many empty cells as asked") {
   CHECK(says(refusal_of([&] { generate_sudoku(ranges, 1, Split::train, 0); }), "lower max_empty"));
 }
 
-TEST_CASE("sudoku demonstrations keep the clues and are right in part") {
+TEST_CASE("sudoku demonstrations: keep the clues and are right in part") {
   const Generator& task_kind = generator_of("sudoku");
   int right = 0;
   for (std::uint64_t i = 0; i < 500; ++i) {
@@ -109,7 +109,7 @@ TEST_CASE("sudoku demonstrations keep the clues and are right in part") {
   CHECK(right < 300);  // leaves something to learn
 }
 
-TEST_CASE("sums ask about two numbers, which only one split asks about") {
+TEST_CASE("sums generator: questions are about two numbers, each pair in only one split") {
   const Generator& sums = generator_of("sums");
   const auto up_to = [&](std::int64_t most) {
     qrl::config::ParamValues own;
@@ -158,7 +158,7 @@ TEST_CASE("sums ask about two numbers, which only one split asks about") {
   CHECK(right < 800);
 }
 
-TEST_CASE("arithmetic problems tell what their steps compute") {
+TEST_CASE("arithmetic generator: problems state what their steps compute") {
   const ArithmeticRanges ranges{.min_steps = 1, .max_steps = 4, .max_number = 20, .max_target = 100};
   std::set<std::size_t> lengths;
   int right = 0;
@@ -188,7 +188,7 @@ TEST_CASE("arithmetic problems tell what their steps compute") {
   CHECK(right < 900);
 }
 
-TEST_CASE("rows of every task are prompt files") {
+TEST_CASE("task generators: rows are valid prompt files") {
   const qrl::test::TempDir dir;
   for (const char* name : {"countdown", "sudoku", "arithmetic", "sums"}) {
     INFO(name);

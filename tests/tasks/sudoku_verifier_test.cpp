@@ -22,7 +22,7 @@ Verdict judge_grid(const std::string& response, const std::string& puzzle = kPuz
 
 }  // namespace
 
-TEST_CASE("known sudoku answers are judged as they are") {
+TEST_CASE("sudoku verifier: known answers are judged as labeled") {
   std::ifstream in(qrl::test::shipped_data() / "verifier" / "sudoku_cases_excerpt.jsonl");
   int num_rows = 0;
   int num_right = 0;
@@ -38,7 +38,7 @@ TEST_CASE("known sudoku answers are judged as they are") {
   CHECK(num_right > 10);
 }
 
-TEST_CASE("a grid is found in the forms that models write") {
+TEST_CASE("sudoku verifier: finds a grid in the forms that models write") {
   for (const char* form :
        {"<answer>3142243142131324</answer>", "3142243142131324", "3142\n2431\n4213\n1324", "3142 2431 4213 1324.",
         "The grid:\n3142\n2431\n4213\n1324.\nThat is it!", "Here:\n3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 2 4\n",
@@ -65,7 +65,7 @@ TEST_CASE("a grid is found in the forms that models write") {
   CHECK(judge_grid("<answer>3142243142131324 3142243142131324</answer>").reason == "no grid");
 }
 
-TEST_CASE("digits in the words around a grid are no row of it") {
+TEST_CASE("sudoku verifier: digits in surrounding words are no row") {
   const std::string grid = "3 1 4 2\n2 4 3 1\n4 2 1 3\n1 3 2 4";
   for (const std::string& text :
        {"1 2 3 4\n" + grid, "The digits: 1 2 3 4\n" + grid, "Each row holds:\n\n1 2 3 4\n\n" + grid,
@@ -91,7 +91,7 @@ TEST_CASE("digits in the words around a grid are no row of it") {
   CHECK(judge_grid("3 1 4 2\n2 4 3 1\n4 2 1 3\nso the last is\n1 3 2 4").outcome != Outcome::correct);
 }
 
-TEST_CASE("labels that number the rows count up, or no grid is meant") {
+TEST_CASE("sudoku verifier: row labels must count up") {
   const std::vector<std::string> rows = {"3 1 4 2", "2 4 3 1", "4 2 1 3", "1 3 2 4"};
   const auto labelled = [&](const std::vector<const char*>& labels) {
     std::string text;
@@ -115,7 +115,7 @@ TEST_CASE("labels that number the rows count up, or no grid is meant") {
   }
 }
 
-TEST_CASE("full credit is for any valid completion, partial credit for kept clues only") {
+TEST_CASE("sudoku verifier: full credit for any valid completion, partial credit only with kept clues") {
   const std::string several = "0000000000000000";
   CHECK(judge_grid("1234341221434321", several).outcome == Outcome::correct);
   CHECK(judge_grid("3142243142131324", several).outcome == Outcome::correct);
@@ -130,7 +130,7 @@ TEST_CASE("full credit is for any valid completion, partial credit for kept clue
   CHECK(judge_grid(kSolution).credit == 1);
 }
 
-TEST_CASE("sudoku golds are checked at load") {
+TEST_CASE("sudoku verifier: gold grids are checked at load") {
   const SudokuVerifier verifier;
   CHECK_NOTHROW(verifier.check_ground_truth({R"({"puzzle":"3102200002100320"})"}, "f:1"));
   CHECK_NOTHROW(verifier.check_ground_truth({R"({"puzzle":"3102200002100320","solution":"3142243142131324"})"}, "f:1"));
@@ -144,7 +144,7 @@ TEST_CASE("sudoku golds are checked at load") {
   CHECK(judged(SudokuVerifier(), "3142243142131324", "no").reason == "gold");
 }
 
-TEST_CASE("the solver finds every solution, and stops when told") {
+TEST_CASE("sudoku solver: finds every solution, and stops at the limit") {
   const auto grid = read_sudoku("0000000000000000");
   REQUIRE(grid);
   const auto all = solve_sudoku(*grid, 1000, 1'000'000);

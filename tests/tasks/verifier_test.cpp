@@ -10,7 +10,7 @@
 
 using namespace qrl;
 
-TEST_CASE("a gold answer that a recipe's verifier cannot judge by: the error names reward.verifier and the others") {
+TEST_CASE("verifier: an unusable gold answer's error names reward.verifier and other verifiers") {
   const auto refusal = [](const char* verifier, const char* gold) -> std::string {
     const tasks::VerifierOptions options = test::options_with(verifier);
     try {
@@ -41,7 +41,7 @@ TEST_CASE("a gold answer that a recipe's verifier cannot judge by: the error nam
   CHECK(refusal("math", "85").empty());
 }
 
-TEST_CASE("answer_form value gives the question copied into the box no reward") {
+TEST_CASE("answer_form value: the question copied into the box gets no reward") {
   const tasks::ArithmeticRanges ranges{.min_steps = 1, .max_steps = 2, .max_number = 12, .max_target = 40};
   const tasks::MathVerifier any(reward::math::Profile::automatic, reward::math::RequiredForm::any);
   const tasks::MathVerifier value(reward::math::Profile::automatic, reward::math::RequiredForm::value);
@@ -60,7 +60,7 @@ TEST_CASE("answer_form value gives the question copied into the box no reward") 
   }
 }
 
-TEST_CASE("a list of accepted answers is right by any of them") {
+TEST_CASE("gold answer list: any of the accepted answers is right") {
   const auto judged = [](const char* verifier, const std::string& list, const std::string& response) {
     const auto rule = tasks::make_verifier(test::options_with(verifier));
     const tasks::Question question{list, {}, {}, list};
@@ -100,7 +100,7 @@ TEST_CASE("a list of accepted answers is right by any of them") {
   CHECK(tasks::first_answer("7") == "7");
 }
 
-TEST_CASE("a batch has a verdict a sample, in order, each with the scores that the verifier names") {
+TEST_CASE("verifier batch: one verdict per sample, in order, with the verifier's named scores") {
   const auto verifier = tasks::make_verifier(test::options_with("sudoku"));
   const auto gold = verifier->prepare({R"({"puzzle":"3102200002100320"})"});
   REQUIRE(gold != nullptr);

@@ -55,7 +55,7 @@ std::vector<float> read_tensor(const fs::path& file, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("a bitwise run on adapters has no gap at all, and its checkpoints hold adapters alone") {
+TEST_CASE("bitwise run with adapters: has no gap, and its checkpoints hold only adapters") {
   for (const auto& row : test::stable_rows(adapter_run() / "metrics.jsonl")) {
     if (row.at("step") == 0) continue;
     CHECK(row.at("mismatch/k3_kl") == 0);
@@ -76,7 +76,7 @@ TEST_CASE("a bitwise run on adapters has no gap at all, and its checkpoints hold
   CHECK(audit.find("layers.2.qkv.lora_A: sampler bf16 [12, 96]; learner low_bit; same storage\n") != std::string::npos);
 }
 
-TEST_CASE("before their first update adapters leave every rollout as it is without them") {
+TEST_CASE("new adapters: rollouts before the first update equal those without adapters") {
   const test::TempDir dir;
   const std::string from =
       "--set trainer.total_training_steps=1 --set sft.from=" + (adapter_run() / "checkpoints/sft_12").string() + " ";
@@ -93,7 +93,7 @@ TEST_CASE("before their first update adapters leave every rollout as it is witho
   }
 }
 
-TEST_CASE("a run on adapters goes on to the same bits, with a KL reference and several updates a step, too") {
+TEST_CASE("adapters resume: equal bits, with a KL reference and several updates a step") {
   const test::TempDir dir;
   const std::string from = "--set sft.from=" + (adapter_run() / "checkpoints/sft_12").string() + " ";
   for (const std::string& settings :
@@ -113,7 +113,7 @@ TEST_CASE("a run on adapters goes on to the same bits, with a KL reference and s
   }
 }
 
-TEST_CASE("noise on the sampler's gains follows its stages, makes a gap, and is the same after a resume") {
+TEST_CASE("gain noise: follows its stages, creates a gap, and is equal after a resume") {
   const test::TempDir dir;
   const std::string settings = "--set sft.from=" + (adapter_run() / "checkpoints/sft_12").string() + " " + kAdapters +
                                "--set quant.rollout.lm_head=int8 --set eval.freq=0 --set trainer.save_freq=2 ";
@@ -139,7 +139,7 @@ TEST_CASE("noise on the sampler's gains follows its stages, makes a gap, and is 
   CHECK(test::read_file(dir / "branch" / last) == test::read_file(dir / "whole" / last));
 }
 
-TEST_CASE("adapters of one base are refused on another, by name") {
+TEST_CASE("adapters: those of another base are refused by name") {
   const test::TempDir dir;
   fs::copy(adapter_run(), dir / "run", fs::copy_options::recursive);
   REQUIRE(test::run_command(test::kProgram +
@@ -182,7 +182,7 @@ TEST_CASE("adapters of one base are refused on another, by name") {
   CHECK(test::says(resumed, "got weights with hash "));
 }
 
-TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it was quantized or as it was") {
+TEST_CASE("export of adapters: writes a PEFT folder, or a model merged onto the quantized or original base") {
   const test::TempDir dir;
   const fs::path checkpoint = adapter_run() / "checkpoints/step_4", base = adapter_run() / "checkpoints/sft_12";
   REQUIRE(export_to(dir / "peft", checkpoint).exit_code == 0);
@@ -278,7 +278,7 @@ TEST_CASE("export writes a PEFT folder, or a model merged onto the base as it wa
   CHECK(export_to(dir / "no", checkpoint, "--onto original").output.find("add --merge") != std::string::npos);
 }
 
-TEST_CASE("eval of a checkpoint of adapters has the figures of the run that wrote it") {
+TEST_CASE("eval of an adapter checkpoint: equals the run's figures") {
   const bool is_merged = GENERATE(false, true);
   const std::string published =
       is_merged ? "--set lora.rank=4 --set lora.publish=merge --set optim.lr=0.05 " : kAdapters;
@@ -297,7 +297,7 @@ TEST_CASE("eval of a checkpoint of adapters has the figures of the run that wrot
   CHECK(results.at("metrics") == test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").back()));
 }
 
-TEST_CASE("without a checkpoint the adapters of lora.path are scored") {
+TEST_CASE("lora.path: its adapters are evaluated if there is no checkpoint") {
   const test::TempDir dir;
   const fs::path peft = given_adapters(dir / "peft");
   const auto responses = [&](const std::string& name, const std::string& arguments) {
@@ -319,7 +319,7 @@ TEST_CASE("without a checkpoint the adapters of lora.path are scored") {
   CHECK(test::says(other, "adapters that match the recipe: rank 3"));
 }
 
-TEST_CASE("a resume needs the folder of lora.path for its KL reference alone") {
+TEST_CASE("adapters resume: needs the lora.path folder only for its KL reference") {
   const test::TempDir dir;
   const fs::path peft = given_adapters(dir / "peft");
   const std::string settings = on_base() + "--set actor.mini_batch_size=4 --set lora.path=" + peft.string();
@@ -342,7 +342,7 @@ TEST_CASE("a resume needs the folder of lora.path for its KL reference alone") {
   CHECK(test::says(refused, "the PEFT folder that algorithm.kl_loss_coef compares with, got no PEFT folder there"));
 }
 
-TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is refused") {
+TEST_CASE("lora.path: a run starts from the PEFT folder, and another rank is refused") {
   const test::TempDir dir;
   const std::string on_model =
       on_base() + "--set lora.path=" + given_adapters(dir / "peft").string() +
@@ -365,7 +365,7 @@ TEST_CASE("a PEFT folder is what a run begins with, and one of another rank is r
   CHECK(absent.output.find("/nowhere/adapter_config.json (lora.path)") != std::string::npos);
 }
 
-TEST_CASE("a cold start of a model that was given trains the adapters, which are the KL term's reference") {
+TEST_CASE("cold start of a given model: trains the adapters, which become the KL reference") {
   const test::TempDir dir;
   const std::string settings =
       "--set model.init.config=null --set model.path=" + (adapter_run() / "checkpoints/sft_12").string() + " " +
@@ -379,7 +379,7 @@ TEST_CASE("a cold start of a model that was given trains the adapters, which are
   CHECK(rows.at(3).at("actor/kl_loss").get<double>() > 0);
 }
 
-TEST_CASE("two ranks train the adapters that one trains") {
+TEST_CASE("adapters on two ranks: train as on one") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   const test::TempDir dir;

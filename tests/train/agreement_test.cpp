@@ -154,7 +154,7 @@ BitwiseLayout short_pages() {
 
 }  // namespace
 
-TEST_CASE("log-probs of a learner on the sampler's tensors are the sampler's, up to codes near a tie") {
+TEST_CASE("learner on the sampler's tensors: log-probs equal the sampler's, except codes near a tie") {
   using config::LearnerForward;
   // Sums of another order move a value across a rounding boundary now and then: rarely in bf16, a code in int8.
   CHECK(gap(LearnerForward::low_bit, quant::Format::bf16) < 1e-5);
@@ -168,7 +168,7 @@ TEST_CASE("log-probs of a learner on the sampler's tensors are the sampler's, up
   CHECK(gap(LearnerForward::fake_quant, quant::Format::int8) < gap(LearnerForward::bf16, quant::Format::int8));
 }
 
-TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize over what is left") {
+TEST_CASE("log-probs after top-k and top-p: both sides renormalize over the kept tokens") {
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);
@@ -196,8 +196,7 @@ TEST_CASE("log-probs after top-k and top-p are the sampler's: both renormalize o
   }
 }
 
-TEST_CASE(
-    "a policy that differs from the sampler has probability 1 on the tokens that the sampler kept, all enumerated") {
+TEST_CASE("kept tokens: any policy has total probability 1 on them, by enumeration") {
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   learner::Learner sampler(config, test::tiny_weights(config), test::options(), *world);
@@ -241,7 +240,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the sampler's") {
+TEST_CASE("bitwise: all log-probs of 10⁵ tokens equal the sampler's bit for bit") {
   const BitwiseCase cases[] = {
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, 100'000},
       {quant::Format::int8, quant::KvFormat::bf16, {0.8F, 1.0F, -1}, false, true, false, 4'000},
@@ -253,7 +252,7 @@ TEST_CASE("bitwise: over 10⁵ tokens not one log-prob differs by a bit from the
   for (const BitwiseCase& one : cases) check_bitwise(one, short_pages());
 }
 
-TEST_CASE("bitwise: nor with rotated inputs, in any format, with adapters or without, on any path") {
+TEST_CASE("bitwise with rotated inputs: equal bits in any format, with and without adapters, on any path") {
   const BitwiseCase cases[] = {
       {quant::Format::int8, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, true, false, false, 1'000, 0, {64}},
       {quant::Format::int8, quant::KvFormat::int8, {0.8F, 1.0F, -1}, false, true, true, 1'000, 5, {32}},
@@ -275,8 +274,7 @@ TEST_CASE("bitwise: nor with rotated inputs, in any format, with adapters or wit
   }
 }
 
-TEST_CASE(
-    "bitwise: nor with adapters on tiles, the processor's and emulated ones, whose bits no number of threads moves") {
+TEST_CASE("bitwise adapters on AMX tiles: equal bits on real and emulated tiles, for any number of threads") {
   const std::vector<test::KernelPath> paths = test::tile_paths();
   if (paths.empty()) return test::skip("this processor has neither tiles nor the AVX-512 that emulates them");
   const BitwiseCase cases[] = {
@@ -295,7 +293,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("bitwise: nor where attention joins spans, and rows that share pages take them together") {
+TEST_CASE("bitwise with joined spans and shared pages: equal bits") {
   // Spans have 128 positions. Prompts are one to two spans long, on pages of the usual size, and samples continue into
   // the next spans. The learner's packed batches group rows differently, over other numbers of spans.
   const std::int64_t min_tokens = std::getenv("QRL_LONG_TESTS") != nullptr ? 30'000 : 4'000;
@@ -316,7 +314,7 @@ TEST_CASE("bitwise: nor where attention joins spans, and rows that share pages t
   for (const BitwiseCase& one : cases) check_bitwise(one, layout);
 }
 
-TEST_CASE("bitwise: gradients are those of attention over packed rows, within what int8 keys and values differ") {
+TEST_CASE("bitwise: gradients equal those of packed attention, within the rounding of int8 keys and values") {
   const auto gradients = [](bool bitwise, quant::KvFormat kv) {
     const model::ModelConfig config = test::tiny_config();
     learner::LearnerOptions options = test::options();
@@ -340,7 +338,7 @@ TEST_CASE("bitwise: gradients are those of attention over packed rows, within wh
   CHECK(low > 1e-5);
 }
 
-TEST_CASE("rollout.bitwise with experts: the learner's log-probs are the sampler's bits in every format") {
+TEST_CASE("bitwise MoE: the learner's log-probs equal the sampler's in every format") {
   std::vector<BitwiseCase> cases;
   for (int i = 0; i < quant::kNumFormats; ++i) {
     const quant::KvFormat kv = i % 2 == 0 ? quant::KvFormat::int8 : quant::KvFormat::bf16;

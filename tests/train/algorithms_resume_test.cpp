@@ -109,7 +109,7 @@ void check_cut(Cut cut, const fs::path& whole, const fs::path& run, const std::s
 
 }  // namespace
 
-TEST_CASE("each algorithm with each optimizer: the same bits after a stop at a random moment") {
+TEST_CASE("resume: equal bits after a stop at a random moment, for each algorithm with each optimizer") {
   std::mt19937 random(7);
   int way_number = 0;
   for (const Way& way : ways()) {

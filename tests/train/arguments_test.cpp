@@ -20,7 +20,7 @@ void refuses(const std::string& arguments, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("an argument that is none gets one line with what to do") {
+TEST_CASE("arguments: an unknown one gets one line with advice") {
   refuses(test::kTiny + " optim.lr=1e-4 --dry-run", "set the recipe key with --set optim.lr=1e-4");
   refuses(test::kTiny + " ++optim.lr=1e-4 --dry-run", "set the recipe key with --set optim.lr=1e-4");
   refuses("optim.lr=1e-4",
@@ -52,7 +52,7 @@ TEST_CASE("an argument that is none gets one line with what to do") {
             .exit_code == 0);
 }
 
-TEST_CASE("what the parser finds is reported as expected and got") {
+TEST_CASE("arguments: parser errors state expected and got") {
   const auto says = [](const std::string& arguments, const std::string& error) {
     const test::Outcome outcome = test::run_command(test::kProgram + arguments);
     CHECK(outcome.exit_code == 2);
@@ -86,7 +86,7 @@ TEST_CASE("what the parser finds is reported as expected and got") {
        ": expected --print-config or --dry-run, got both; see qrl-train --help");
 }
 
-TEST_CASE("the option --ranks beside a launcher's ranks is refused") {
+TEST_CASE("--ranks: refused beside a launcher's ranks") {
   const test::Outcome outcome =
       test::run_command("OMPI_COMM_WORLD_SIZE=2 " + test::kProgram + test::kTiny + " --dry-run --ranks 2");
   CHECK(outcome.exit_code == 2);
@@ -95,7 +95,7 @@ TEST_CASE("the option --ranks beside a launcher's ranks is refused") {
         "start it without mpirun or srun, or without --ranks\n");
 }
 
-TEST_CASE("help shows ranges and defaults once") {
+TEST_CASE("--help: shows ranges and defaults once") {
   for (const std::string command : {"generate", "data countdown"}) {
     const test::Outcome help = test::run_command(test::kProgram + command + " --help");
     INFO(help.output);
@@ -105,7 +105,7 @@ TEST_CASE("help shows ranges and defaults once") {
   CHECK(test::run_command(test::kProgram + "data countdown --help").output.find("=1000") != std::string::npos);
 }
 
-TEST_CASE("help fits a screen of 24 lines and 80 columns, and --help-all has the rest") {
+TEST_CASE("--help: fits 24 lines and 80 columns, and --help-all has the rest") {
   const test::Outcome help = test::run_command(test::kProgram + "--help"),
                       all = test::run_command(test::kProgram + "--help-all");
   INFO(help.output);
@@ -122,7 +122,7 @@ TEST_CASE("help fits a screen of 24 lines and 80 columns, and --help-all has the
     CHECK(all.output.find(word) != std::string::npos);
 }
 
-TEST_CASE("an option --resume without a word is auto") {
+TEST_CASE("--resume: without a value it is auto") {
   for (const std::string words :
        {"--print-config --resume", "--resume --print-config", "--print-config --resume auto"}) {
     const test::Outcome outcome = test::run_command(test::kProgram + test::kTiny + " " + words);
@@ -132,7 +132,7 @@ TEST_CASE("an option --resume without a word is auto") {
   }
 }
 
-TEST_CASE("data and profile overwrite nothing, and a profile is of int8 weights") {
+TEST_CASE("data, profile: overwrite nothing, and a profile needs int8 weights") {
   const test::TempDir dir;
   const std::string out = (dir / "tasks.jsonl").string();
   REQUIRE(test::run_command(test::kProgram + "data countdown --size 3 --out " + out).exit_code == 0);
@@ -145,7 +145,7 @@ TEST_CASE("data and profile overwrite nothing, and a profile is of int8 weights"
   refuses(profile, "the name of a new file");
 }
 
-TEST_CASE("a model.path or RECIPE of another kind is named, with what to give instead") {
+TEST_CASE("model.path, RECIPE: another kind of path is named, with advice") {
   const std::string run = test::finished_run().string(), model = run + "/checkpoints/step_4";
   const test::TempDir dir;
   const std::string with_path = test::kTiny + " --set sft.steps=0 --set model.init.config=null --set model.path=";
@@ -161,7 +161,7 @@ TEST_CASE("a model.path or RECIPE of another kind is named, with what to give in
   refuses(run, "got a run folder; pass its recipe (" + run + "/config.yaml) to resume");
 }
 
-TEST_CASE("check takes a model's folder, and says what it looked for") {
+TEST_CASE("check: accepts a model's folder, and says what it looked for") {
   const fs::path model = test::finished_run() / "checkpoints/step_4";
   for (const char* kind : {"config", "safetensors", "tokenizer"})
     CHECK(test::run_command(test::kProgram + "check " + kind + " " + model.string()).exit_code == 0);
@@ -171,7 +171,7 @@ TEST_CASE("check takes a model's folder, and says what it looked for") {
   refuses("check index " + model.string(), "got one model.safetensors, which needs no index");
 }
 
-TEST_CASE("tokenize refuses bytes that are no text") {
+TEST_CASE("tokenize: refuses bytes that are no text") {
   const std::string model = (test::finished_run() / "checkpoints/step_4").string();
   CHECK(test::run_command("printf '\\377\\376 x' | " + test::kProgram + "tokenize " + model).exit_code == 2);
   CHECK(test::run_command("printf 'x' | " + test::kProgram + "tokenize " + model).exit_code == 0);

@@ -16,7 +16,7 @@ const std::string kTwoMore = "--set trainer.total_training_steps=6 ";
 
 }  // namespace
 
-TEST_CASE("evaluation, threads and memory may change on resume, and no weight changes with them") {
+TEST_CASE("resume: evaluation, threads and memory may change without changing weights") {
   const test::TempDir dir;
   const std::string half = "--set trainer.total_training_steps=2";
   REQUIRE(test::run_command(test::tiny_command(dir / "run", half)).exit_code == 0);
@@ -36,7 +36,7 @@ TEST_CASE("evaluation, threads and memory may change on resume, and no weight ch
   }
 }
 
-TEST_CASE("a refused resume says what would work, and doing so works") {
+TEST_CASE("refused resume: the message says what would work, and that works") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   const test::Outcome lr =
@@ -77,7 +77,7 @@ TEST_CASE("a refused resume says what would work, and doing so works") {
             .exit_code == 0);
 }
 
-TEST_CASE("a key's row says whether a resumed run may change it") {
+TEST_CASE("recipe-key rows: state whether a resumed run may change them") {
   const auto rule_of = [](const std::string& name) { return train::keys().find(name)->on_resume; };
   for (const std::string name : {"optim.lr", "rollout.n", "data.train_files", "data.train_generator.max_number",
                                  "reward.profile", "algorithm.filter_groups.metric", "optim.lr_warmup_ratio"})
@@ -90,7 +90,7 @@ TEST_CASE("a key's row says whether a resumed run may change it") {
     CHECK(rule_of(name) == config::OnResume::fixed);
 }
 
-TEST_CASE("a cold start of another run can be taken: the same bits as making it, in any mode") {
+TEST_CASE("cold start from another run: equals making it, in any mode") {
   const test::TempDir dir;
   const fs::path shared = test::finished_run() / "checkpoints/sft_12";
   const std::string from = "--set sft.from=" + shared.string() + " ";
@@ -124,7 +124,7 @@ TEST_CASE("a cold start of another run can be taken: the same bits as making it,
   refuses("--set sft.from=/nowhere", "/nowhere");
 }
 
-TEST_CASE("tokens a second are those of all ranks") {
+TEST_CASE("tokens a second: the sum over all ranks") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   const test::TempDir dir;

@@ -121,7 +121,7 @@ void run_judged(const fs::path& folder, const std::string& arguments, const std:
 
 }  // namespace
 
-TEST_CASE("countdown judged by a program comes to the bits of the built-in verifier, on one rank and on two") {
+TEST_CASE("program as judge: countdown has the built-in verifier's bits, on one rank and two") {
   const test::TempDir dir;
   const int num_seeds = std::getenv("QRL_LONG_TESTS") != nullptr ? 3 : 1;
   for (int seed = 0; seed < num_seeds; ++seed) {
@@ -148,7 +148,7 @@ TEST_CASE("countdown judged by a program comes to the bits of the built-in verif
   }
 }
 
-TEST_CASE("SIGTERM while a program judges: exit 75 before it has judged, the same bits after resuming") {
+TEST_CASE("SIGTERM while a program judges: exit 75 before it has judged, equal bits after resuming") {
   const SlowReward reward;
   run_judged(reward.dir / "whole", reward.arguments());
   std::ofstream(reward.dir / "slow") << "";
@@ -164,7 +164,7 @@ TEST_CASE("SIGTERM while a program judges: exit 75 before it has judged, the sam
   CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");
 }
 
-TEST_CASE("kill -9 while a program judges: nothing is left of it, the same bits after resuming") {
+TEST_CASE("kill -9 while a program judges: its processes end, equal bits after resuming") {
   const SlowReward reward;
   run_judged(reward.dir / "whole", reward.arguments());
   std::ofstream(reward.dir / "slow") << "";
@@ -178,7 +178,7 @@ TEST_CASE("kill -9 while a program judges: nothing is left of it, the same bits 
   CHECK(test::difference(reward.dir / "whole", reward.dir / "run") == "");
 }
 
-TEST_CASE("responses that a program cannot judge are left out, and too many of them end the run with exit code 3") {
+TEST_CASE("responses without a verdict: left out, and too many end the run with exit code 3") {
   const test::TempDir dir;
   std::ofstream(dir / "judge.py") << R"(
 from qrl_reward import serve
@@ -217,7 +217,7 @@ serve(judge, scores={"s": 1, "log": 0})
   CHECK_THAT(ended.output, Contains("reward.max_error_fraction") && Contains("no thirds"));
 }
 
-TEST_CASE("judge --recipe and check reward ask a recipe's program") {
+TEST_CASE("judge --recipe, check reward: query a recipe's program") {
   const test::TempDir dir;
   std::ofstream(dir / "judge.py") << R"(
 import os, sys
@@ -274,7 +274,7 @@ serve(judge, scores={"right": 1, "length": 0.5})
   CHECK_THAT(rule.output, Contains(R"("scores":{"correct":1.0,"wrong":0.0,"format":0.0,"partial":0.0})"));
 }
 
-TEST_CASE("a program that does not start ends a run with exit code 2 and its last words") {
+TEST_CASE("program as judge: one that does not start ends the run with exit code 2 and its last words") {
   const test::TempDir dir;
   const test::Outcome outcome = test::run_command(test::tiny_command(
       dir / "run", "--set reward.verifier=command --set 'reward.command=[python3, -m, qrl_reward, \"verl:none.py\"]'"));
@@ -284,7 +284,7 @@ TEST_CASE("a program that does not start ends a run with exit code 2 and its las
   CHECK_THAT(outcome.output, !Contains("for data of another task"));  // the text of a rule's error
 }
 
-TEST_CASE("killed at random moments, a run leaves none of the sessions and daemons of its program, and the same bits") {
+TEST_CASE("random kills: none of the program's sessions and daemons remain, and equal bits after resuming") {
   std::mt19937 random(20261126);
   const int num_kills = std::getenv("QRL_LONG_TESTS") != nullptr ? 20 : 2;
   for (const std::string kind : {"session", "daemons"}) {

@@ -27,7 +27,7 @@ void command_refuses(const std::string& arguments, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("an unknown command is named, with the nearest or those there are") {
+TEST_CASE("commands: an unknown one gets the nearest name, or the list") {
   command_refuses("evel " + test::kTiny,
                   "expected a recipe file, or one of sft, eval, generate, dump, export, profile, data, check, judge, "
                   "tokenize, compare, port, report, watch, got "
@@ -45,7 +45,7 @@ TEST_CASE("an unknown command is named, with the nearest or those there are") {
                   "qrl-train data: expected one of countdown, sudoku, arithmetic, sums, got \"chess\"\n");
 }
 
-TEST_CASE("data: only a new or regular file is written") {
+TEST_CASE("data command: writes only new or regular files") {
   const test::TempDir dir;
   REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
   const std::string data = "data countdown --size 3 --out ";
@@ -79,7 +79,7 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   CHECK_FALSE(fs::exists(dir / "hf"));
 }
 
-TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of random weights samples") {
+TEST_CASE("generate: prints whole UTF-8 characters, for any sampled bytes") {
   const test::Outcome outcome =
       test::run_command(test::kProgram + "generate " + test::kTiny + " --prompt '1 2 3 = 6' --n 8");
   REQUIRE(outcome.exit_code == 0);
@@ -87,7 +87,7 @@ TEST_CASE("generate prints whole characters of UTF-8, whatever bytes a model of 
   CHECK(base::is_utf8(outcome.output));
 }
 
-TEST_CASE("options without effect and empty names are refused") {
+TEST_CASE("options: refused if without effect or empty") {
   command_refuses(test::kTiny + " --resume ''", "--resume");
   command_refuses("eval " + test::kTiny + " --checkpoint ''", "--checkpoint");
   command_refuses(
@@ -95,13 +95,13 @@ TEST_CASE("options without effect and empty names are refused") {
       "data.max_prompt_length + max_response_length: expected at most the model's max_position_embeddings = ");
 }
 
-TEST_CASE("a KV cache that no machine holds is refused with the recipe's keys") {
+TEST_CASE("KV cache: one too large for any machine is refused with the recipe's keys") {
   command_refuses(
       "generate " + test::kTiny + " --prompt '1 2 3 = 6' --set rollout.kv_pages=16777216 --set rollout.page_size=4096",
       "rollout.kv_pages: expected a KV cache within the machine's");
 }
 
-TEST_CASE("memory that runs out is reported, with what the recipe asks for") {
+TEST_CASE("out of memory: reported with the recipe's settings") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return test::skip("a sanitizer needs all addresses");
 #endif
@@ -115,7 +115,7 @@ TEST_CASE("memory that runs out is reported, with what the recipe asks for") {
                             "of 4096 tokens") != std::string::npos);
 }
 
-TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
+TEST_CASE("tokenize: ids and back, rows, and text that spells special tokens") {
   const test::TempDir dir;
   data::Tokenizer::byte_level().save(dir.path());  // no config.json beside it
   const auto run = [&](const std::string& text, const std::string& flags) {
@@ -146,7 +146,7 @@ TEST_CASE("tokenize: ids and back, rows, and text that names no tokens") {
                   "does not download models");
 }
 
-TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
+TEST_CASE("check jsonl, csv: read rows by the keys of a recipe") {
   const test::TempDir dir;
   std::ofstream(dir / "a.jsonl") << R"({"q": {"text": "abc"}, "gold": 7, "from": "x", "level": 3})"
                                     "\n"
@@ -184,7 +184,7 @@ TEST_CASE("check jsonl and csv read rows by the keys of a recipe") {
       test::says(check("jsonl " QRL_SOURCE_DIR "/tests/data/golden/parquet/left_out.parquet"), "1 row, prompts of 6"));
 }
 
-TEST_CASE("check chat and generation say what a model's folder makes of prompts and what ends its answers") {
+TEST_CASE("check chat, generation: show how a model's folder formats prompts and ends answers") {
   const test::TempDir dir;
   const auto check = [&](const std::string& arguments) {
     return test::run_command("cd " + dir.path().string() + " && " + test::kProgram + "check " + arguments);
@@ -216,7 +216,7 @@ TEST_CASE("check chat and generation say what a model's folder makes of prompts 
   CHECK(generation(R"({"eos_token_id": 4000})").exit_code == 2);
 }
 
-TEST_CASE("a dry run names all sources of its prompts, and says how often they come up") {
+TEST_CASE("dry run: names all sources of prompts, and their shares") {
   const test::TempDir dir;
   const auto write = [&](const std::string& name, int count) {
     std::ofstream out(dir / name);
@@ -240,7 +240,7 @@ TEST_CASE("a dry run names all sources of its prompts, and says how often they c
   CHECK(test::says(weighted, "75.0 % of the draws from " + many + ", 90 prompts: an epoch is 10.0 steps"));
 }
 
-TEST_CASE("a dry run shows the first prompt as the model sees it") {
+TEST_CASE("dry run: shows the first prompt as the model sees it") {
   const test::TempDir dir;
   const test::Outcome outcome = test::run_command(
       test::kProgram + test::kTiny + " --dry-run --set trainer.default_local_dir=" + (dir / "run").string() +
@@ -263,7 +263,7 @@ TEST_CASE("a dry run shows the first prompt as the model sees it") {
       "data.chat_template: expected plain, chatml, qwen2.5, qwen3, llama3, llama3.1, auto, or a Jinja file");
 }
 
-TEST_CASE("output that a full disk cuts short is an error, whatever the command") {
+TEST_CASE("full disk: cut output is an error, for every command") {
   if (!std::filesystem::exists("/dev/full")) return test::skip("no /dev/full here");
   const std::string program = std::string(QRL_BINARY_DIR) + "/qrl-train ",
                     recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
@@ -280,7 +280,7 @@ TEST_CASE("output that a full disk cuts short is an error, whatever the command"
   }
 }
 
-TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 bits is a gold nobody meets") {
+TEST_CASE("judge: a number beyond doubles ends it with its line, an integer beyond 64 bits is a gold answer") {
   const test::TempDir dir;
   const auto judge = [&](const std::string& verifier, const std::string& rows) {
     std::ofstream(dir / "rows.jsonl") << rows << "\n";
@@ -311,7 +311,7 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, one beyond 64 b
   }
 }
 
-TEST_CASE("an export says what bf16 costs of the update from model.path, and warns where little of it is left") {
+TEST_CASE("export: reports how much of the update bf16 rounds away, and warns if little remains") {
   const test::TempDir dir;
   const fs::path base = dir / "base";
   fs::copy(test::finished_run() / "checkpoints/sft_12", base);
@@ -344,7 +344,7 @@ TEST_CASE("an export says what bf16 costs of the update from model.path, and war
   CHECK_FALSE(test::says(exported("small", "bfloat16"), said));
 }
 
-TEST_CASE("an export that fails leaves an empty folder, so that the same command works once there is room") {
+TEST_CASE("failed export: leaves an empty folder, so that the same command works once space is free") {
   const test::TempDir dir;
   const std::string command = std::string(QRL_BINARY_DIR) + "/qrl-train export " +
                               (test::finished_run() / "checkpoints/step_4").string() + " --out " +
@@ -356,7 +356,7 @@ TEST_CASE("an export that fails leaves an empty folder, so that the same command
   CHECK(test::run_command(command).exit_code == 0);
 }
 
-TEST_CASE("a run's folder in a checkpoint's place is its newest sound checkpoint") {
+TEST_CASE("checkpoint arguments: a run's folder means its newest sound checkpoint") {
   const test::TempDir dir;
   fs::copy(test::finished_run(), dir / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const auto exported = [&](const std::string& from, const std::string& to) {
@@ -378,7 +378,7 @@ TEST_CASE("a run's folder in a checkpoint's place is its newest sound checkpoint
                   "expected a run with a checkpoint, got none");
 }
 
-TEST_CASE("recipes: alone lists what comes with the program, and each can be planned by its name") {
+TEST_CASE("recipes: lists those of the program, and each can be planned by name") {
   const test::Outcome list = test::run_command(test::kProgram + "recipes:");
   REQUIRE(list.exit_code == 0);
   CHECK(test::says(list, "\nrecipes:countdown_quickstart"));
@@ -395,7 +395,7 @@ TEST_CASE("recipes: alone lists what comes with the program, and each can be pla
   command_refuses("recipes:none_like_this_at_all", "qrl-train recipes: lists them");
 }
 
-TEST_CASE("a line end in a file's name does not break an error into two lines") {
+TEST_CASE("file names: a line end in one does not break an error into two lines") {
   const test::TempDir dir;
   const std::string file = "'" + (dir / "a\nb").string();
   for (const std::string& command :
@@ -408,7 +408,7 @@ TEST_CASE("a line end in a file's name does not break an error into two lines") 
   }
 }
 
-TEST_CASE("under torchrun or accelerate, a run is refused unless --ranks is given") {
+TEST_CASE("torchrun, accelerate: a run under them is refused unless --ranks is given") {
   const test::TempDir dir;
   const std::string launched = "env WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 ";
   const test::Outcome refused = test::run_command(launched + test::tiny_command(dir / "run"));
@@ -419,7 +419,7 @@ TEST_CASE("under torchrun or accelerate, a run is refused unless --ranks is give
   CHECK(test::run_command(launched + test::tiny_command(dir / "run", "--ranks 1")).exit_code == 0);
 }
 
-TEST_CASE("check tokenizer refuses a folder without an end token as a run does") {
+TEST_CASE("check tokenizer: refuses a folder without an end token as a run does") {
   const test::TempDir dir;
   fs::create_directory(dir / "model");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
@@ -430,7 +430,7 @@ TEST_CASE("check tokenizer refuses a folder without an end token as a run does")
                   "expected a tokenizer_config.json that names an `eos_token`");
 }
 
-TEST_CASE("a model whose logits overflow is named as the cause") {
+TEST_CASE("overflowing logits: the model is named as the cause") {
   const test::TempDir dir;
   const fs::path model = test::copy_of_finished_run(dir / "run") / "checkpoints/step_4";
   REQUIRE(
@@ -445,7 +445,7 @@ TEST_CASE("a model whose logits overflow is named as the cause") {
                   "the model's logits: expected finite numbers or -inf, one of them finite, got ");
 }
 
-TEST_CASE("nothing is written into a checkpoint") {
+TEST_CASE("checkpoint folders: no command writes into one") {
   const test::TempDir dir;
   fs::copy(test::finished_run(), dir / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const std::string checkpoint = (dir / "run/checkpoints/step_4").string(), inside = checkpoint + "/x/y";
@@ -466,7 +466,7 @@ TEST_CASE("nothing is written into a checkpoint") {
   CHECK_FALSE(fs::exists(inside));
 }
 
-TEST_CASE("a file that can not be read is named, and none is waited for") {
+TEST_CASE("unreadable files: named without waiting") {
   const test::TempDir dir;
   for (const char* name : {"p.csv", "p.jsonl", "p.parquet", "p.jinja"})
     REQUIRE(mkfifo((dir / name).c_str(), 0600) == 0);
@@ -489,7 +489,7 @@ TEST_CASE("a file that can not be read is named, and none is waited for") {
   command_refuses("judge --verifier math < /dev/null", "standard input: expected one row or more, got none");
 }
 
-TEST_CASE("options stand behind the command they are for, and each --set takes one value") {
+TEST_CASE("options: stand after their command, and each --set takes one value") {
   const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml";
   command_refuses("--dry-run sft " + recipe, "--dry-run before sft");
   command_refuses("--set trainer.seed=7 sft " + recipe, "--set before sft");
@@ -500,7 +500,7 @@ TEST_CASE("options stand behind the command they are for, and each --set takes o
   CHECK(set_first.exit_code == 0);
 }
 
-TEST_CASE("a dry run opens the model and looks for the layers that stay bf16") {
+TEST_CASE("dry run: opens the model and finds the layers that stay bf16") {
   const std::string recipe = QRL_SOURCE_DIR "/tests/train/tiny.yaml ";
   command_refuses(recipe + "--dry-run --set quant.rollout.ignore=[down_porj]", "down_porj");
   const test::TempDir dir;
@@ -514,7 +514,7 @@ TEST_CASE("a dry run opens the model and looks for the layers that stay bf16") {
   command_refuses(with_model, "model.safetensors");
 }
 
-TEST_CASE("closed standard streams do not make a run write into its own files") {
+TEST_CASE("closed standard streams: a run does not write into its own files") {
   const test::TempDir dir;
   CHECK(std::system((test::tiny_command(dir / "run") + " >&- 2>&-").c_str()) == 0);
   CHECK(test::difference(test::finished_run(), dir / "run") == "");
@@ -525,7 +525,7 @@ TEST_CASE("closed standard streams do not make a run write into its own files") 
     CHECK(std::system((QRL_BINARY_DIR "/qrl-train " + command + " >&- 2>&-").c_str()) != 0);
 }
 
-TEST_CASE("log.txt holds what was said before the run folder was there, progress, and the last error") {
+TEST_CASE("log.txt: has lines from before the run folder existed, progress, and the last error") {
   const test::TempDir dir;
   const test::Outcome outcome =
       test::run_command(test::tiny_command(dir / "run",
@@ -541,7 +541,7 @@ TEST_CASE("log.txt holds what was said before the run folder was there, progress
   CHECK(log.find("error: ") != std::string::npos);
 }
 
-TEST_CASE("a model of the Hub's cache has its name in every command that takes a folder") {
+TEST_CASE("Hub names: every command that takes a folder accepts them") {
   const test::TempDir dir;
   const fs::path repository = dir / "hub/models--Org--Name", snapshot = repository / "snapshots/abc123";
   fs::create_directories(snapshot);

@@ -54,7 +54,7 @@ std::string variants_of(const fs::path& report) {
 
 }  // namespace
 
-TEST_CASE("compare_modes trains an arm from a cold start and reports it, and does neither twice") {
+TEST_CASE("compare_modes: trains an arm from a cold start and reports it, neither twice") {
   const test::TempDir dir;
   const std::string command = kScript + "--small --seeds 0 --steps 2 --arms qurl --variants coarse --out " +
                               (dir / "out").string() + " --runs " + (dir / "runs").string();
@@ -111,7 +111,7 @@ TEST_CASE("compare_modes trains an arm from a cold start and reports it, and doe
   CHECK(test::says(test::run_command(keep + "2"), "is not in recipes.json.gz"));
 }
 
-TEST_CASE("a new key whose default is not what was done before keeps older runs out") {
+TEST_CASE("compare_modes: older runs are excluded if a new key's default changes behavior") {
   const auto differences = [](const std::string& stored, const std::string& today) {
     return test::run_command("cd " QRL_SOURCE_DIR
                              "/scripts/science && python3 -c 'import resolved; print(resolved.differences(" +
@@ -130,9 +130,7 @@ TEST_CASE("a new key whose default is not what was done before keeps older runs 
         "['b is new and 3, not its default']\n");
 }
 
-TEST_CASE(
-    "compare_modes --keep makes docs/science's tables and charts of its CSV files, and a run made here replaces its "
-    "own only") {
+TEST_CASE("compare_modes --keep: remakes tables and charts from CSV files, and a local run replaces only its own") {
   const test::TempDir dir;
   const fs::path out = dir / "out", run = dir / "runs/standard/bf16-seed1";
   fs::create_directories(out);
@@ -166,7 +164,7 @@ TEST_CASE(
   CHECK_FALSE(charts_that_differ(out, kPublished).empty());
 }
 
-TEST_CASE("compare_modes repeats the control four times from one cold start and once from each of four") {
+TEST_CASE("compare_modes: repeats the control four times from one cold start and once from each of four") {
   const test::TempDir dir;
   const std::string arms = kScript + "--arms 'again-*' --seeds 0,1,2 --list --runs " + (dir / "runs").string();
   const std::string list = test::run_command(arms).output;
@@ -189,7 +187,7 @@ TEST_CASE("compare_modes repeats the control four times from one cold start and 
   CHECK(seed_of("data.seed") == "5\n");
 }
 
-TEST_CASE("compare_modes reports how far the control's repetitions are apart, beside the claims") {
+TEST_CASE("compare_modes: reports the spread of the control's repetitions beside the claims") {
   const test::TempDir dir;
   std::string runs = "variant,arm,seed,program,seconds,reason\n";
   std::string metrics = "variant,arm,seed,step,reward,val,gap_k3,rho_max,clip_high,clip_low,alpha,ess\n";

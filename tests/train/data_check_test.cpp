@@ -15,7 +15,7 @@ std::string row(const std::string& numbers, int target) {
 
 }  // namespace
 
-TEST_CASE("check names countdown rows without a solution, and those that it does not search") {
+TEST_CASE("check: names countdown rows without a solution, and rows that it does not search") {
   const test::TempDir dir;
   const auto check = [&](const std::string& arguments) {
     const test::Outcome outcome =
@@ -46,7 +46,7 @@ TEST_CASE("check names countdown rows without a solution, and those that it does
         2);
 }
 
-TEST_CASE("golds of another task than reward.verifier's: the error names the key and what to set") {
+TEST_CASE("reward.verifier: gold answers of another task name the key and advice") {
   const test::TempDir dir;
   std::ofstream(dir / "add.jsonl") << R"({"prompt": "What is 25 + 60?", "answer": "85"})"
                                    << "\n";

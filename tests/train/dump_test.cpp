@@ -5,7 +5,7 @@
 
 using namespace qrl;
 
-TEST_CASE("dump: tokens, embedding, layers and logits of a prompt, and another file of that name is refused") {
+TEST_CASE("dump: tokens, embedding, layers and logits of a prompt, and an existing other file is refused") {
   const test::TempDir dir;
   const auto file = dir / "dump.safetensors";
   const std::string command = std::string(QRL_BINARY_DIR "/qrl-train dump " QRL_SOURCE_DIR "/tests/train/tiny.yaml") +

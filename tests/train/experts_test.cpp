@@ -13,7 +13,7 @@ const std::string kMixture = "--set model.init.config=" QRL_SOURCE_DIR "/recipes
 
 }  // namespace
 
-TEST_CASE("a mixture of experts on a GPU is refused before a GPU is looked for, and adapters on experts are") {
+TEST_CASE("MoE: refused on a GPU before a GPU is searched, and with adapters on experts") {
   const auto refuses = [](const std::string& settings, const std::string& about) {
     const test::Outcome outcome = test::run_command(test::kProgram + test::kTiny + " --dry-run " + kMixture + settings);
     INFO(outcome.output);
@@ -30,7 +30,7 @@ TEST_CASE("a mixture of experts on a GPU is refused before a GPU is looked for, 
   CHECK(test::says(run, "expected cpu for a mixture of experts"));
 }
 
-TEST_CASE("a run counts each expert's matrices by their format") {
+TEST_CASE("MoE: a run counts each expert's matrices by format") {
   const test::TempDir dir;
   const test::Outcome run =
       test::run_command(test::kProgram + test::kTiny + " " + kMixture +
@@ -43,7 +43,7 @@ TEST_CASE("a run counts each expert's matrices by their format") {
   CHECK(run.output.find("linear layers of the sampler: 5 × bf16, 52 × int8;") != std::string::npos);
 }
 
-TEST_CASE("a sampler's weights read back: each expert within its row's rounding, a router within bf16's") {
+TEST_CASE("MoE: exported sampler weights are within each expert row's rounding, routers within bf16's") {
   const model::ModelConfig config = test::tiny_moe_config();
   const model::Weights weights = test::tiny_weights(config);
   const model::WeightSource read =

@@ -35,7 +35,7 @@ void check_same_run(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
-TEST_CASE("JSON lines, a folder from the Hub and parquet give the same first step") {
+TEST_CASE("data formats: JSON lines, a Hub folder and parquet give the same first step") {
   const test::TempDir dir;
   const fs::path golden = test::shipped_data() / "golden" / "parquet";
   const fs::path lines = train_on(dir, "lines", (golden / "countdown.jsonl").string());

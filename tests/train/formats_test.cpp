@@ -70,7 +70,7 @@ KvFormat automatic_kv(Format format) {
 
 }  // namespace
 
-TEST_CASE("every combination of a recipe's words for weights becomes its format, or is refused") {
+TEST_CASE("weight formats: every combination of words becomes its format, or is refused") {
   for (const std::string weights : {"fp32", "bf16", "int8", "fp8_e4m3", "int4"}) {
     for (const std::string activations : {"auto", "bf16", "int8", "fp8_e4m3"}) {
       for (const std::string granularity : {"auto", "tensor", "channel_token", "block128"}) {
@@ -85,7 +85,7 @@ TEST_CASE("every combination of a recipe's words for weights becomes its format,
   }
 }
 
-TEST_CASE("every word for keys and values becomes its format, for the learner too, and auto follows activations") {
+TEST_CASE("KV formats: every word becomes its format, also for the learner, and auto follows activations") {
   const std::map<std::string, KvFormat> named = {
       {"fp32", KvFormat::f32}, {"bf16", KvFormat::bf16}, {"int8", KvFormat::int8}, {"fp8_e4m3", KvFormat::fp8_e4m3}};
   const auto check = [](const test::Overrides& overrides, KvFormat want) {
@@ -108,7 +108,7 @@ TEST_CASE("every word for keys and values becomes its format, for the learner to
   }
 }
 
-TEST_CASE("an fp32 lm_head is one of the sampler and of the learner, and ignored layers reach the snapshot") {
+TEST_CASE("fp32 lm_head: applies to sampler and learner, and ignored layers reach the snapshot") {
   const model::ModelConfig config = test::tiny_config();
   for (const auto& [word, is_f32] : {std::pair{"auto", false}, {"fp32", true}}) {
     const auto recipe = recipe_of({std::string("quant.rollout.lm_head=") + word, "quant.rollout.ignore=[down_proj]"});
@@ -121,7 +121,7 @@ TEST_CASE("an fp32 lm_head is one of the sampler and of the learner, and ignored
   }
 }
 
-TEST_CASE("an int8 lm_head is the sampler's alone") {
+TEST_CASE("int8 lm_head: applies to the sampler only") {
   const auto recipe = recipe_of({"quant.rollout.lm_head=int8"});
   REQUIRE(recipe);
   CHECK(train::learner_options(*recipe).numerics.own_lm_head);
@@ -135,7 +135,7 @@ TEST_CASE("an int8 lm_head is the sampler's alone") {
   }
 }
 
-TEST_CASE("one scale a tensor, a channel and a block are three roundings of the same weights in the snapshot") {
+TEST_CASE("granularity: tensor, channel and block scales give three different roundings") {
   model::ModelConfig config = test::tiny_config();
   config.intermediate_size = 150;  // more than a block
   const model::Weights weights = test::tiny_weights(config);
@@ -159,7 +159,7 @@ TEST_CASE("one scale a tensor, a channel and a block are three roundings of the 
   CHECK(different.size() == 3);
 }
 
-TEST_CASE("a recipe's percentile and margin decide the fp8 scales of keys and values after a publish") {
+TEST_CASE("fp8 KV scales: percentile and margin of the recipe determine them after a publish") {
   const model::ModelConfig config = test::tiny_config();
   const model::Weights weights = test::tiny_weights(config);
   const std::vector<std::vector<types::TokenId>> prompts = {test::random_sequence(1, 30, 0, 37).tokens,
@@ -192,7 +192,7 @@ TEST_CASE("a recipe's percentile and margin decide the fp8 scales of keys and va
   }
 }
 
-TEST_CASE("calibration prompts are some of the set, others by seed and by how many prompts were taken, else the same") {
+TEST_CASE("calibration prompts: from the set, chosen by seed and number of prompts taken") {
   train::PromptSet set;
   for (types::TokenId i = 0; i < 100; ++i) set.prompts.push_back({.tokens = {i, 7}});
   const auto drawn = train::calibration_prompts(set, 5, 64);

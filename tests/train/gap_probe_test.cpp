@@ -29,7 +29,7 @@ struct Parts {
 
 }  // namespace
 
-TEST_CASE("the probe's k1, k3 and mean |difference| are those of the decoder's samples under the learner's scores") {
+TEST_CASE("gap probe: k1, k3 and mean |difference| equal those of the samples under the learner's scores") {
   const Parts parts;
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
@@ -81,7 +81,7 @@ TEST_CASE("the probe's k1, k3 and mean |difference| are those of the decoder's s
   CHECK(size / count > std::fabs(k1 / count) + 20 * kRounding);
 }
 
-TEST_CASE("probe requests: two samples each of prompts of the set, others by seed, else the same") {
+TEST_CASE("gap probe: requests two samples each of prompts chosen by seed") {
   const Parts parts;
   std::set<std::vector<std::uint64_t>> chosen;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -97,7 +97,7 @@ TEST_CASE("probe requests: two samples each of prompts of the set, others by see
   CHECK(chosen.size() > 4);
 }
 
-TEST_CASE("a gap beyond its limit, or one that is not a number, ends the run or warns, and without a limit neither") {
+TEST_CASE("gap limit: a gap beyond it or NaN ends the run or warns, without a limit neither") {
   config::CorrectionRecipe recipe;
   const auto check = [&](double k3) { train::check_gap({{"mismatch/probe_k3_kl", k3}}, recipe); };
   const double nan = std::numeric_limits<double>::quiet_NaN();

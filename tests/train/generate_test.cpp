@@ -49,7 +49,7 @@ std::string exported(const fs::path& to, const std::string& options = "") {
 
 }  // namespace
 
-TEST_CASE("generate: a checkpoint is sampled from as its own recipe says") {
+TEST_CASE("generate: samples a checkpoint by its own recipe") {
   const std::string many = kAsked + "--n 8";
   const auto own = rows(checkpoint() + many);
   CHECK(own == rows(test::kTiny + " --checkpoint " + checkpoint() + many));
@@ -64,7 +64,7 @@ TEST_CASE("generate: a checkpoint is sampled from as its own recipe says") {
       "no such file or folder");
 }
 
-TEST_CASE("generate: what a run's learner needs does not bound what is sampled") {
+TEST_CASE("generate: settings of the learner do not limit sampling") {
   const test::TempDir dir;
   REQUIRE(test::run_command(test::tiny_command(dir / "run", "--set rollout.kv_pages=24 --set quant.uaq_scale=1.5"))
               .exit_code == 0);
@@ -90,7 +90,7 @@ TEST_CASE("generate: a Hugging Face folder needs no recipe, and is computed in i
   for (const nlohmann::json& row : longest) CHECK((row["stop"] == "eos" || row["response_tokens"] == 256));
 }
 
-TEST_CASE("generate prints one response bare, and more than one each under a line of its own") {
+TEST_CASE("generate: prints one response bare, and several each under a title line") {
   const std::string greedy = checkpoint() + kAsked + "--temperature 0 ";
   const auto all = rows(greedy + "--n 2 --max-tokens 5 --prompt 'other\n'");
   REQUIRE(all.size() == 4);
@@ -112,7 +112,7 @@ TEST_CASE("generate prints one response bare, and more than one each under a lin
   CHECK(said(greedy + "--n 2 --max-tokens 1").find("1/2: stop (length), 1 token\n") != std::string::npos);
 }
 
-TEST_CASE("generate takes prompts from arguments, from a data file or from standard input") {
+TEST_CASE("generate: prompts from arguments, a data file or standard input") {
   const test::TempDir dir;
   const std::string five = " --max-tokens 5 ";
   const auto texts = [&](const std::string& arguments, const std::string& before = "") {
@@ -150,13 +150,13 @@ TEST_CASE("generate takes prompts from arguments, from a data file or from stand
                    "printf '' | ");
 }
 
-TEST_CASE("generate: text that is not UTF-8 is refused where it stands") {
+TEST_CASE("generate: invalid UTF-8 is refused at its place") {
   generate_refuses(checkpoint() + " --prompt a --prompt \"$(printf '\\377\\376 x')\"",
                    "--prompt 2: expected UTF-8 text, got \"\\xff\\xfe x\"");
   generate_refuses(checkpoint() + " -", "standard input: expected UTF-8 text", "printf 'a\\300' | ");
 }
 
-TEST_CASE("generate's options set the recipe's keys, and the same seed gives the same text") {
+TEST_CASE("generate: options set the recipe's keys, and an equal seed gives equal text") {
   const std::string from = checkpoint() + kAsked + "--n 6 ";
   const auto usual = rows(from);
   CHECK(usual == rows(from));
@@ -171,7 +171,7 @@ TEST_CASE("generate's options set the recipe's keys, and the same seed gives the
   generate_refuses(from + "--temperature=-1", "qrl-train generate: --temperature: expected float");
 }
 
-TEST_CASE("generate: a prompt has the model's positions for its bound, and no key of training") {
+TEST_CASE("generate: a prompt is limited by the model's positions, and by no training key") {
   const std::string prompt(200, '7');
   CHECK(rows(test::kTiny + " --max-tokens 312 --prompt " + prompt).size() == 1);  // of 24 tokens and 256 a micro-batch
   const std::string bound = "expected prompt and response within the model's max_position_embeddings = 512, got ";
@@ -184,7 +184,7 @@ TEST_CASE("generate: a prompt has the model's positions for its bound, and no ke
       bound + "15000 prompt tokens (template included) and up to 24 response tokens; shorten the prompt\n");
 }
 
-TEST_CASE("generate: the KV cache is as large as what is asked for") {
+TEST_CASE("generate: the KV cache is as large as the request") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return test::skip("a sanitizer needs all addresses");
 #endif
@@ -199,7 +199,7 @@ TEST_CASE("generate: the KV cache is as large as what is asked for") {
       little);
 }
 
-TEST_CASE("generate: a prompt that lacks the task's last line break is pointed out, once") {
+TEST_CASE("generate: a prompt without the task's final line break is pointed out, once") {
   const auto hints = [](const std::string& arguments) {
     const std::string output = test::run_command(kGenerate + arguments + " --max-tokens 2").output;
     const std::size_t at = output.find("hint: ");
@@ -215,7 +215,7 @@ TEST_CASE("generate: a prompt that lacks the task's last line break is pointed o
   CHECK(hints(exported(dir / "hf") + " --prompt a") == "");  // the folder does not record its training
 }
 
-TEST_CASE("generate: fp8 keys and values want the run's prompts, or another format is named") {
+TEST_CASE("generate: fp8 KV requires the run's prompts, and the error names another format") {
   const test::TempDir dir;
   const std::string fp8 = " --set quant.rollout.kv_cache=fp8_e4m3 ";
   const std::string hf = exported(dir / "hf"), few = kAsked + "--max-tokens 4";
@@ -236,7 +236,7 @@ TEST_CASE("generate: fp8 keys and values want the run's prompts, or another form
   CHECK(rows((dir / "run/checkpoints/step_4").string() + few + " " + gone).size() == 1);
 }
 
-TEST_CASE("generate: the profile that a checkpoint brings needs neither its file nor data") {
+TEST_CASE("generate: a checkpoint's profile needs neither its file nor data") {
   const test::TempDir dir;
   const std::string made = (dir / "made.safetensors").string(), profile = " --set quant.rollout.profile=";
   REQUIRE(test::run_command(QRL_BINARY_DIR "/qrl-train profile " + test::kTiny + " --set sft.steps=0 --out " + made)

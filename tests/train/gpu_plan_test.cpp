@@ -112,7 +112,7 @@ struct GpuRun {
 
 }  // namespace
 
-TEST_CASE("auto is today's number on a CPU and stays auto for a GPU until a run chooses") {
+TEST_CASE("auto sizes: a fixed number on a CPU, open for a GPU until a run chooses") {
   const std::pair<std::string_view, const char*> numbers[] = {{"rollout.max_num_seqs", "256"},
                                                               {"actor.max_tokens_per_micro_batch", "4096"},
                                                               {"actor.logprob_chunk_tokens", "1024"},
@@ -132,7 +132,7 @@ TEST_CASE("auto is today's number on a CPU and stays auto for a GPU until a run 
   CHECK(printed(on_gpu(set).recipe, "actor.logprob_chunk_tokens") == "512");
 }
 
-TEST_CASE("a large GPU gets large micro-batches, a small one recomputes, and both plans fit") {
+TEST_CASE("GPU plan: a large GPU gets large micro-batches, a small one recomputes, and both fit") {
   const config::Recipe recipe = on_gpu().recipe;
   const AutoSettings large = choose(recipe, 80), small = choose(recipe, 40);
   CHECK_FALSE(large.activation_checkpointing);
@@ -155,7 +155,7 @@ TEST_CASE("a large GPU gets large micro-batches, a small one recomputes, and bot
   CHECK(choose(on_gpu({"actor.max_tokens_per_micro_batch=1536"}).recipe, 80).max_tokens_per_micro_batch == 1536);
 }
 
-TEST_CASE("a second micro-batch's activations are planned where they fit, and counted") {
+TEST_CASE("GPU plan: activations of a second micro-batch are counted where they fit") {
   const auto ahead = [](const config::Recipe& recipe, double gib) {
     return train::activations_ahead_bytes(recipe, large_model(), 1, gib * kGiB);
   };
@@ -181,7 +181,7 @@ TEST_CASE("a second micro-batch's activations are planned where they fit, and co
   CHECK(ahead(bitwise, 80) == 0);
 }
 
-TEST_CASE("CUDA graphs are in the plan of a GPU's memory, and none where kernels are launched one by one") {
+TEST_CASE("GPU plan: counts CUDA graphs, and none when kernels are launched individually") {
   const auto graph_bytes = [](const std::vector<std::string>& more) {
     double bytes = 0;
     for (const train::MemoryPart& part : train::estimate_memory(on_gpu(more).recipe, large_model(), 1)) {
@@ -196,7 +196,7 @@ TEST_CASE("CUDA graphs are in the plan of a GPU's memory, and none where kernels
   CHECK(graph_bytes({"rollout.device=cpu"}) == 0);
 }
 
-TEST_CASE("micro-batches hold the longest sequence and row, and no more than an update") {
+TEST_CASE("GPU plan: micro-batches hold the longest sequence and row, and at most an update") {
   const AutoSettings update =
       choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80);
   CHECK(update.max_tokens_per_micro_batch == 4864);  // two groups of 255 + 2 · 1,025 tokens, in steps of 256
@@ -207,7 +207,7 @@ TEST_CASE("micro-batches hold the longest sequence and row, and no more than an 
   CHECK(choose(longer, 16).max_tokens_per_micro_batch >= 8256);
 }
 
-TEST_CASE("more than 256 sequences are decoded at once only where their KV cache fits") {
+TEST_CASE("GPU plan: more than 256 concurrent sequences only if their KV cache fits") {
   CHECK(choose(on_gpu().recipe, 80).max_num_seqs == 512);  // 64 x 8
   CHECK(choose(on_gpu({"rollout.n=64"}).recipe, 80).max_num_seqs <= 1024);
   CHECK(choose(on_gpu({"rollout.n=2"}).recipe, 80).max_num_seqs == 256);
@@ -226,7 +226,7 @@ TEST_CASE("more than 256 sequences are decoded at once only where their KV cache
   }
 }
 
-TEST_CASE("chosen numbers stand in the printed recipe, which reads as what was chosen") {
+TEST_CASE("GPU plan: chosen numbers are in the printed recipe, which reads back as chosen") {
   config::LoadedRecipe loaded = on_gpu({"actor.logprob_chunk_tokens=512"});
   const AutoSettings settings{384, 8704, 4096, true};
   train::set_auto(settings, "auto", loaded);
@@ -246,7 +246,7 @@ TEST_CASE("chosen numbers stand in the printed recipe, which reads as what was c
   CHECK_FALSE(train::has_auto(again));
 }
 
-TEST_CASE("a resumed run takes over what its checkpoint has where the recipe says auto") {
+TEST_CASE("GPU resume: auto takes the checkpoint's numbers") {
   const test::TempDir dir;
   const auto run = test::copy_of_finished_run(dir / "run");
   const std::vector<std::string> overrides = {"trainer.default_local_dir=" + run.string(),
@@ -265,7 +265,7 @@ TEST_CASE("a resumed run takes over what its checkpoint has where the recipe say
         }).find("actor.max_tokens_per_micro_batch 512 (it was made with 256)") != std::string::npos);
 }
 
-TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each keeps its numbers and says what lacks") {
+TEST_CASE("GPU resume: two ranks on half a smaller GPU each keep one rank's numbers, and report what lacks") {
   const GpuRun run;
   constexpr std::size_t kRanks = 2;
   std::vector<config::LoadedRecipe> resumed(kRanks, tiny_on_gpu(run.path));
@@ -302,7 +302,7 @@ TEST_CASE("a run of one rank that resumes with two on half a smaller GPU each ke
   CHECK(said.find("warning: the plan needs about ", at + 1) == std::string::npos);
 }
 
-TEST_CASE("another number of sequences decoded at once is named when a run resumes on a GPU, the same is not") {
+TEST_CASE("GPU resume: another number of concurrent sequences is reported, the same is not") {
   const GpuRun run;
   const auto world = dist::make_solo();
   const auto said = [&](const std::string& max_num_seqs) {
@@ -321,7 +321,7 @@ TEST_CASE("another number of sequences decoded at once is named when a run resum
   CHECK(other.find("warning: " + is_named) != std::string::npos);
 }
 
-TEST_CASE("a plan that cannot fit a GPU is refused, one that may not fit is named") {
+TEST_CASE("GPU plan: one that cannot fit is refused, one that may not fit is named") {
   const config::Recipe recipe = chosen(on_gpu().recipe, 80);
   CHECK_NOTHROW(train::require_gpu_memory(recipe, large_model(), 1, 80 * kGiB));
   const std::string error = error_of([&] { train::require_gpu_memory(recipe, large_model(), 1, 16 * kGiB); });

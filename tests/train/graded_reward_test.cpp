@@ -47,7 +47,7 @@ nlohmann::json row_of(const fs::path& run, int step) {
 
 }  // namespace
 
-TEST_CASE("a run by a program that only gives scores is told by their mean, any other by its share of right answers") {
+TEST_CASE("reward report: mean score for a program that only gives scores, otherwise share of right answers") {
   const test::TempDir dir;
   std::ofstream(dir / "judge.py") << kRewards;
   for (const std::string kind : {"own_float", "zero_one", "format_bonus", "negative_wrong", "parts", "with_acc"}) {

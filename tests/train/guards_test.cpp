@@ -44,7 +44,7 @@ std::int64_t virtual_bytes() {
 
 }  // namespace
 
-TEST_CASE("updates that are not finite stop the run with exit code 3 after trainer.max_non_finite_steps in a row") {
+TEST_CASE("non-finite updates: trainer.max_non_finite_steps in a row end the run with exit code 3") {
   config::Recipe recipe;
   recipe.trainer.max_non_finite_steps = 3;
   train::RunState state;
@@ -63,7 +63,7 @@ TEST_CASE("updates that are not finite stop the run with exit code 3 after train
   CHECK(guard(bad) == 3);
 }
 
-TEST_CASE("a learning rate that blows the weights up stops cold start and training with exit code 3") {
+TEST_CASE("diverging weights: a too large learning rate ends cold start and training with exit code 3") {
   const test::TempDir dir;
   for (const char* settings :
        {"--set sft.lr=1e30", "--set optim.lr=1e15 --set trainer.max_non_finite_steps=1 --set sft.steps=0",
@@ -76,7 +76,7 @@ TEST_CASE("a learning rate that blows the weights up stops cold start and traini
   }
 }
 
-TEST_CASE("dynamic sampling that finds no groups ends the run with exit code 3, with some of them it trains on those") {
+TEST_CASE("dynamic sampling: without any group the run ends with exit code 3, with some it trains on those") {
   const test::TempDir dir;
   // Without a cold start the tiny model is never right: all groups have equal scores, unless the form also scores.
   const auto run = [&](const std::string& name, const std::string& settings, const std::string& filter) {
@@ -111,7 +111,7 @@ TEST_CASE("dynamic sampling that finds no groups ends the run with exit code 3, 
   }
 }
 
-TEST_CASE("verifier errors above reward.max_error_fraction stop the run with exit code 3") {
+TEST_CASE("verifier errors: above reward.max_error_fraction they end the run with exit code 3") {
   FakeVerifier verifier;
   CHECK(exit_code_of([&] { train_one_step(verifier, {}); }) == 0);
   verifier.verdict.verifier_error = true;
@@ -119,7 +119,7 @@ TEST_CASE("verifier errors above reward.max_error_fraction stop the run with exi
   CHECK(exit_code_of([&] { train_one_step(verifier, {"reward.max_error_fraction=1"}); }) == 0);
 }
 
-TEST_CASE("rollout.free_cache_engine gives the KV memory back before anything is judged or learnt") {
+TEST_CASE("rollout.free_cache_engine: KV memory is released before judging and learning") {
   std::atomic<std::int64_t> lowest{};
   FakeVerifier verifier;
   verifier.on_judge = [&] {
@@ -140,7 +140,7 @@ TEST_CASE("rollout.free_cache_engine gives the KV memory back before anything is
   CHECK(kept - freed > (std::int64_t{400} << 20));
 }
 
-TEST_CASE("fp8 keys and values are calibrated at the weights last published, on prompts of the seed and the step") {
+TEST_CASE("fp8 KV calibration: at the last published weights, on prompts of the seed and the step") {
   const FakeVerifier verifier;
   for (const std::string forward : {"bf16", "low_bit"}) {
     CAPTURE(forward);
@@ -165,7 +165,7 @@ TEST_CASE("fp8 keys and values are calibrated at the weights last published, on 
   }
 }
 
-TEST_CASE("fp8 scales made once are in use at every later version as they were at the first") {
+TEST_CASE("fp8 KV scales made once: used unchanged at every later version") {
   const FakeVerifier verifier;
   Training training(verifier, {"quant.rollout.kv_cache=fp8_e4m3", "quant.kv_calibration.when=once"}, 2);
   const decoder::KvScales first = training.kv_scales_after(0);
@@ -178,7 +178,7 @@ TEST_CASE("fp8 scales made once are in use at every later version as they were a
   CHECK(used.keys_LK != training.kv_scales_after(0).keys_LK);  // the weights have changed since
 }
 
-TEST_CASE("a bitwise run ends when the first update's log-probs are not the sampler's") {
+TEST_CASE("bitwise run: ends if the first update's log-probs differ from the sampler's") {
   FakeVerifier verifier;
   const std::vector<std::string> bitwise = {"rollout.bitwise=true", "quant.learner.forward=low_bit"};
   CHECK_NOTHROW(Training(verifier, bitwise).trainer.train());
@@ -190,7 +190,7 @@ TEST_CASE("a bitwise run ends when the first update's log-probs are not the samp
   CHECK_THROWS_WITH(changed.trainer.train(), Catch::Contains("the sampler's log-probs, bit for bit"));
 }
 
-TEST_CASE("an evaluation says how far it is before it is done, and what it is of") {
+TEST_CASE("evaluation: reports its progress and subject before it ends") {
   const FakeVerifier verifier;
   Training training(verifier, {});
   training.recipe.eval.freq = 1;

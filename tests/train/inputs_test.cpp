@@ -34,7 +34,7 @@ test::Outcome train_recipe(const fs::path& recipe, const fs::path& run, const st
 
 }  // namespace
 
-TEST_CASE("training files that changed under the same names are refused on resume, unless that is allowed") {
+TEST_CASE("changed training files: refused on resume under the same names, unless allowed") {
   const test::TempDir dir;
   const fs::path train_file = dir / "train.jsonl", val_file = dir / "val.jsonl";
   write_prompts(train_file, 8, "sums");
@@ -65,7 +65,7 @@ TEST_CASE("training files that changed under the same names are refused on resum
   CHECK(test::says(allowed, "changed after step 2 (--allow-change): data.train_files"));
 }
 
-TEST_CASE("with a KL reference or adapters on model.path, other weights there are refused on resume") {
+TEST_CASE("changed model.path: refused on resume with a KL reference or adapters on it") {
   const test::TempDir dir;
   const std::string exported = QRL_BINARY_DIR "/qrl-train export ";
   for (const char* step : {"step_2", "step_4"}) {
@@ -98,7 +98,7 @@ TEST_CASE("with a KL reference or adapters on model.path, other weights there ar
   }
 }
 
-TEST_CASE("ranks that read different prompts end the job before anything is written") {
+TEST_CASE("ranks: different prompts end the job before anything is written") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   const test::TempDir dir;
@@ -117,7 +117,7 @@ TEST_CASE("ranks that read different prompts end the job before anything is writ
   CHECK_FALSE(fs::exists(dir / "run/checkpoints"));
 }
 
-TEST_CASE("ranks with other weights or another recipe end the job") {
+TEST_CASE("ranks: different weights or recipes end the job") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   const test::TempDir dir;
@@ -145,7 +145,7 @@ TEST_CASE("ranks with other weights or another recipe end the job") {
         0);
 }
 
-TEST_CASE("a resume that is refused leaves earlier rows where they are") {
+TEST_CASE("refused resume: earlier rows stay") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   fs::remove_all(run / "checkpoints");
@@ -157,7 +157,7 @@ TEST_CASE("a resume that is refused leaves earlier rows where they are") {
   CHECK(fs::exists(run / "earlier_1/metrics.jsonl"));
 }
 
-TEST_CASE("files that have moved, with the contents of before, are no reason to refuse a resume") {
+TEST_CASE("moved files: with unchanged contents they do not refuse a resume") {
   const test::TempDir dir;
   const auto write = [&](const std::string& folder) {
     fs::create_directories(dir / folder);
@@ -173,7 +173,7 @@ TEST_CASE("files that have moved, with the contents of before, are no reason to 
   CHECK(moved.exit_code == 0);
 }
 
-TEST_CASE("held-out prompts that are trained on are counted in a warning, and every score has a source of its own") {
+TEST_CASE("held-out prompts: those also in training are counted in a warning, and each source has a score") {
   const test::TempDir dir;
   write_prompts(dir / "train.jsonl", 8, "sums");
   write_prompts(dir / "val.jsonl", 8, "held");
@@ -194,7 +194,7 @@ TEST_CASE("held-out prompts that are trained on are counted in a warning, and ev
   CHECK_FALSE(test::says(both, "parameters"));  // no plan before the error
 }
 
-TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
+TEST_CASE("fresh start: rows of an earlier run are set aside") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   const std::string earlier = test::read_file(run / "metrics.jsonl");
@@ -219,7 +219,7 @@ TEST_CASE("a fresh start beside the rows of an earlier run sets them aside") {
   CHECK(test::read_file(run / "earlier_2/metrics.jsonl").size() > earlier.size() / 2);
 }
 
-TEST_CASE("bytes that the tokenizer has no token for are counted for each step, and told when data are read") {
+TEST_CASE("untokenizable bytes: counted in each step, and reported when data are read") {
   const test::TempDir dir;
   fs::create_directory(dir / "model");
   std::ifstream in(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json");

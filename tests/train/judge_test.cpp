@@ -16,7 +16,7 @@ Outcome judge(const std::string& arguments, const std::string& rows) {
 
 }  // namespace
 
-TEST_CASE("judge keeps the order of rows and scores an unreadable gold 0") {
+TEST_CASE("judge: keeps the order of rows and scores an unreadable gold answer 0") {
   std::string rows;
   std::string expected;
   for (int i = 0; i < 10000; ++i) {
@@ -45,7 +45,7 @@ TEST_CASE("judge keeps the order of rows and scores an unreadable gold 0") {
                        "\n");
 }
 
-TEST_CASE("judge reads lines as training data are read: blank ones are no rows, and text that is no JSONL is named") {
+TEST_CASE("judge: reads lines as training data, skips blank ones, names text that is no JSONL") {
   const std::string row = R"({"response":"\\boxed{1}","ground_truth":"1"})";
   const Outcome blank = judge("--verifier math", "\xEF\xBB\xBF\n" + row + "\r\n \t\n\n" + row + "\n{");
   CHECK(blank.exit_code == 2);
@@ -57,7 +57,7 @@ TEST_CASE("judge reads lines as training data are read: blank ones are no rows, 
   CHECK(judge("--verifier math", "[" + row + "]").output.find("a JSON array") != std::string::npos);
 }
 
-TEST_CASE("judge reads lone surrogates as the replacement character, and pairs as what they are") {
+TEST_CASE("judge: reads lone surrogates as the replacement character, and pairs as their character") {
   const auto extracted = [](const std::string& escaped) {
     const Outcome outcome =
         judge("--verifier math", R"({"response":"\\boxed{)" + escaped + R"(}","ground_truth":"1"})");
@@ -74,7 +74,7 @@ TEST_CASE("judge reads lone surrogates as the replacement character, and pairs a
   CHECK(says(R"(\\ud800)", R"(\\ud800)"));  // a backslash and letters
 }
 
-TEST_CASE("judge ends at a row that is none, after the verdicts before it") {
+TEST_CASE("judge: ends at an invalid row, after the verdicts before it") {
   const std::string good = R"({"response":"\\boxed{1}","ground_truth":"1"})"
                            "\n";
   for (const char* bad : {"{", "[]", R"({"response":"x"})", R"({"ground_truth":"1"})"}) {
@@ -88,7 +88,7 @@ TEST_CASE("judge ends at a row that is none, after the verdicts before it") {
   CHECK(judge("--verifier sudoku --profile boxed", good).exit_code == 2);
 }
 
-TEST_CASE("judge reads rows as strictly as training data, except for gold answers that cannot be judged by") {
+TEST_CASE("judge: reads rows as strictly as training data, except unusable gold answers") {
   std::string deep = R"({"ground_truth":"5","response":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
   CHECK(judge("--verifier math", deep).exit_code == 2);
   CHECK(judge("--verifier math", R"({"response":"1","response":"2","ground_truth":"2"})").exit_code == 2);
@@ -101,7 +101,7 @@ TEST_CASE("judge reads rows as strictly as training data, except for gold answer
             .output == "{\"score\":1,\"reason\":\"correct\",\"extracted\":\"0.5\"}\n");
 }
 
-TEST_CASE("judge takes the ground truth from the field it is told, and says which fields a row has that lacks it") {
+TEST_CASE("judge: takes the ground truth from the given field, and lists the fields of a row without it") {
   const std::string row = R"({"response":"\\boxed{85}","answer":"85","meta":{"gold":"86"}})"
                           "\n";
   CHECK(judge("--verifier math --ground-truth-key answer", row).output ==
@@ -122,7 +122,7 @@ TEST_CASE("judge takes the ground truth from the field it is told, and says whic
   CHECK(judge("--help", "").output.find("--ground-truth-key") != std::string::npos);
 }
 
-TEST_CASE("judge by a recipe reads the ground truth from the fields that training reads") {
+TEST_CASE("judge --recipe: reads the ground truth from training's fields") {
   const TempDir dir;
   std::ofstream(dir / "r.yaml") << "reward: {verifier: math}\n";
   const auto by_recipe = [&](const std::string& row) {
@@ -136,7 +136,7 @@ TEST_CASE("judge by a recipe reads the ground truth from the fields that trainin
         std::string::npos);
 }
 
-TEST_CASE("judge --answer-form value refuses a sum in the box, any is the default") {
+TEST_CASE("judge --answer-form value: refuses a sum in the box, any is the default") {
   const std::string rows = R"({"response":"\\boxed{25+60}","ground_truth":"85"})"
                            "\n"
                            R"({"response":"\\boxed{85}","ground_truth":"85"})"
@@ -154,7 +154,7 @@ TEST_CASE("judge --answer-form value refuses a sum in the box, any is the defaul
   CHECK(judge("--verifier countdown --answer-form value", rows).exit_code == 2);
 }
 
-TEST_CASE("judge takes a list of accepted answers as alternatives") {
+TEST_CASE("judge: takes a list of accepted answers as alternatives") {
   CHECK(judge("--verifier math", R"({"response": "\\boxed{7}", "ground_truth": ["8", "7.0"]})"
                                  "\n"
                                  R"({"response": "\\boxed{7, 8}", "ground_truth": ["7", "8"]})"
@@ -195,7 +195,7 @@ struct OwnReward {
 
 }  // namespace
 
-TEST_CASE("what a reward function prints is seen where it is tried out") {
+TEST_CASE("judge: shows what a reward function prints") {
   const OwnReward reward("verl:reward.py:compute_score", R"(
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     print("LOOK HERE", repr(solution_str))
@@ -205,7 +205,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
   CHECK(says(run_command(kProgram + "check reward " + (reward.dir / "r.yaml").string()), "LOOK HERE ''"));
 }
 
-TEST_CASE("reward functions of other trainers are told what those tell them") {
+TEST_CASE("reward functions of other trainers: receive their usual arguments") {
   const OwnReward trl("trl:reward.py:later", R"(
 def later(completions, trainer_state, **kwargs):
     return [1.0 if trainer_state.global_step >= 0 else 0.0 for _ in completions]
@@ -220,7 +220,7 @@ async def rm(args, sample, **kwargs):
   CHECK(says(outcome, R"("scores":{"score":0.0,"place":1.0,"tokens":11.0})"));
 }
 
-TEST_CASE("a program judges rows without ground truths, and other verifiers refuse them") {
+TEST_CASE("program as judge: accepts rows without ground truths, other verifiers refuse them") {
   const OwnReward reward("trl:reward.py:starts", R"(
 def starts(completions, letter, **kwargs):
     assert "ground_truth" not in kwargs
@@ -244,7 +244,7 @@ def starts(completions, letter, **kwargs):
   CHECK(says(by_math, "rows.jsonl:1: expected a field `ground_truth`"));
 }
 
-TEST_CASE("judge and check reward show what a reward function reads, one traceback, and the cause of an error first") {
+TEST_CASE("judge, check reward: show what a reward function reads, one traceback, and the first cause") {
   const OwnReward reading("trl:reward.py:lengths", R"(
 def lengths(completions, **kwargs):
     assert kwargs.get("level") is None
@@ -281,7 +281,7 @@ def half(completions, **kwargs):
   CHECK(count_of(refused.output, "start_timeout_s") + count_of(refused.output, "withheld") == 0);
 }
 
-TEST_CASE("NaN is a score that does not apply, and the error of a program that writes it says so") {
+TEST_CASE("NaN score: means not applicable, and a program that writes it gets an error that says so") {
   const OwnReward some("trl:reward.py:some,all", R"(
 def some(completions, **kwargs):
     return [float("nan") for _ in completions]

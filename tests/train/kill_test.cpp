@@ -41,7 +41,7 @@ void kill_and_compare(const std::string& settings, int num_kills, std::mt19937& 
 
 }  // namespace
 
-TEST_CASE("killed at random moments and resumed, a run leaves the bits of one never stopped") {
+TEST_CASE("random kills: a resumed run has the bits of one never stopped") {
   std::mt19937 random(20261121);
   kill_and_compare("", long_tests() ? 750 : 4, random);
   kill_and_compare("--set lora.rank=4 --set quant.learner.forward=low_bit", long_tests() ? 50 : 2, random);
@@ -56,7 +56,7 @@ TEST_CASE("killed at random moments and resumed, a run leaves the bits of one ne
   }
 }
 
-TEST_CASE("an address space that is too small is one error, whatever needs more first") {
+TEST_CASE("address space limit: one error, whatever allocation fails first") {
   const test::TempDir dir;
   int num_refused = 0;
   for (int mib = 360; mib <= 900; mib += long_tests() ? 5 : 60) {
@@ -74,7 +74,7 @@ TEST_CASE("an address space that is too small is one error, whatever needs more 
   CHECK(num_refused > 0);
 }
 
-TEST_CASE("a disk that takes no more at a random byte of a save: an error, nothing half made, the same bits after") {
+TEST_CASE("full disk at a random byte of a save: an error, nothing half written, equal bits afterwards") {
   std::mt19937 random(7);
   const fs::path newest = test::finished_run() / "checkpoints/step_4";
   const std::uintmax_t largest =

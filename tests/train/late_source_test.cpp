@@ -80,7 +80,7 @@ double sum_of_weights(const learner::Learner& learner) {
 
 }  // namespace
 
-TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that are one step late") {
+TEST_CASE("late rollouts: the same recipe trains on rollouts of the step and on ones a step late") {
   const LengthVerifier verifier;
   const auto on_time = make_training(verifier);
   on_time->trainer.train();
@@ -107,7 +107,7 @@ TEST_CASE("the same recipe trains on rollouts of the step and on rollouts that a
   CHECK(digests[0] == digests[1]);  // bit for bit
 }
 
-TEST_CASE("late rollouts are drained before a learner on the sampler's tensors publishes between updates") {
+TEST_CASE("late rollouts: drained before a learner on the sampler's tensors publishes between updates") {
   const LengthVerifier verifier;
   double digests[2] = {};
   for (const bool overlap : {false, true}) {

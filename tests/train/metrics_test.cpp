@@ -63,7 +63,7 @@ std::string without(const std::set<std::string>& all, const std::set<std::string
 
 }  // namespace
 
-TEST_CASE("docs/reference/metrics.md lists the names that runs write, and no others") {
+TEST_CASE("docs/reference/metrics.md: lists exactly the names that runs write") {
   const test::TempDir dir;
   // Most responses of a random model hold a number: some groups differ by the score of the form.
   const std::string arithmetic =

@@ -6,7 +6,7 @@
 
 using namespace qrl;
 
-TEST_CASE("noise on gains has the deviations of QeRL's schedule after every step") {
+TEST_CASE("gain noise: deviations follow QeRL's schedule after every step") {
   std::ifstream file(test::shipped_data() / "golden" / "gain_noise.json");
   for (const nlohmann::json& one : nlohmann::json::parse(file)["schedule"]) {
     const config::GainNoiseRecipe noise{one["start"].get<double>(), one["end"].get<double>(),

@@ -46,11 +46,11 @@ void check_resumed(const std::string& name, const std::string& settings = "") {
 
 }  // namespace
 
-TEST_CASE("checkpoints of 0.2 resume with their recipes as they were, to the same bits") {
+TEST_CASE("checkpoints of 0.2: resume with their unchanged recipes, to equal bits") {
   for (const char* name : {"int8", "kv_cache_auto", "int4", "adapters", "mixture", "many_prompts"}) check_resumed(name);
 }
 
-TEST_CASE("a resumed run keeps the updates per step of its checkpoint unless the recipe sets them") {
+TEST_CASE("updates per step: a resumed run keeps its checkpoint's unless the recipe sets them") {
   const test::TempDir dir;
   fs::copy(kFolder / "many_prompts", dir / "run", fs::copy_options::recursive);
   const std::string command = test::kProgram + (kFolder / "many_prompts.yaml").string() +
@@ -62,7 +62,7 @@ TEST_CASE("a resumed run keeps the updates per step of its checkpoint unless the
   CHECK(test::says(fresh, "1 update per step; actor.mini_batch_size: 64 gives 0.2's 2 updates"));
 }
 
-TEST_CASE("a resumed run takes forward pass and bitwise mode from its checkpoint, and equals the run without a break") {
+TEST_CASE("forward pass, bitwise mode: a resumed run takes its checkpoint's, and equals an unbroken run") {
   const test::TempDir dir;
   const std::string bitwise = "--set rollout.bitwise=true --set quant.learner.forward=low_bit --set sft.steps=0 ";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", bitwise)).exit_code == 0);
@@ -80,7 +80,7 @@ TEST_CASE("a resumed run takes forward pass and bitwise mode from its checkpoint
   CHECK(test::says(other, "rollout.bitwise false (it was made with true)"));
 }
 
-TEST_CASE("a checkpoint whose recipe has a later form is refused") {
+TEST_CASE("checkpoints of later versions: refused") {
   const test::TempDir dir;
   test::copy_edited(test::finished_run() / "checkpoints/step_4", dir / "step_4", "state.json", [](std::string& text) {
     const std::size_t at = text.find("\"recipe_form\": 1");

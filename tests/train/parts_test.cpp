@@ -16,7 +16,7 @@
 
 using namespace qrl;
 
-TEST_CASE("pass@k is the chance that k of n samples drawn without replacement hold a right one") {
+TEST_CASE("pass@k: the chance that k of n samples drawn without replacement include a right one") {
   // Compares with a count over all subsets of k out of n = 6 samples, c of them right.
   for (std::int64_t c = 0; c <= 6; ++c) {
     for (std::int64_t k = 1; k <= 6; ++k) {
@@ -31,7 +31,7 @@ TEST_CASE("pass@k is the chance that k of n samples drawn without replacement ho
   }
 }
 
-TEST_CASE("the table of an evaluation: each column as wide as what stands in it") {
+TEST_CASE("evaluation table: each column is as wide as its content") {
   const std::vector<train::PromptSet> sets = {{"a", {}, {}}, {"a longer name", {}, {}}};
   const train::Metrics metrics = {{"val/a/maj@16", 0.5},
                                   {"val/a/pass@16", 1.0 / 3},
@@ -46,8 +46,7 @@ TEST_CASE("the table of an evaluation: each column as wide as what stands in it"
         "a longer name  0        0.01235  1       1\n");
 }
 
-TEST_CASE(
-    "the table of an evaluation has shares of correct samples, or mean scores where no answer says what is correct") {
+TEST_CASE("evaluation table: shares of correct samples, or mean scores if correctness is undefined") {
   const std::vector<train::PromptSet> sets = {{"a", {}, {}}, {"b", {}, {}}};
   const train::Metrics metrics = {{"val/a/mean@2", 0},    {"val/a/score/mean@2", 0.5}, {"val/a/outcome_fraction", 0},
                                   {"val/b/mean@2", 0.25}, {"val/b/score/mean@2", 1},   {"val/b/outcome_fraction", 1}};
@@ -57,7 +56,7 @@ TEST_CASE(
         "b            0        0.25    1                 -\n");
 }
 
-TEST_CASE("training prompts: every epoch a permutation, the cursor is all the state") {
+TEST_CASE("training prompts: every epoch is a permutation, and the cursor is the only state") {
   train::PromptOrder order(7, true, 3);
   std::vector<std::size_t> drawn = order.next(21);
   for (int epoch = 0; epoch < 3; ++epoch) {
@@ -71,7 +70,7 @@ TEST_CASE("training prompts: every epoch a permutation, the cursor is all the st
   CHECK(train::PromptOrder(3, false, 0).next(4) == std::vector<std::size_t>{0, 1, 2, 0});
 }
 
-TEST_CASE("maj@n: the answer most samples gave, the first of equals, without those that gave none") {
+TEST_CASE("maj@n: the most frequent answer, the first among equals, ignoring missing ones") {
   using reward::Outcome;
   const auto right = [](const std::vector<std::pair<const char*, Outcome>>& answers) {
     std::vector<rollout::Rollout> samples(answers.size());
@@ -109,7 +108,7 @@ TEST_CASE("maj@n: the answer most samples gave, the first of equals, without tho
   CHECK_FALSE(right(many));
 }
 
-TEST_CASE("weighted sources: shares are kept at every length, epochs are each source's own, and it resumes") {
+TEST_CASE("weighted sources: shares hold at every length, epochs are per source, and it resumes") {
   train::PromptOrder order({3, 40}, {1, 3}, true, 5);
   const auto drawn = order.next(400);
   std::int64_t of_first = 0;
@@ -127,7 +126,7 @@ TEST_CASE("weighted sources: shares are kept at every length, epochs are each so
   CHECK(resumed.next(323) == std::vector<std::size_t>(drawn.begin() + 77, drawn.end()));
 }
 
-TEST_CASE("the template's own words may hold added tokens, a user's text never becomes one") {
+TEST_CASE("prompt template: its own words may hold added tokens, user text never becomes one") {
   const auto tokenizer = data::Tokenizer::byte_level();
   config::DataRecipe recipe;
   recipe.prompt_template = "<answer>{prompt}";
@@ -139,7 +138,7 @@ TEST_CASE("the template's own words may hold added tokens, a user's text never b
   CHECK_THROWS_AS(train::PromptEncoder(recipe, tokenizer), base::Error);
 }
 
-TEST_CASE("plain: the text with the tokenizer's own prefix") {
+TEST_CASE("chat_template plain: the text with the tokenizer's prefix") {
   const auto tokenizer = data::Tokenizer::load(test::shipped_data() / "golden" / "tokenizer_bpe" / "llama3.json");
   config::DataRecipe recipe;
   recipe.prompt_template = "Q: {prompt}\nA:";
@@ -149,7 +148,7 @@ TEST_CASE("plain: the text with the tokenizer's own prefix") {
   CHECK(train::PromptEncoder(recipe, tokenizer).encode("the cat") == want);
 }
 
-TEST_CASE("held-out files have their own filter, and both kinds of files the same fields") {
+TEST_CASE("held-out files: have their own filter, and the same fields as training files") {
   config::DataRecipe recipe;
   recipe.prompt_key = "q";
   recipe.filter = {"level == 99"};
@@ -162,7 +161,7 @@ TEST_CASE("held-out files have their own filter, and both kinds of files the sam
   CHECK(is_kept(tasks::Split::held_out));
 }
 
-TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else the mean") {
+TEST_CASE("metrics of several updates: largest max, smallest min, last lr, otherwise the mean") {
   const train::Metrics updates[] = {{{"a/max", 1}, {"a/min", 4}, {"actor/lr", 0.1}, {"b", 2}},
                                     {{"actor/lr", 0.15}},
                                     {{"a/max", 3}, {"a/min", 5}, {"actor/lr", 0.2}, {"b", 4}}};
@@ -173,7 +172,7 @@ TEST_CASE("metrics of several updates: largest max, smallest min, last lr, else 
         "reward 0.000  length 0.0  gap none (all groups flat)  0 tok/s");
 }
 
-TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are not finite become null") {
+TEST_CASE("metric files: rows are kept to the checkpoint's size, non-finite values become null") {
   const test::TempDir dir;
   train::MetricsFile file(dir / "m.jsonl", 0);
   file.append(1, {{"x", 0.5}});
@@ -186,8 +185,7 @@ TEST_CASE("metric files: rows are kept to the checkpoint's size, values that are
   CHECK_THROWS_AS(train::MetricsFile(dir / "m.jsonl", 10'000), base::Error);
 }
 
-TEST_CASE(
-    "pruning keeps the newest of each kind and the finished cold start, and removes nothing on a damaged newest") {
+TEST_CASE("pruning: keeps the newest of each kind and the finished cold start, or all if the newest is damaged") {
   const test::TempDir dir;
   const auto add = [&](const std::string& name) {
     state::commit_folder(
@@ -204,7 +202,7 @@ TEST_CASE(
   CHECK(test::names_in(dir.path()) == std::vector<std::string>{"sft_10", "sft_12", "step_10", "step_11"});
 }
 
-TEST_CASE("metrics of kept tokens: mean and most a sampled token, and the share that the limit cut") {
+TEST_CASE("metrics of kept tokens: mean and maximum per sampled token, and the share cut by the limit") {
   rollout::Rollout rollouts[3];
   const std::vector<types::TokenId> two{4, 9}, five{1, 2, 3, 4, 5};
   rollouts[0].completion.kept.add(two);
@@ -227,7 +225,7 @@ TEST_CASE("metrics of kept tokens: mean and most a sampled token, and the share 
   CHECK(of_rank[1] == metrics);
 }
 
-TEST_CASE("metrics of rollouts: the score's parts add up to it, repeated 4-grams are a share of all") {
+TEST_CASE("metrics of rollouts: score parts sum to the score, repeated 4-grams are a share of all") {
   types::Prompt prompt;
   prompt.tokens = {1, 2};
   config::RewardRecipe recipe;

@@ -40,7 +40,7 @@ test::Outcome dry_run(const fs::path& run, const std::string& arguments = "") {
 
 }  // namespace
 
-TEST_CASE("the disk that a plan counts is what the checkpoints of the run take") {
+TEST_CASE("disk plan: equals what the run's checkpoints take") {
   const config::Recipe recipe = tiny_recipe();
   const train::DiskEstimate disk = train::estimate_disk(recipe, train::model_config(recipe));
   const fs::path checkpoints = test::finished_run() / "checkpoints";
@@ -68,7 +68,7 @@ TEST_CASE("the disk that a plan counts is what the checkpoints of the run take")
   CHECK(test::says(plan, "free in " + dir.path().string() + ": "));
 }
 
-TEST_CASE("a dry run says from where a start would go on, refuses what it would refuse, and changes nothing") {
+TEST_CASE("dry run: says where a start would resume, refuses what it would refuse, and changes nothing") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   CHECK(test::says(dry_run(dir / "new"),
@@ -98,7 +98,7 @@ TEST_CASE("a dry run says from where a start would go on, refuses what it would 
   CHECK(test::says(from, "start       a new run, after the cold start " + (run / "checkpoints/sft_12").string()));
 }
 
-TEST_CASE("a dry run names the checkpoints that a run would set aside as damaged") {
+TEST_CASE("dry run: names the checkpoints that a run would set aside as damaged") {
   const test::TempDir dir;
   const fs::path checkpoints = dir / "run/checkpoints";
   fs::create_directories(checkpoints / "step_9");
@@ -110,7 +110,7 @@ TEST_CASE("a dry run names the checkpoints that a run would set aside as damaged
                                              " (step_2) is damaged and will be set aside"));
 }
 
-TEST_CASE("a dry run refuses the run folders that a run refuses, in its words") {
+TEST_CASE("dry run: refuses run folders as a run does, with the same message") {
   const test::TempDir dir;
   std::ofstream(dir / "file") << "text";
   fs::create_directories(dir / "held");
@@ -127,7 +127,7 @@ TEST_CASE("a dry run refuses the run folders that a run refuses, in its words") 
   CHECK(test::names_in(dir.path()) == std::vector<std::string>{"file", "held"});
 }
 
-TEST_CASE("a plan of several ranks is printed before the error that ends it, with the memory of all") {
+TEST_CASE("plan of several ranks: printed before the final error, with the memory of all") {
   const test::TempDir dir;
   const test::Outcome plan =
       dry_run(dir / "run", "--ranks 2 --set data.train_generator.task=null --set data.train_files=[/typo.jsonl]");
@@ -139,13 +139,13 @@ TEST_CASE("a plan of several ranks is printed before the error that ends it, wit
                    "no /typo.jsonl (data.train_files); "));
 }
 
-TEST_CASE("the KV cache has room for whole pages of a sequence") {
+TEST_CASE("KV cache: has room for whole pages of a sequence") {
   const test::TempDir dir;  // 49 tokens need four pages of 16
   CHECK(test::says(dry_run(dir / "run", "--set data.max_prompt_length=25 --set rollout.kv_pages=103"),
                    "KV cache    1648 tokens: room for 25 of the longest sequences"));
 }
 
-TEST_CASE("a dry run and a run warn of checkpoints that need more disk space than is free") {
+TEST_CASE("disk space: dry run and run warn if checkpoints need more than is free") {
   const test::TempDir dir;
   const std::string many = "--set sft.steps=1 --set trainer.total_training_steps=1000000000 --set " +
                            std::string("trainer.max_ckpt_to_keep=1000000000"),

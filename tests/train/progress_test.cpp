@@ -55,7 +55,7 @@ void steps_with_a_log_line() {
 
 }  // namespace
 
-TEST_CASE("a line of the log begins on a line of its own") {
+TEST_CASE("log lines: begin on their own line beside the progress line") {
   const std::string shown = on_terminal(steps_with_a_log_line);
   INFO(shown);
   CHECK(shown.find("\r\x1b[Kstep 1/3  a  left ") == 0);
@@ -63,7 +63,7 @@ TEST_CASE("a line of the log begins on a line of its own") {
   CHECK(shown.ends_with("\r\n"));
 }
 
-TEST_CASE("under mpirun lines are plain, though each rank has a pseudo-terminal") {
+TEST_CASE("progress under mpirun: plain lines, though each rank has a pseudo-terminal") {
   const std::string shown = on_terminal([] {
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     steps_with_a_log_line();
@@ -73,14 +73,14 @@ TEST_CASE("under mpirun lines are plain, though each rank has a pseudo-terminal"
   CHECK(shown.find("step 1/3  a") == 0);
 }
 
-TEST_CASE("a terminal's line has the reward's course and the held-out score as far as it is wide") {
+TEST_CASE("progress line: shows the reward's history and held-out score as far as the terminal is wide") {
   const train::Metrics row = {{"critic/rewards/mean", 0.5}, {"mismatch/k3_kl", 1e-4}, {"perf/tokens_per_s", 5321}};
   const std::vector<double> rewards = {0, 0.25, 0.5};
   CHECK(train::terminal_facts(row, rewards, 0.25, 120) == "reward 0.500 ▁▅█  held-out 0.250  gap 1.0e-04  5321 tok/s");
   CHECK(train::terminal_facts(row, rewards, std::nan(""), 80) == "reward 0.500  gap 1.0e-04  5321 tok/s");
 }
 
-TEST_CASE("columns are those of a terminal with UTF-8, none elsewhere") {
+TEST_CASE("progress columns: only in a UTF-8 terminal") {
   const auto shown = [](const char* locale) {
     return on_terminal([locale] {
       setenv("LC_ALL", locale, 1);

@@ -95,7 +95,7 @@ nlohmann::json check_export(const fs::path& out, const fs::path& checkpoint, con
 
 }  // namespace
 
-TEST_CASE("a quantized export holds the checkpoint's weights as its sampler rounded them, and the rest as it is") {
+TEST_CASE("quantized export: holds the checkpoint's weights as the sampler rounded them, and the rest unchanged") {
   const test::TempDir dir;
   const std::size_t num_gains = 3 * 4 + 1;
   check_export(dir / "int8", test::finished_run() / "checkpoints/step_4",
@@ -105,7 +105,7 @@ TEST_CASE("a quantized export holds the checkpoint's weights as its sampler roun
                {Format::int4, "qwen3", 3 * 7, 1 + num_gains});
 }
 
-TEST_CASE("a mixture of experts leaves in its sampler's bits, each expert by its name, its routers as they are") {
+TEST_CASE("quantized MoE export: the sampler's bits, each expert by name, routers unchanged") {
   const test::TempDir dir;
   const test::Outcome run = test::run_command(test::tiny_command(
       dir / "run", "--set model.init.config=" QRL_SOURCE_DIR
@@ -121,7 +121,7 @@ TEST_CASE("a mixture of experts leaves in its sampler's bits, each expert by its
   CHECK(config.at("quantization_config").at("ignore") == ignored);
 }
 
-TEST_CASE("what no folder in compressed-tensors' format can hold is refused by its key, and nothing is written") {
+TEST_CASE("quantized export: unsupported settings are refused by key, and nothing is written") {
   const test::TempDir dir;
   const auto refuses = [&](const fs::path& checkpoint, const std::string& words, const std::string& more = "") {
     const test::Outcome outcome = export_quantized(dir / "never", checkpoint, "--quantized " + more);
@@ -146,7 +146,7 @@ TEST_CASE("what no folder in compressed-tensors' format can hold is refused by i
   refuses(dir / "hf", "--quantized: expected a checkpoint");
 }
 
-TEST_CASE("adapters that a run merges at each publish leave in the bits of the merged model") {
+TEST_CASE("quantized export with merged adapters: the bits of the merged model") {
   const test::TempDir dir;
   const fs::path checkpoint =
       one_step(dir / "merged",

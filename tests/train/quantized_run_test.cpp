@@ -20,7 +20,7 @@
 using namespace qrl;
 namespace fs = std::filesystem;
 
-TEST_CASE("the gap probe is in every row, and beyond its limit the run warns or stops with exit code 3") {
+TEST_CASE("gap probe: in every row, and beyond its limit the run warns or stops with exit code 3") {
   const test::TempDir dir;
   const std::string limit = "--set trainer.total_training_steps=1 --set rollout_correction.gap_limit.k3_kl=";
   const test::Outcome stopped = test::run_command(test::tiny_command(dir / "stopped", limit + "1e-9"));
@@ -57,7 +57,7 @@ TEST_CASE("the gap probe is in every row, and beyond its limit the run warns or 
   CHECK(passed.output.find("gap probe") == std::string::npos);
 }
 
-TEST_CASE("the audit says for each tensor whether the learner reads the sampler's own") {
+TEST_CASE("weight audit: says for each tensor whether the learner reads the sampler's own") {
   const test::TempDir dir;
   const auto audit = [&](const std::string& forward) {
     const test::Outcome outcome = test::run_command(test::tiny_command(
@@ -77,7 +77,7 @@ TEST_CASE("the audit says for each tensor whether the learner reads the sampler'
                  "storage of its own\n") != std::string::npos);
 }
 
-TEST_CASE("a backward pass in int8 or fp8 is what its key says: other gradients, by little") {
+TEST_CASE("int8 and fp8 backward passes: change gradients, by little") {
   const test::TempDir dir;
   const auto first_norm = [&](const std::string& name, const std::string& settings) {
     const test::Outcome outcome = test::run_command(test::tiny_command(
@@ -98,7 +98,7 @@ TEST_CASE("a backward pass in int8 or fp8 is what its key says: other gradients,
   CHECK(test::close(fp8, in_blocks, 0, 0.1));
 }
 
-TEST_CASE("the KL to the initial model is 0 at the first update, in every format of the learner's forward") {
+TEST_CASE("KL to the initial model: 0 at the first update, in every forward format of the learner") {
   const test::TempDir dir;
   const std::string common =
       "--set trainer.total_training_steps=2 --set actor.mini_batch_size=4 --set algorithm.kl_loss_coef=0.1 "
@@ -121,7 +121,7 @@ TEST_CASE("the KL to the initial model is 0 at the first update, in every format
   }
 }
 
-TEST_CASE("bitwise runs have no gap at all, whatever the formats, and resume to the same bits") {
+TEST_CASE("bitwise runs: no gap in any format, and equal bits after a resume") {
   const test::TempDir dir;
   const std::string bitwise = "--set rollout.bitwise=true --set quant.learner.forward=low_bit --set rollout.top_p=0.9 ";
   const auto command = [&](const std::string& name) {
@@ -179,7 +179,7 @@ void kill_and_resume(const test::TempDir& dir, const fs::path& folder, const std
 
 }  // namespace
 
-TEST_CASE("a fixed int8 profile: made by the run or by the profile command the same, kept over a resume, checked") {
+TEST_CASE("int8 profile: equal from the run and the profile command, kept over a resume, checked") {
   const test::TempDir dir;
   const std::string automatic = "--set quant.rollout.profile=auto ";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", automatic)).exit_code == 0);
@@ -225,7 +225,7 @@ TEST_CASE("a fixed int8 profile: made by the run or by the profile command the s
   CHECK(refusal("not_int8", "--set quant.rollout.weights=bf16").find("quant.rollout.weights") != std::string::npos);
 }
 
-TEST_CASE("a profile's file is refused with another seed, which chooses the prompts it was made on") {
+TEST_CASE("int8 profile: refused with another seed, which chooses other prompts") {
   const test::TempDir dir;
   const std::string program = std::string(QRL_BINARY_DIR) + "/qrl-train ", hf = (dir / "hf").string();
   const std::string weights = (test::finished_run() / "checkpoints/sft_12").string();
@@ -248,7 +248,7 @@ TEST_CASE("a profile's file is refused with another seed, which chooses the prom
         std::string::npos);
 }
 
-TEST_CASE("eval samples with the profile that a checkpoint brings, as the run did") {
+TEST_CASE("eval: samples with the checkpoint's profile, as the run did") {
   const test::TempDir dir;
   const test::Outcome run =
       test::run_command(test::tiny_command(dir / "run", test::kTelling + "--set quant.rollout.profile=auto"));
@@ -288,7 +288,7 @@ TEST_CASE("eval samples with the profile that a checkpoint brings, as the run di
   CHECK(refused.output.find("the profile stored in the checkpoint") != std::string::npos);
 }
 
-TEST_CASE("eval calibrates fp8 keys and values on the prompts that the run had come to") {
+TEST_CASE("eval: calibrates fp8 KV on the prompts that the run had reached") {
   const test::TempDir dir;
   const std::string settings = test::kTelling + "--set quant.rollout.kv_cache=fp8_e4m3 ";
   const test::Outcome run = test::run_command(test::tiny_command(dir / "run", settings));
@@ -303,7 +303,7 @@ TEST_CASE("eval calibrates fp8 keys and values on the prompts that the run had c
         test::held_out_figures(test::stable_rows(dir / "run/metrics.jsonl").at(1)));
 }
 
-TEST_CASE("the samples that fp8 scales are made from are in the checkpoint: a run that goes on has the same bits") {
+TEST_CASE("fp8 KV calibration: its samples are in the checkpoint, and a resumed run has equal bits") {
   const test::TempDir dir;
   const std::string settings = "--set quant.rollout.kv_cache=fp8_e4m3 --set trainer.total_training_steps=";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", settings + "4")).exit_code == 0);
@@ -314,7 +314,7 @@ TEST_CASE("the samples that fp8 scales are made from are in the checkpoint: a ru
   CHECK(seen.size() == 4);  // one sample of each prompt
 }
 
-TEST_CASE("fp8 scales of keys and values made once are kept over a resume, and are not those of every update") {
+TEST_CASE("fp8 KV scales made once: kept over a resume, and different from those of every update") {
   const test::TempDir dir;
   const std::string once = "--set quant.rollout.kv_cache=fp8_e4m3 --set quant.kv_calibration.when=";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", once + "once")).exit_code == 0);

@@ -28,7 +28,7 @@ double predicted_gib(const std::string& dry_run) {
 
 }  // namespace
 
-TEST_CASE("a model of 0.6B parameters loads, generates and takes a GRPO step in the memory that a dry run says") {
+TEST_CASE("Qwen3-0.6B's shape: loads, generates and takes a GRPO step within the dry run's memory") {
   if (std::getenv("QRL_LONG_TESTS") == nullptr) return test::skip("14 GiB of memory: scripts/test --long");
   const auto shared = test::shared_data();
   if (!shared) return test::skip("the shared data is missing: Qwen3's tokenizer, GSM8K");

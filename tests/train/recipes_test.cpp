@@ -36,7 +36,7 @@ double bytes_of(const std::vector<train::MemoryPart>& parts, const std::string& 
 
 }  // namespace
 
-TEST_CASE("every shipped recipe passes a dry run, which allocates no model and names what is absent") {
+TEST_CASE("shipped recipes: each passes a dry run, which allocates no model and names what is absent") {
   const std::vector<fs::path> recipes = shipped_recipes();
   REQUIRE(recipes.size() >= 28);
   for (const fs::path& recipe : recipes) {
@@ -54,7 +54,7 @@ TEST_CASE("every shipped recipe passes a dry run, which allocates no model and n
   }
 }
 
-TEST_CASE("a dry run refuses shapes, batches and names of scores that do not fit") {
+TEST_CASE("dry run: refuses shapes, batches and score names that do not fit") {
   const auto refuses = [](const std::string& settings, const std::string& about) {
     const test::Outcome outcome = test::run_command(test::kProgram + test::kTiny + " --dry-run " + settings);
     INFO(outcome.output);
@@ -68,7 +68,7 @@ TEST_CASE("a dry run refuses shapes, batches and names of scores that do not fit
   refuses("--set model.path=/nowhere --set model.init.config=null", "/nowhere");
 }
 
-TEST_CASE("the estimate of memory is what sampler and learner take") {
+TEST_CASE("memory estimate: equals what sampler and learner take") {
   const std::string mixture = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json";
   for (const auto& [settings, model] : {std::pair<std::string, std::string>{"quant.rollout.weights=int8", ""},
                                         {"quant.rollout.weights=bf16", ""},
@@ -99,7 +99,7 @@ TEST_CASE("the estimate of memory is what sampler and learner take") {
   }
 }
 
-TEST_CASE("routes of a step count twice in the estimate of memory: a byte for each token, sparse layer and expert") {
+TEST_CASE("memory estimate: a step's routes count twice, a byte per token, sparse layer and expert") {
   const std::vector<std::string> mixture{"model.init.config=" QRL_SOURCE_DIR
                                          "/recipes/models/quickstart-moe/config.json"};
   const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, mixture, true).recipe;
@@ -112,8 +112,7 @@ TEST_CASE("routes of a step count twice in the estimate of memory: a byte for ea
         2.0 * 4 * 4 * (24 + 24) * 384);
 }
 
-TEST_CASE(
-    "Muon's updates of all matrices, two bytes a value, count beside what a micro-batch keeps where they are larger") {
+TEST_CASE("memory estimate: Muon's updates count beside a micro-batch's activations where they are larger") {
   const std::vector<std::string> muon{"optim.name=muon"};
   const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, muon, true).recipe;
   const model::ModelConfig large = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3-30b-a3b/config.json");
@@ -127,9 +126,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "the estimate of the KV cache is of the sequences a step or an evaluation has at once, of all slots before the "
-    "held-out data is read") {
+TEST_CASE("memory estimate: the KV cache is for concurrent sequences, for all slots before held-out data are read") {
   const auto kv_bytes = [](std::vector<std::string> overrides, std::optional<std::int64_t> held_out = {}) {
     const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     const auto parts = train::estimate_memory(recipe, train::make_policy(recipe).config, 1, held_out);
@@ -153,7 +150,7 @@ TEST_CASE(
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart, "eval.freq=0"}) == all / 16);
 }
 
-TEST_CASE("activations are estimated for no more tokens than an update or a cold start trains on at once") {
+TEST_CASE("memory estimate: activations of at most an update's or cold start's tokens") {
   const auto tokens = [](const std::string& setting, int num_ranks, std::int64_t limit = 1'000'000) {
     const std::vector<std::string> overrides = {setting};
     config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
@@ -177,7 +174,7 @@ TEST_CASE("activations are estimated for no more tokens than an update or a cold
   CHECK(train::trained_tokens_at_once(filtered, 2) == 2 * kGroup);
 }
 
-TEST_CASE("the estimated peak is all there is, or with phases that take turns the larger of them") {
+TEST_CASE("memory estimate: the peak is the sum, or the larger phase if phases alternate") {
   using Phase = train::MemoryPhase;
   const std::vector<train::MemoryPart> parts = {{"a", 100, true, false, Phase::always},
                                                 {"b", 20, true, false, Phase::sampling},
@@ -197,7 +194,7 @@ TEST_CASE("the estimated peak is all there is, or with phases that take turns th
   CHECK(learning > 0);
 }
 
-TEST_CASE("a plan is compared with the memory that there is: refused, doubted, or nothing said") {
+TEST_CASE("memory check: a plan is refused, doubted, or accepted silently") {
   const std::vector<train::MemoryPart> parts = {{"masters", 4e9},
                                                 {"gradients", 2e9},
                                                 {"activations", 3e9, false, false, train::MemoryPhase::learning},
@@ -217,7 +214,7 @@ TEST_CASE("a plan is compared with the memory that there is: refused, doubted, o
   CHECK(check(0, 0) == "");  // nobody knows
 }
 
-TEST_CASE("a plan that cannot fit this machine ends a dry run and a start with exit code 2, before data are read") {
+TEST_CASE("memory check: a plan that cannot fit ends dry run and start with exit code 2, before data are read") {
   const test::TempDir dir;
   std::ofstream(dir / "config.json") << R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
       "vocab_size": 151936, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 200,
@@ -243,7 +240,7 @@ TEST_CASE("a plan that cannot fit this machine ends a dry run and a start with e
   CHECK_FALSE(fs::exists(dir / "run"));
 }
 
-TEST_CASE("the estimate of a share of masters and moments is the largest that a rank keeps") {
+TEST_CASE("memory estimate: a share of masters and moments is the largest of any rank") {
   const std::vector<std::string> overrides = {"trainer.zero_stage=1", "optim.name=muon"};
   const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
   const train::Policy policy = train::make_policy(recipe);
@@ -262,7 +259,7 @@ TEST_CASE("the estimate of a share of masters and moments is the largest that a 
   CHECK(bytes_of(parts, "weights to compute with") == bytes_of(whole, "master weights"));  // fp32, as the recipe says
 }
 
-TEST_CASE("the estimate counts the operands that a GPU's products of many rows dequantize, where they do") {
+TEST_CASE("memory estimate: counts dequantized operands of a GPU's GEMMs of many rows") {
   const auto bytes = [](std::vector<std::string> overrides) {
     overrides.insert(overrides.begin(),
                      {"trainer.device=cuda", "model.dtype=bfloat16", "quant.learner.forward=low_bit"});
@@ -295,7 +292,7 @@ TEST_CASE("the estimate counts the operands that a GPU's products of many rows d
   CHECK(bytes({int4, "quant.rollout.activations=int8"}) == 0);
 }
 
-TEST_CASE("the estimate of what a GPU's learner computes with: copies, and with low_bit the sampler's own matrices") {
+TEST_CASE("memory estimate: a GPU learner's copies, and with low_bit the sampler's own matrices") {
   const auto parts_of = [](const std::string& forward,
                            const std::string& more = "actor.activation_checkpointing=false") {
     const std::vector<std::string> overrides = {"trainer.device=cuda",

@@ -22,7 +22,7 @@ const std::string kNoColdStart = "--set sft.steps=0 --set trainer.total_training
 
 }  // namespace
 
-TEST_CASE("the model that a run names at its end exists") {
+TEST_CASE("run result: the named model exists") {
   const test::TempDir dir;
   const fs::path run = dir / "run";
   const test::Outcome none = test::run_command(test::tiny_command(run, kNoColdStart + "0"));
@@ -48,7 +48,7 @@ TEST_CASE("the model that a run names at its end exists") {
   CHECK(model_path(cold.output) == (dir / "cold/checkpoints/sft_12").string());
 }
 
-TEST_CASE("sets that were never measured have no line") {
+TEST_CASE("run result: sets without a measurement have no line") {
   const test::TempDir dir;
   std::ofstream(dir / "val.jsonl") << R"({"prompt":"1 2 3 = 6\n","ground_truth":{"numbers":[1,2,3],"target":6}})"
                                    << "\n";

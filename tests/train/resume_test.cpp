@@ -42,7 +42,7 @@ void set_k1(std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a damaged checkpoint is named, set aside, and the one before it goes on to the same bits") {
+TEST_CASE("damaged checkpoint: named and set aside, and the one before it resumes with equal bits") {
   const test::TempDir dir;
   test::copy_of_finished_run(dir / "run");
   const fs::path file = dir / "run/checkpoints/step_4/optimizer.safetensors";
@@ -56,7 +56,7 @@ TEST_CASE("a damaged checkpoint is named, set aside, and the one before it goes 
   CHECK(test::difference(test::finished_run(), dir / "run") == "");
 }
 
-TEST_CASE("a damaged cold start is refused as the reference of the KL term, and no other run needs it") {
+TEST_CASE("damaged cold start: refused as the KL reference, ignored by other runs") {
   const test::TempDir dir;
   REQUIRE(test::run_command(test::tiny_command(dir / "kl", kWithKl)).exit_code == 0);
   flip_weights(dir / "kl/checkpoints/sft_12");
@@ -69,7 +69,7 @@ TEST_CASE("a damaged cold start is refused as the reference of the KL term, and 
   CHECK(test::run_command(test::tiny_command(dir / "plain", kMoreSteps)).exit_code == 0);
 }
 
-TEST_CASE("eval, generate and export refuse a damaged checkpoint by name") {
+TEST_CASE("damaged checkpoint: eval, generate and export refuse it by name") {
   const test::TempDir dir;
   const fs::path checkpoint = test::copy_of_finished_run(dir / "run") / "checkpoints/step_4";
   flip_weights(checkpoint);
@@ -87,7 +87,7 @@ TEST_CASE("eval, generate and export refuse a damaged checkpoint by name") {
   check_refused(test::run_command(program + "eval " + sampled), "state.json");
 }
 
-TEST_CASE("resuming from PATH into another folder: the same bits, its KL reference copied from beside PATH") {
+TEST_CASE("resume from PATH into another folder: equal bits, with the KL reference copied from beside PATH") {
   const test::TempDir dir;
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", kWithKl)).exit_code == 0);
   const fs::path given = dir / "whole/checkpoints/step_2";
@@ -119,7 +119,7 @@ TEST_CASE("resuming from PATH into another folder: the same bits, its KL referen
   check_refused(test::run_command(test::tiny_command(dir / "missing", arguments)), "sft_12");
 }
 
-TEST_CASE("resuming from PATH in the run's own folder: damaged newer ones are set aside, sound newer ones refused") {
+TEST_CASE("resume from PATH in the run's own folder: damaged newer ones are set aside, sound newer ones refused") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   const std::string arguments = resume(run / "checkpoints/step_3/");
@@ -134,7 +134,7 @@ TEST_CASE("resuming from PATH in the run's own folder: damaged newer ones are se
                 "step_4");
 }
 
-TEST_CASE("resuming from PATH without a sound checkpoint there is refused, whatever the folder holds") {
+TEST_CASE("resume from PATH: refused without a sound checkpoint there, whatever the folder holds") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   for (const fs::path& folder : {run, dir / "empty"}) {
@@ -145,7 +145,7 @@ TEST_CASE("resuming from PATH without a sound checkpoint there is refused, whate
   check_refused(test::run_command(test::tiny_command(run, resume(run / "checkpoints/step_4"))), "model.safetensors");
 }
 
-TEST_CASE("a checkpoint of another version, which lacks something, is refused by name") {
+TEST_CASE("checkpoint of another version: refused by name if it lacks something") {
   const test::TempDir dir;
   const fs::path to = dir / "step_4";
   test::copy_edited(test::finished_run() / "checkpoints/step_4", to, "state.json", [](std::string& text) {
@@ -155,7 +155,7 @@ TEST_CASE("a checkpoint of another version, which lacks something, is refused by
   check_refused(test::run_command(test::tiny_command(dir / "run", resume(to))), "the entry uaq_scale");
 }
 
-TEST_CASE("a checkpoint of an older program with the estimator k1 is read, and a resume names what to set") {
+TEST_CASE("checkpoint of an older program with estimator k1: read, and a resume names what to set") {
   const test::TempDir dir;
   const fs::path run = dir / "run", made = dir / "made";
   REQUIRE(test::run_command(test::tiny_command(made, kWithKl + std::string(" --set trainer.total_training_steps=2")))
@@ -189,7 +189,7 @@ TEST_CASE("a checkpoint of an older program with the estimator k1 is read, and a
   CHECK(test::says(goes_on, "changed after step 2 (--allow-change): algorithm.kl_loss_type k1 -> k2"));
 }
 
-TEST_CASE("another number of ranks than before is reported, the same number is not") {
+TEST_CASE("number of ranks: a change on resume is reported") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   const test::TempDir dir;
@@ -202,7 +202,7 @@ TEST_CASE("another number of ranks than before is reported, the same number is n
   CHECK(other.output.find("written by a run of 1 ranks and continues with 2") != std::string::npos);
 }
 
-TEST_CASE("checkpoints that cannot be read now end the start, and all stay as they are") {
+TEST_CASE("unreadable checkpoints: end the start, and all stay unchanged") {
   const test::TempDir dir;
   const fs::path folder = test::copy_of_finished_run(dir / "run") / "checkpoints";
   const std::vector<std::string> before = test::names_in(folder);
@@ -225,7 +225,7 @@ TEST_CASE("checkpoints that cannot be read now end the start, and all stay as th
   CHECK(train::newest_sound_checkpoint(folder)->filename() == "step_4");
 }
 
-TEST_CASE("what was set aside as damaged before stays when the same name is damaged again") {
+TEST_CASE("damaged checkpoint: earlier ones set aside stay when the same name is damaged again") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run"), newest = run / "checkpoints/step_4";
   fs::create_directory(newest.string() + ".damaged");
@@ -239,7 +239,7 @@ TEST_CASE("what was set aside as damaged before stays when the same name is dama
   CHECK(test::difference(test::finished_run(), run) == "");
 }
 
-TEST_CASE("copies of a checkpoint under other names are named and left alone, and the run comes to the same bits") {
+TEST_CASE("copied checkpoints under other names: named and left alone, with equal bits") {
   for (const char* name : {"step_5", "step_03", "step_4"}) {
     CAPTURE(name);
     const test::TempDir dir;
@@ -257,7 +257,7 @@ TEST_CASE("copies of a checkpoint under other names are named and left alone, an
   }
 }
 
-TEST_CASE("a pipe or a folder in place of a run's file ends the start with exit code 2, and is not waited for") {
+TEST_CASE("pipe or folder in place of a run's file: ends the start with exit code 2 without waiting") {
   for (const char* name : {"sessions.jsonl", "log.txt", "metrics.jsonl", ".lock", "reward.log"}) {
     for (const bool is_pipe : {true, false}) {
       CAPTURE(name, is_pipe);

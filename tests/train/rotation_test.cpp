@@ -57,7 +57,7 @@ void drop_rotation(const fs::path& checkpoint) {
 
 }  // namespace
 
-TEST_CASE("the first lines say whether inputs are rotated, and a block that does not fit is refused by its matrix") {
+TEST_CASE("rotation: reported at the start, and a block that does not fit is refused by matrix") {
   const test::TempDir dir;
   const auto dry = [&](const std::string& arguments) {
     return test::run_command(test::tiny_command(dir / "run", arguments + " --dry-run"));
@@ -70,7 +70,7 @@ TEST_CASE("the first lines say whether inputs are rotated, and a block that does
   CHECK(test::says(refused, "96 inputs of model.layers.0.self_attn.q_proj"));
 }
 
-TEST_CASE("a bitwise run on rotated matrices resumes to its own bits, and its parts say that they are rotated") {
+TEST_CASE("rotated bitwise run: resumes with equal bits, and its parts report the rotation") {
   const test::TempDir dir;
   const std::string bitwise = std::string(kRotated) +
                               "--set rollout.bitwise=true --set quant.learner.forward=low_bit "
@@ -104,7 +104,7 @@ TEST_CASE("a bitwise run on rotated matrices resumes to its own bits, and its pa
   CHECK(test::says(changed, "quant.rollout.rotation none (it was made with hadamard)"));
 }
 
-TEST_CASE("a run of before, whose checkpoints say nothing of a rotation, goes on without one and with its bits") {
+TEST_CASE("rotation: a checkpoint without the key resumes without one, with equal bits") {
   const test::TempDir dir;
   const fs::path recipe = recipe_that_fits(dir.path());
   const std::string none = "--set quant.rollout.rotation=none ";
@@ -144,7 +144,7 @@ TEST_CASE("a run of before, whose checkpoints say nothing of a rotation, goes on
   CHECK(test::says(gap, "recommended (fewest bytes with a k3 below 0.03): int4 ("));
 }
 
-TEST_CASE("check gap says which settings a model's widths do not have") {
+TEST_CASE("check gap: says which settings do not fit a model's widths") {
   const test::Outcome gap =
       test::run_command(test::kProgram + "check gap " + (test::finished_run() / "checkpoints/step_4").string());
   CHECK(gap.exit_code == 0);

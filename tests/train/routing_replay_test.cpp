@@ -25,7 +25,7 @@ train::Metrics row_of(std::vector<std::string> settings) {
 
 }  // namespace
 
-TEST_CASE("routes differ without replay, and not at all in those of the sampler that are replayed") {
+TEST_CASE("route replay: without it routes differ, with the sampler's replayed none do") {
   const train::Metrics none = row_of({"quant.rollout.weights=int4"});
   CHECK(none.at("moe/route_flip_fraction") > 0);
   CHECK(none.at("moe/route_flip_fraction") == none.at("moe/own_route_flip_fraction"));
@@ -40,7 +40,7 @@ TEST_CASE("routes differ without replay, and not at all in those of the sampler 
   CHECK(replayed.at("mismatch/probe_k3_kl") < none.at("mismatch/probe_k3_kl"));
 }
 
-TEST_CASE("replay of old routes keeps those of the step's first pass over its second update") {
+TEST_CASE("route replay of old routes: the second update uses those of the step's first pass") {
   const train::Metrics none = row_of({"optim.lr=0.02"});
   const train::Metrics old = row_of({"optim.lr=0.02", "algorithm.router_replay=old"});
   // With the first update's weights the routes are those of none; after it they stay.
@@ -48,14 +48,14 @@ TEST_CASE("replay of old routes keeps those of the step's first pass over its se
   CHECK(old.at("moe/own_route_flip_fraction") > old.at("moe/route_flip_fraction"));
 }
 
-TEST_CASE("rollout.bitwise has the sampler's routes without a replay, and k3 is 0") {
+TEST_CASE("bitwise MoE: uses the sampler's routes without a replay, and k3 is 0") {
   const train::Metrics row =
       row_of({"rollout.bitwise=true", "quant.learner.forward=low_bit", "actor.mini_batch_size=4"});
   CHECK(row.at("moe/route_flip_fraction") == 0);
   CHECK(row.at("mismatch/k3_kl") == 0);
 }
 
-TEST_CASE("a dense run has no metrics of routes, and names a replay that cannot act") {
+TEST_CASE("dense run: has no route metrics, and names a replay without effect") {
   test::FakeVerifier verifier;
   test::Training training(verifier, {"algorithm.router_replay=rollout"});
   training.trainer.train();
@@ -71,7 +71,7 @@ TEST_CASE("a dense run has no metrics of routes, and names a replay that cannot 
   CHECK(test::says(test::run_command(once), "these have no effect: algorithm.router_replay old;"));
 }
 
-TEST_CASE("a stopped run of a mixture resumes to the bits of a whole one, and not with another replay") {
+TEST_CASE("MoE resume: equal bits to an unbroken run, and another replay setting is refused") {
   const test::TempDir dir;
   const std::string settings = kSetMoe + "--set sft.steps=0 --set algorithm.router_replay=rollout ";
   const auto run = [&](const std::string& name, const std::string& more) {

@@ -12,7 +12,7 @@
 using namespace qrl;
 namespace fs = std::filesystem;
 
-TEST_CASE("after a power cut, the rollouts and held-out answers of the steps before a checkpoint are whole") {
+TEST_CASE("power cut: rollouts and held-out answers before the last checkpoint are whole") {
   const test::TempDir dir;
   if (!test::run_traced([] {}).possible) return test::skip("this machine forbids ptrace");
   const test::Disk before(dir.path());
@@ -49,7 +49,7 @@ TEST_CASE("after a power cut, the rollouts and held-out answers of the steps bef
   CHECK(num_lost > 10);  // a cut does lose what nobody synced
 }
 
-TEST_CASE("a file added to a checkpoint is no damage: it is named, and the run goes on from this checkpoint") {
+TEST_CASE("checkpoint with an added file: named, and the run resumes from it") {
   const test::TempDir dir;
   const fs::path checkpoint = test::copy_of_finished_run(dir / "run") / "checkpoints/step_4";
   fs::create_directory(checkpoint / "x");
@@ -67,7 +67,7 @@ TEST_CASE("a file added to a checkpoint is no damage: it is named, and the run g
   CHECK(fs::exists(checkpoint / "x/config.json"));
 }
 
-TEST_CASE("a file added to a checkpoint that a resume would read is refused, and nothing is set aside") {
+TEST_CASE("checkpoint with an added file that a resume would read: refused, and nothing is set aside") {
   for (const std::string name : {"adapter_config.json", "optimizer-2.safetensors", "chat_template.jinja"}) {
     const test::TempDir dir;
     const fs::path checkpoint = test::copy_of_finished_run(dir / "run") / "checkpoints/step_4";

@@ -17,7 +17,7 @@ const std::string kRlAlone = "--set sft.steps=0 ";
 
 }  // namespace
 
-TEST_CASE("total_epochs gives the steps that its prompts take") {
+TEST_CASE("total_epochs: gives the number of steps of its prompts") {
   const test::TempDir dir;
   // 64 prompts, 40 of them kept, 16 a step: 2 epochs are 5 steps.
   const std::string epochs = kRlAlone +
@@ -34,7 +34,7 @@ TEST_CASE("total_epochs gives the steps that its prompts take") {
   CHECK_FALSE(fs::exists(dir / "run/checkpoints/step_6"));
 }
 
-TEST_CASE("the checkpoint of the best evaluation is written at once and stays") {
+TEST_CASE("best evaluation: its checkpoint is written at once and stays") {
   config::Recipe recipe = train::keys().defaults();
   recipe.trainer.keep_best = "val/a/mean@8";
   train::RunState state;
@@ -77,7 +77,7 @@ TEST_CASE("the checkpoint of the best evaluation is written at once and stays") 
   CHECK(test::names_in(dir / "run/checkpoints") == std::vector<std::string>{"best", "step_10", "step_3"});
 }
 
-TEST_CASE("max_time stops a run as a signal would, and the same command goes on") {
+TEST_CASE("max_time: stops a run as a signal would, and the same command resumes") {
   const test::TempDir dir;
   const std::string steps = kRlAlone + "--set trainer.total_training_steps=100000 --set eval.freq=0";
   const test::Outcome stopped =
@@ -89,7 +89,7 @@ TEST_CASE("max_time stops a run as a signal would, and the same command goes on"
   CHECK(test::says(again, "resuming from "));
 }
 
-TEST_CASE("a stop string ends a response, which keeps it") {
+TEST_CASE("rollout.stop: a stop string ends a response, which keeps it") {
   const test::TempDir dir;
   const auto rows_of = [&](const char* run) {
     std::vector<nlohmann::json> rows;

@@ -14,7 +14,7 @@
 using namespace qrl;
 namespace fs = std::filesystem;
 
-TEST_CASE("a run says its result on the last line, and again when it is started again") {
+TEST_CASE("run result: printed on the last line, and again on another start") {
   const test::TempDir dir;
   const test::Outcome again = test::run_command(test::tiny_command(test::copy_of_finished_run(dir / "run")));
   CHECK(again.exit_code == 0);
@@ -27,7 +27,7 @@ TEST_CASE("a run says its result on the last line, and again when it is started 
   CHECK((before >= 0 && before <= 1 && after >= 0 && after <= 1));
 }
 
-TEST_CASE("metric rows: step 0 before training, then one a step") {
+TEST_CASE("metric rows: step 0 before training, then one per step") {
   const auto rows = test::stable_rows(test::finished_run() / "metrics.jsonl");
   REQUIRE(rows.size() == 5);
   for (std::size_t i = 0; i < rows.size(); ++i) CHECK(rows[i].at("step") == i);
@@ -41,7 +41,7 @@ TEST_CASE("metric rows: step 0 before training, then one a step") {
   CHECK(rows[4].at("training/policy_version") == 8);  // two updates a step
 }
 
-TEST_CASE("metric rows: tokens that the learner had a second, and its share of what the machine can do") {
+TEST_CASE("metric rows: learner tokens per second, and the share of the machine's peak") {
   std::ifstream file(test::finished_run() / "metrics.jsonl");
   int num_steps = 0;
   double first = 0;
@@ -64,7 +64,7 @@ TEST_CASE("metric rows: tokens that the learner had a second, and its share of w
   CHECK(num_steps == 4);
 }
 
-TEST_CASE("the same recipe twice leaves the same bits, on two threads too, another seed does not") {
+TEST_CASE("repeated run: equal bits, also on two threads, and another seed differs") {
   const test::TempDir dir;
   for (const std::string threads : {"1", "2"}) {
     CAPTURE(threads);
@@ -76,7 +76,7 @@ TEST_CASE("the same recipe twice leaves the same bits, on two threads too, anoth
   CHECK_FALSE(test::difference(test::finished_run(), dir / "other").empty());
 }
 
-TEST_CASE("what would lose or mix runs is refused with exit code 2") {
+TEST_CASE("run folder: settings that would lose or mix runs are refused with exit code 2") {
   const test::TempDir dir;
   test::copy_of_finished_run(dir / "run");
   const test::Outcome changed = test::run_command(test::tiny_command(dir / "run", "--set optim.lr=0.5"));
@@ -87,7 +87,7 @@ TEST_CASE("what would lose or mix runs is refused with exit code 2") {
   CHECK(test::run_command(test::tiny_command(dir / "run")).exit_code == 2);
 }
 
-TEST_CASE("more steps than before: a finished run goes on") {
+TEST_CASE("finished run: more steps continue it") {
   const test::TempDir dir;
   test::copy_of_finished_run(dir / "run");
   REQUIRE(test::run_command(test::tiny_command(dir / "run", "--set trainer.total_training_steps=5")).exit_code == 0);
@@ -96,7 +96,7 @@ TEST_CASE("more steps than before: a finished run goes on") {
   CHECK(rows[5].at("step") == 5);
 }
 
-TEST_CASE("the gap between sampler and learner: int8 has one, bf16 a smaller, fp32 hardly any") {
+TEST_CASE("sampler-learner gap: positive with int8, smaller with bf16, near zero with fp32") {
   const test::TempDir dir;
   const auto gap = [&](const std::string& format, const std::string& compute) {
     const fs::path run = dir / (format + compute);
@@ -114,7 +114,7 @@ TEST_CASE("the gap between sampler and learner: int8 has one, bf16 a smaller, fp
   CHECK(bf16 > fp32);
 }
 
-TEST_CASE("a learner on the sampler's tensors: hardly a gap with int8, and the same bits after a kill") {
+TEST_CASE("learner on the sampler's tensors: small gap with int8, and equal bits after a kill") {
   const test::TempDir dir;
   const auto run = [&](const std::string& name, const std::string& forward) {
     const std::string settings =
@@ -140,7 +140,7 @@ TEST_CASE("a learner on the sampler's tensors: hardly a gap with int8, and the s
   CHECK(test::difference(dir / "low_bit", dir / "killed") == "");
 }
 
-TEST_CASE("eval of a checkpoint gives the figures the run measured, and export keeps the weights") {
+TEST_CASE("eval of a checkpoint: equals the run's figures, and export keeps the weights") {
   const test::TempDir dir;
   const test::Outcome run = test::run_command(test::tiny_command(dir / "run", test::kTelling));
   INFO(run.output);
@@ -214,7 +214,7 @@ TEST_CASE("eval of a checkpoint gives the figures the run measured, and export k
             .exit_code == 0);
 }
 
-TEST_CASE("two ranks: the cold start's bits, the first step's tokens and scores, gradients within rounding") {
+TEST_CASE("two ranks: cold start bits, first step's tokens and scores equal one rank's, gradients up to rounding") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   const test::TempDir dir;
@@ -263,13 +263,13 @@ test::Outcome end_and_resume(const std::string& arguments, const std::string& la
 
 }  // namespace
 
-TEST_CASE("two ranks: killed and resumed, the bits of two ranks never stopped") {
+TEST_CASE("two ranks: killed and resumed, equal to two ranks never stopped") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   end_and_resume("", launcher, [](pid_t job) { kill(-job, SIGKILL); });
 }
 
-TEST_CASE("two ranks of --ranks: the first process or a rank killed and resumed, the bits of two ranks never stopped") {
+TEST_CASE("two ranks of --ranks: first process or a rank killed and resumed, equal to two ranks never stopped") {
   for (const bool kills_first : {true, false}) {
     CAPTURE(kills_first);
     std::size_t num_ranks = 0;

@@ -36,7 +36,7 @@ std::string long_prompts(const fs::path& file, const std::string& data_source) {
 
 }  // namespace
 
-TEST_CASE("a GPU that is not there ends a run before its cold start, with exit code 2") {
+TEST_CASE("trainer.device: an absent GPU ends a run before its cold start, with exit code 2") {
   if (std::filesystem::exists("/dev/nvidiactl")) return test::skip("there is a GPU here");
   const test::TempDir dir;
   const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run", " --set rollout.device=cuda"));
@@ -46,7 +46,7 @@ TEST_CASE("a GPU that is not there ends a run before its cold start, with exit c
   CHECK_FALSE(std::filesystem::exists(dir / "run/checkpoints/sft_12"));
 }
 
-TEST_CASE("RL after a cold start is RL from its weights: a fresh optimizer, and the reference of the KL term") {
+TEST_CASE("RL after a cold start: equals RL from its weights, with a fresh optimizer and the same KL reference") {
   const test::TempDir dir;
   // Warm-up and decay show the update count, two updates a step the moments, the KL term its reference.
   const std::string settings =
@@ -69,7 +69,7 @@ TEST_CASE("RL after a cold start is RL from its weights: a fresh optimizer, and 
   }
 }
 
-TEST_CASE("the learner's log-probs are at the sampler's temperature: old, current and reference ones") {
+TEST_CASE("rollout.temperature: old, current and reference log-probs use it") {
   const test::TempDir dir;
   const std::string settings =
       " --set rollout.temperature=0.7 --set quant.rollout.weights=fp32 --set model.dtype=float32 "
@@ -84,13 +84,13 @@ TEST_CASE("the learner's log-probs are at the sampler's temperature: old, curren
   }
 }
 
-TEST_CASE("actor.ppo_epochs: that many passes over a step's mini-batches") {
+TEST_CASE("actor.ppo_epochs: the number of passes over a step's mini-batches") {
   const test::TempDir dir;
   const auto rows = rows_with(dir / "run", "--set actor.ppo_epochs=3 --set trainer.total_training_steps=1");
   CHECK(rows.at(1).at("training/policy_version") == 6);
 }
 
-TEST_CASE("training and evaluation each sample with their own temperature, top-p and top-k") {
+TEST_CASE("temperature, top-p, top-k: training and evaluation each use their own") {
   config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   recipe.rollout.temperature = 0.5;
   recipe.rollout.top_p = 0.25;
@@ -112,7 +112,7 @@ TEST_CASE("training and evaluation each sample with their own temperature, top-p
   CHECK(measured.max_new_tokens == recipe.data.max_response_length);
 }
 
-TEST_CASE("evaluation samples as it is told: greedy, and a nucleus of one token, say the same every time") {
+TEST_CASE("greedy evaluation: equals a nucleus of one token, every time") {
   const auto said = [](const std::string& settings) {
     const test::Outcome outcome =
         test::run_command(test::kProgram + "generate " + test::kTiny + " --prompt '1 2 3\n' --n 2 --json " + settings);
@@ -131,7 +131,7 @@ TEST_CASE("evaluation samples as it is told: greedy, and a nucleus of one token,
   CHECK(said("") != greedy);
 }
 
-TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter leaves it out, error names its line") {
+TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter drops it, error names its line") {
   const test::TempDir dir;
   test::write_recipe(dir / "recipe.yaml",
                      {{"train_generator: {task: countdown, size: 64, max_number: 9, max_target: 30}",
@@ -151,7 +151,7 @@ TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter l
   CHECK_THROWS_WITH(load("error"), Catch::Matchers::Contains("long.jsonl:1"));
 }
 
-TEST_CASE("held-out prompts that are all left out are an input error that names their source") {
+TEST_CASE("held-out prompts: if all are left out, an input error names their source") {
   const test::TempDir dir;
   test::write_recipe(dir / "recipe.yaml", {{"val_generator: {task: countdown, size: 8, max_number: 9, max_target: 30}",
                                             "val_files: [" + long_prompts(dir / "long.jsonl", "far_too_long") + "]"}});
@@ -165,7 +165,7 @@ TEST_CASE("held-out prompts that are all left out are an input error that names 
   }
 }
 
-TEST_CASE("a run alone keeps to the processors it was started on") {
+TEST_CASE("processors: a run keeps to those that it was started on") {
   cpu_set_t allowed;
   REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
   if (CPU_COUNT(&allowed) < 2 || std::system("command -v taskset > /dev/null") != 0)

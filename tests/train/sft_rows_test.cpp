@@ -71,7 +71,7 @@ std::string decoded(const std::vector<types::TokenId>& tokens) { return data::To
 
 }  // namespace
 
-TEST_CASE("exported demonstrations, unshuffled, teach what their generator does, bit for bit") {
+TEST_CASE("exported demonstrations: unshuffled, they train the same bits as their generator") {
   const test::TempDir dir;
   const std::string file = (dir / "demonstrations.jsonl").string();
   const test::Outcome made = test::run_command(
@@ -102,7 +102,7 @@ TEST_CASE("exported demonstrations, unshuffled, teach what their generator does,
   CHECK(says(other.output, "sft.train_files [\"" + file + "\"], contents "));
 }
 
-TEST_CASE("val/loss is measured after each epoch, at each checkpoint and at the end") {
+TEST_CASE("val/loss: measured after each epoch, at each checkpoint and at the end") {
   const test::TempDir dir;
   std::string rows;
   for (int i = 0; i < 8; ++i) rows += "{\"prompt\": \"" + std::to_string(i) + "\", \"response\": \"yes\"}\n";
@@ -123,7 +123,7 @@ TEST_CASE("val/loss is measured after each epoch, at each checkpoint and at the 
   CHECK(fs::exists(dir / "run/checkpoints/sft_6/model.safetensors"));
 }
 
-TEST_CASE("a row gives its prompt, its response and the end token") {
+TEST_CASE("supervised row: has its prompt, its response and the end token") {
   const train::SftRows rows = sft_rows_of(
       "{\"prompt\": \"2 + 2\", \"response\": \"<answer>4</answer>\"}\n"
       "{\"question\": \"q\", \"answer\": \"a\"}\n"
@@ -144,7 +144,7 @@ TEST_CASE("a row gives its prompt, its response and the end token") {
   CHECK(all.train[0].rest == std::vector<types::TokenId>{'b', 'c', 256});
 }
 
-TEST_CASE("loss_on chooses among the turns of the assistant") {
+TEST_CASE("loss_on: selects the assistant's turns") {
   const test::TempDir dir;
   const std::string file =
       write(dir / "rows.jsonl", R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": )"
@@ -179,7 +179,7 @@ TEST_CASE("loss_on chooses among the turns of the assistant") {
   CHECK(learned_text("assistant", 1) == "second<|im_end|>\n");
 }
 
-TEST_CASE("rows above sft.max_length are an error, left out, or cut at the end") {
+TEST_CASE("sft.max_length: longer rows are an error, dropped, or cut at the end") {
   const std::string text =
       "{\"prompt\": \"ab\", \"response\": \"cde\"}\n{\"prompt\": \"a\", \"response\": \"c\"}\n"
       "{\"prompt\": \"abcdef\", \"response\": \"c\"}\n";
@@ -191,7 +191,7 @@ TEST_CASE("rows above sft.max_length are an error, left out, or cut at the end")
   CHECK(cut.train[0].rest == std::vector<types::TokenId>{'c', 'd'});
 }
 
-TEST_CASE("updates take epochs of rows, each once") {
+TEST_CASE("supervised epochs: updates take each row once") {
   config::Recipe recipe = parsed("{train_files: [a], epochs: 3, batch_size: 4}");
   train::SftRows rows;
   rows.train.resize(10);
@@ -213,7 +213,7 @@ TEST_CASE("updates take epochs of rows, each once") {
   }
 }
 
-TEST_CASE("rows that cannot be learned from have one error with file and line") {
+TEST_CASE("supervised rows: an unusable one has one error with file and line") {
   const std::pair<const char*, const char*> cases[] = {
       {"[1]", "a JSON array"},
       {"{\"a\": 1}", "rows.jsonl:1: expected one of `prompt`, `question`, or `messages`, got no such key"},

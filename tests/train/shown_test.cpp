@@ -35,7 +35,7 @@ const train::Metrics kFlat = {{"data/flat_group_fraction", 1},
 
 }  // namespace
 
-TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, and where") {
+TEST_CASE("mode: run and dry run list overridden values with their places") {
   const test::Outcome dry =
       test::run_command(test::kProgram + kRecipes + "countdown_quickstart.yaml --set mode=bf16 --dry-run");
   CHECK(dry.exit_code == 0);
@@ -60,7 +60,7 @@ TEST_CASE("a run and a dry run say which values of its mode a recipe overrides, 
     CHECK(says(run.output, line));
 }
 
-TEST_CASE("a run shows each mask, estimator and rejection that is on, and its loss's own keys") {
+TEST_CASE("settings: a run shows each active mask, estimator and rejection, and its loss's own keys") {
   const test::Outcome shown = test::run_command(
       test::kProgram + kRecipes +
       "countdown_quickstart.yaml --dry-run --allow-absent --set algorithm.name=dppo_tv --set "
@@ -78,7 +78,7 @@ TEST_CASE("a run shows each mask, estimator and rejection that is on, and its lo
     CHECK(says(shown.output, line));
 }
 
-TEST_CASE("a bound that a mode set is an error that names the mode") {
+TEST_CASE("mode: an error about a bound that it set names it") {
   const test::Outcome longer = test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
                                                  "--set mode=fp8rl --set data.max_response_length=20480 "
                                                  "--set data.max_prompt_length=2048 "
@@ -95,7 +95,7 @@ TEST_CASE("a bound that a mode set is an error that names the mode") {
   CHECK(says(of_mode.output, "20480 (mode fp8rl) = 22528"));
 }
 
-TEST_CASE("a large gap is told with what closes it, bitwise mode first, and with nothing that is on already") {
+TEST_CASE("large gap: reported with remedies, bitwise mode first, without those already active") {
   const auto advice = [](const config::Recipe& recipe) {
     train::Health health(recipe);
     return health.observe(1, with(sound_row(), {{"mismatch/k3_kl", 0.5}})).at(0);
@@ -113,7 +113,7 @@ TEST_CASE("a large gap is told with what closes it, bitwise mode first, and with
   CHECK(says(advice(recipe), "lower optim.lr"));
 }
 
-TEST_CASE("a symptom is told with its number and cause, at most every ten steps, and summed up") {
+TEST_CASE("symptom: reported with number and cause, at most every ten steps, and summed up") {
   const config::Recipe recipe;
   train::Health health(recipe);
   CHECK(health.observe(1, sound_row()).empty());
@@ -165,7 +165,7 @@ TEST_CASE("a symptom is told with its number and cause, at most every ten steps,
   CHECK(says(broke[0], "lower optim.lr"));
 }
 
-TEST_CASE("dry runs note a learning rate that moved no model of this size") {
+TEST_CASE("dry run: notes a learning rate too small to move a model of this size") {
   const auto plan = [](const std::string& settings) {
     const test::TempDir dir;
     return test::run_command(test::tiny_command(dir / "run", settings + " --dry-run")).output;
@@ -180,7 +180,7 @@ TEST_CASE("dry runs note a learning rate that moved no model of this size") {
   }
 }
 
-TEST_CASE("a bound that masks tokens before any update is told in the first step, with what ends it") {
+TEST_CASE("masking bound before any update: reported in the first step, with its remedy") {
   const auto told = [](const config::Recipe& recipe, double share) {
     train::Health health(recipe);
     const auto warnings = health.observe(1, with(sound_row(), {{"mismatch/masked_at_start_fraction", share}}));
@@ -200,7 +200,7 @@ TEST_CASE("a bound that masks tokens before any update is told in the first step
   CHECK(says(told(ratio, 0.05), "rollout_correction.behaviour_in_ratio masks 5.0 % of the tokens"));
 }
 
-TEST_CASE("flat groups of a graded reward are told with their scores, not as wrong responses") {
+TEST_CASE("flat groups of a graded reward: reported with their scores, not as wrong responses") {
   const config::Recipe recipe;
   const auto told = [&](const train::Metrics& changes) {
     train::Health health(recipe);
@@ -223,7 +223,7 @@ TEST_CASE("flat groups of a graded reward are told with their scores, not as wro
   CHECK(health.observe(2, with(sound_row(), {{"reward/correct_fraction", 0}})).empty());  // 0.9 is no fall to 0
 }
 
-TEST_CASE("a run whose groups are all flat warns in its first steps and at its end, and its rows keep their names") {
+TEST_CASE("all groups flat: a run warns in its first steps and at its end, and its rows keep their names") {
   const test::TempDir dir;
   const test::Outcome run = test::run_command(
       test::tiny_command(dir / "run", "--set sft.steps=0 --set algorithm.entropy_coef=0 --set optim.weight_decay=0"));
@@ -249,7 +249,7 @@ TEST_CASE("a run whose groups are all flat warns in its first steps and at its e
   }
 }
 
-TEST_CASE("scores on the way and the export's own are shown and logged, the log has times, command and recipe") {
+TEST_CASE("reward parts, export score: shown and logged, and the log has times, command and recipe") {
   const test::TempDir dir;
   const test::Outcome run = test::run_command(test::tiny_command(dir / "run"));
   REQUIRE(run.exit_code == 0);
@@ -290,7 +290,7 @@ TEST_CASE("scores on the way and the export's own are shown and logged, the log 
   CHECK(again.output.substr(again.output.find("run folder")) == run.output.substr(run.output.find("run folder")));
 }
 
-TEST_CASE("the export's score is the export's: its weights, rounded, evaluated greedily in fp32") {
+TEST_CASE("export score: a greedy fp32 evaluation of the export's rounded weights") {
   const test::TempDir dir;
   const test::Outcome run = test::run_command(test::tiny_command(dir / "run", test::kTelling));
   REQUIRE(run.exit_code == 0);
@@ -307,7 +307,7 @@ TEST_CASE("the export's score is the export's: its weights, rounded, evaluated g
   CHECK(written.at("scores").at("countdown") == measured.at("metrics").at("val/countdown/mean@1"));
 }
 
-TEST_CASE("names that a terminal would act on are shown, and commands are printed as a shell takes them") {
+TEST_CASE("terminal characters: names are shown escaped, and commands are printed as a shell takes them") {
   const test::TempDir dir;
   const test::Outcome dry = test::run_command(test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
                                               "--set 'trainer.default_local_dir=\"a\\e[31m\\u202Eb\"'");
@@ -323,7 +323,7 @@ TEST_CASE("names that a terminal would act on are shown, and commands are printe
              "--set 'trainer.default_local_dir=" + (dir / "my runs").string() + "'"));
 }
 
-TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unless that is allowed") {
+TEST_CASE("dry run: lists absent inputs after the plan, with exit code 2 unless allowed") {
   const std::string lacking = test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " +
                               "--set data.train_generator.task=null --set data.train_files=[typo.jsonl]";
   const test::Outcome refused = test::run_command(lacking);
@@ -339,7 +339,7 @@ TEST_CASE("what a dry run lacks is listed behind the plan, with exit code 2 unle
   CHECK(says(resumed.output, "absent      nowhere/step_3/state.json (--resume): needed by a run"));
 }
 
-TEST_CASE("a GPU that is not there is missed by the key that asks for it") {
+TEST_CASE("absent GPU: the error names the key that requires it") {
   if (fs::exists("/dev/nvidiactl")) return test::skip("there is a GPU");
   const std::string tiny =
       test::kProgram + QRL_SOURCE_DIR "/tests/train/tiny.yaml --set trainer.default_local_dir=/tmp/none ";

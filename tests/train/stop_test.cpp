@@ -29,7 +29,7 @@ void check_goes_on(const fs::path& whole, const fs::path& run, const std::string
 
 }  // namespace
 
-TEST_CASE("SIGTERM: a checkpoint, exit 75, and the same bits after resuming") {
+TEST_CASE("SIGTERM: a checkpoint, exit 75, and equal bits after resuming") {
   const test::TempDir dir;
   const std::string longer = "--set rollout.n=64";  // so that it does not finish before it is stopped
   const int exit_code = stop_at(dir / "run", "rollouts/step_1.jsonl", longer, dir / "log");
@@ -55,7 +55,7 @@ int count_of(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a signal that stops a run is answered at once by one line, of one rank") {
+TEST_CASE("stop signal: confirmed at once by one line, from one rank") {
   for (const std::string ranks : {"", " --ranks 2"}) {
     for (const int number : {SIGINT, SIGXCPU}) {
       const test::TempDir dir;
@@ -74,7 +74,7 @@ TEST_CASE("a signal that stops a run is answered at once by one line, of one ran
   }
 }
 
-TEST_CASE("a second signal, and SIGQUIT, end a run at once, in a line each") {
+TEST_CASE("second signal, SIGQUIT: end a run at once, in one line each") {
   for (const bool quits : {false, true}) {
     const test::TempDir dir;
     const pid_t pid =
@@ -94,7 +94,7 @@ TEST_CASE("a second signal, and SIGQUIT, end a run at once, in a line each") {
   }
 }
 
-TEST_CASE("SIGTERM to one rank stops the job, and is no error") {
+TEST_CASE("SIGTERM to one rank: stops the job, and is no error") {
   for (const std::size_t rank : {0, 1}) {
     const test::TempDir dir;
     const pid_t pid = test::start_command(
@@ -114,7 +114,7 @@ TEST_CASE("SIGTERM to one rank stops the job, and is no error") {
   }
 }
 
-TEST_CASE("SIGTERM in the cold start: a checkpoint, exit 75, and the same bits after resuming") {
+TEST_CASE("SIGTERM in the cold start: a checkpoint, exit 75, and equal bits after resuming") {
   const test::TempDir dir;
   const std::string longer = "--set sft.steps=60";
   const int exit_code = stop_at(dir / "run", "checkpoints/sft_5", longer, dir / "log");
@@ -125,7 +125,7 @@ TEST_CASE("SIGTERM in the cold start: a checkpoint, exit 75, and the same bits a
   check_goes_on(dir / "whole", dir / "run", longer);
 }
 
-TEST_CASE("SIGTERM in an evaluation of minutes ends it before it is measured") {
+TEST_CASE("SIGTERM in a long evaluation: ends it before it completes") {
   const test::TempDir dir;
   const int exit_code = stop_at(dir / "run", "checkpoints/sft_12", "--set eval.n=60000", dir / "log");
   INFO(test::read_file(dir / "log"));
@@ -133,7 +133,7 @@ TEST_CASE("SIGTERM in an evaluation of minutes ends it before it is measured") {
   CHECK(test::stable_rows(dir / "run/metrics.jsonl").empty());
 }
 
-TEST_CASE("SIGTERM in an evaluation: no half row, the step before it is kept, the same bits after resuming") {
+TEST_CASE("SIGTERM in an evaluation: no half row, the last step is kept, equal bits after resuming") {
   const test::TempDir dir;
   const std::string longer = "--set eval.n=500";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", longer)).exit_code == 0);
@@ -159,7 +159,7 @@ TEST_CASE("SIGTERM in an evaluation: no half row, the step before it is kept, th
   check_goes_on(dir / "whole", dir / "last", longer);
 }
 
-TEST_CASE("SIGTERM while sampling: the step is given up, the one before it is kept, the same bits after resuming") {
+TEST_CASE("SIGTERM while sampling: the step is dropped, the last one is kept, equal bits after resuming") {
   const test::TempDir dir;
   // Without the entropy term groups with equal scores are skipped: sampling takes nearly all of a step.
   const std::string longer =
@@ -195,18 +195,18 @@ int stop_two_ranks(const std::string& arguments, const std::string& launcher, in
 
 }  // namespace
 
-TEST_CASE("two ranks told to stop in an evaluation agree, and go on to the same bits") {
+TEST_CASE("SIGTERM in an evaluation on two ranks: both agree, and resume with equal bits") {
   const std::string launcher = test::mpirun(2);
   if (launcher.empty()) return test::skip("no MPI");
   stop_two_ranks("", launcher, SIGUSR1);  // mpirun forwards it
 }
 
-TEST_CASE("two ranks of --ranks told to stop end with exit code 75, and go on to the same bits") {
+TEST_CASE("SIGTERM to two ranks of --ranks: exit code 75, and equal bits after resuming") {
   CHECK(stop_two_ranks("--ranks 2", "", SIGTERM) == 75);
   CHECK(stop_two_ranks("--ranks 2", "", SIGINT) == 75);
 }
 
-TEST_CASE("a reader of the progress that goes away does not end the run") {
+TEST_CASE("progress reader: closing it does not end the run") {
   const test::TempDir dir;
   const test::Outcome outcome = test::run_command("( " + test::tiny_command(dir / "run") + " ) | head -n 1");
   INFO(outcome.output);

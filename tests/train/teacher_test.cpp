@@ -20,7 +20,7 @@ nlohmann::json first_row(const fs::path& run, const std::string& settings) {
 
 }  // namespace
 
-TEST_CASE("a teacher with the learner's weights and format leaves every advantage exactly 0") {
+TEST_CASE("teacher: with the learner's weights and format every advantage is exactly 0") {
   const test::TempDir dir;
   (void)first_row(dir / "one", "");
   const std::string teacher =
@@ -51,7 +51,7 @@ TEST_CASE("a teacher with the learner's weights and format leaves every advantag
   CHECK(rotated.at("teacher/k1_kl") != 0.0);
 }
 
-TEST_CASE("a teacher with another vocabulary, or without files, ends a run with exit code 2") {
+TEST_CASE("teacher: another vocabulary or missing files end a run with exit code 2") {
   const test::TempDir dir;
   const auto refuses = [&](const std::string& settings, const std::string& about) {
     const test::Outcome outcome = test::run_command(test::tiny_command(dir / "run", settings));
@@ -63,7 +63,7 @@ TEST_CASE("a teacher with another vocabulary, or without files, ends a run with 
   refuses(" --set algorithm.teacher.path=" + (test::shipped_data() / "golden" / "hf_qwen2").string(), "tokenizer");
 }
 
-TEST_CASE("a run and its dry run name the settings that cannot act with one update a step") {
+TEST_CASE("one update a step: run and dry run name the settings without effect") {
   const auto says = [](const std::string& settings) {
     return test::run_command(QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " + settings)
         .output;
@@ -88,7 +88,7 @@ TEST_CASE("a run and its dry run name the settings that cannot act with one upda
             .find("rollout_correction.acr true (mode qurl)") != std::string::npos);
 }
 
-TEST_CASE("a run without negative advantages names what bounds those alone") {
+TEST_CASE("no negative advantages: the run names bounds that only apply to them") {
   const auto says = [](const std::string& settings) {
     return test::run_command(QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " + settings)
         .output;

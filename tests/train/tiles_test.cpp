@@ -28,7 +28,7 @@ void run_until_killed(const test::KernelPath& path, const fs::path& run) {
 
 }  // namespace
 
-TEST_CASE("a bitwise run on adapters on tiles has no gap, and its bits on any threads, killed and resumed") {
+TEST_CASE("bitwise adapters on AMX tiles: no gap, and equal bits on any threads, killed and resumed") {
   const std::vector<test::KernelPath> paths = test::tile_paths();
   if (paths.empty()) return test::skip("this processor has neither tiles nor the AVX-512 that emulates them");
   const test::TempDir dir;

@@ -35,7 +35,7 @@ const config::Keys& keys_with_toys() {
 
 }  // namespace
 
-TEST_CASE("a loss and a correction that a test adds to the catalog are trained with for 3 steps") {
+TEST_CASE("catalog extension: an added loss and correction train for 3 steps") {
   const test::TempDir dir;
   const std::vector<std::string> settings = {"sft.steps=0",
                                              "eval.freq=0",
@@ -58,8 +58,7 @@ TEST_CASE("a loss and a correction that a test adds to the catalog are trained w
   }
 }
 
-TEST_CASE(
-    "a task that a test adds to the catalog is trained with for 3 steps, after a cold start on its demonstrations") {
+TEST_CASE("catalog extension: an added task trains for 3 steps, after a cold start on its demonstrations") {
   const test::TempDir dir;
   const std::vector<std::string> settings = {"trainer.default_local_dir=" + (dir / "run").string()};
   const config::LoadedRecipe loaded =
@@ -83,7 +82,7 @@ TEST_CASE(
   CHECK(rollouts.size() == 16);
 }
 
-TEST_CASE("the toy task's verifier: right and wrong words, letters in their places, its own key") {
+TEST_CASE("toy task's verifier: right and wrong words, letters in place, its own key") {
   config::Recipe recipe = keys_with_toys().defaults();
   recipe.reward.verifier = keys_with_toys().catalog().verifiers.select("reverse");
   const auto judged = [&](const std::string& response) {
@@ -104,19 +103,19 @@ TEST_CASE("the toy task's verifier: right and wrong words, letters in their plac
       Catch::Contains("a word of small letters") && Catch::Contains("countdown for numbers and a target"));
 }
 
-TEST_CASE("a key of a task is refused with the word of another task") {
+TEST_CASE("task keys: refused with another task's word") {
   const std::vector<std::string> settings = {"data.val_generator.letters=6"};
   CHECK_THROWS_WITH(config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
                     Catch::Contains("data.val_generator.task reverse with data.val_generator.letters, got countdown"));
 }
 
-TEST_CASE("without a catalog that has them the toys' words are refused, with the words there are") {
+TEST_CASE("catalog: unknown words are refused, with the known ones") {
   const std::vector<std::string> settings = {"algorithm.name=reinforce"};
   CHECK_THROWS_WITH(config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
                     Catch::Contains("grpo | dr_grpo | dapo | gspo | tbpo") && !Catch::Contains("| reinforce"));
 }
 
-TEST_CASE("help lists the words of the catalog it is given") {
+TEST_CASE("help: lists the words of the given catalog") {
   const std::string help = config::keys_help(keys_with_toys());
   CHECK(help.find("algorithm.reinforce.scale") != std::string::npos);
   CHECK(help.find(" | reinforce, default grpo") != std::string::npos);

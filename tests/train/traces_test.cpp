@@ -47,7 +47,7 @@ std::size_t num_lines(const fs::path& file) {
 
 }  // namespace
 
-TEST_CASE("a run leaves the time of each row, a session, TensorBoard's files and held-out answers") {
+TEST_CASE("run files: each row's time, a session, TensorBoard's files and held-out answers") {
   const fs::path& run = test::finished_run();
   const report::RunFiles files = report::read_run(run);
   double before = 1.7e9;
@@ -69,7 +69,7 @@ TEST_CASE("a run leaves the time of each row, a session, TensorBoard's files and
   CHECK(fs::exists(run / "validation/step_4.jsonl"));
 }
 
-TEST_CASE("a resume adds a session and writes TensorBoard's file anew, no step twice") {
+TEST_CASE("resume: adds a session and rewrites TensorBoard's file, no step twice") {
   const test::TempDir dir;
   const fs::path run = test::copy_of_finished_run(dir / "run");
   const std::string more = " --set trainer.total_training_steps=5 --set eval.dump=1";
@@ -87,7 +87,7 @@ TEST_CASE("a resume adds a session and writes TensorBoard's file anew, no step t
   CHECK(num_lines(run / "validation/step_0.jsonl") == 16);
 }
 
-TEST_CASE("without trainer.tensorboard and eval.dump there are no such files, and an error is the end of a session") {
+TEST_CASE("run files: none without trainer.tensorboard and eval.dump, and an error ends the session") {
   const test::TempDir dir;
   const test::Outcome outcome = test::run_command(
       test::tiny_command(dir / "run",
@@ -102,7 +102,7 @@ TEST_CASE("without trainer.tensorboard and eval.dump there are no such files, an
   CHECK(sessions[0].ended == "an error (log.txt has it)");
 }
 
-TEST_CASE("report shows a run as text and as a page, and refuses what is no run with exit code 2") {
+TEST_CASE("report: shows a run as text and page, and refuses other folders with exit code 2") {
   const test::TempDir dir;
   const std::string program = QRL_BINARY_DIR "/qrl-train report ";
   const test::Outcome text = test::run_command(program + test::finished_run().string());

@@ -17,7 +17,7 @@ constexpr double kVisible = 2 * (7 * 8 / 2 + 2 * (5 * 6 / 2 + 5 * 7));
 
 }  // namespace
 
-TEST_CASE("operations of an update: a group's prompt once, logits of counted tokens, causal attention") {
+TEST_CASE("update operations: a group's prompt once, logits of counted tokens, causal attention") {
   const model::ModelConfig config = model::read_config(QRL_SOURCE_DIR "/recipes/models/quickstart/config.json");
   // The mixture's route acts with 2 experts of 128, as wide as the dense 256, and a router of 8.
   const model::ModelConfig mixture = model::read_config(QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json");

@@ -77,13 +77,13 @@ test::Outcome run_with_second_rank(const fs::path& dir, const std::string& wrapp
 
 }  // namespace
 
-TEST_CASE("one process has nothing to share out: the files of zero_stage 0") {
+TEST_CASE("zero_stage on one process: files equal those of zero_stage 0") {
   const test::TempDir dir;
   run_ranks(dir / "run", kSharded, 1);
   CHECK(test::difference(dir / "run", test::finished_run()) == "");
 }
 
-TEST_CASE("ranks that share masters and moments out leave what ranks that hold them all leave") {
+TEST_CASE("sharded ranks: leave the files of unsharded ranks") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   const std::string int8 = " --set model.dtype=bfloat16 --set quant.rollout.weights=int8 ",
                     low_bit =
@@ -114,7 +114,7 @@ TEST_CASE("ranks that share masters and moments out leave what ranks that hold t
   }
 }
 
-TEST_CASE("ranks of --ranks leave the bits of mpirun, with whole and with shared masters and moments") {
+TEST_CASE("ranks of --ranks: equal mpirun's bits, with and without shards") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   const std::string low_bit =
       " --set model.dtype=bfloat16 --set quant.rollout.weights=int8 "
@@ -130,7 +130,7 @@ TEST_CASE("ranks of --ranks leave the bits of mpirun, with whole and with shared
   }
 }
 
-TEST_CASE("shards continue with another number of ranks as whole checkpoints do") {
+TEST_CASE("sharded checkpoints: resume on another number of ranks as unsharded ones do") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   const test::TempDir dir;
   run_ranks(dir / "plain", steps(2), 2);
@@ -157,7 +157,7 @@ TEST_CASE("two hosts train with the bits of two ranks on one, over TCP") {
   check_same_steps(dir / "hosts", dir / "host", 4);
 }
 
-TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, and the run resumes from before") {
+TEST_CASE("sharded ranks: a failed shard write stops all, commits nothing, and the run resumes from before") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
   const test::TempDir dir;
@@ -176,7 +176,7 @@ TEST_CASE("a rank that cannot write its shard stops all, nothing is committed, a
   CHECK(fs::exists(dir / "run/checkpoints/step_2/optimizer-00002-of-00002.safetensors"));
 }
 
-TEST_CASE("ranks that do not share the run folder are refused before anything is computed") {
+TEST_CASE("run folder on ranks: if not shared, refused before anything is computed") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
   const test::TempDir dir;
@@ -193,7 +193,7 @@ TEST_CASE("ranks that do not share the run folder are refused before anything is
   CHECK(start("").exit_code == 0);  // it requires no shared folder
 }
 
-TEST_CASE("a rank that may not write to the run folder is refused before anything is computed") {
+TEST_CASE("run folder on ranks: if one rank may not write, refused before anything is computed") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
   const test::TempDir dir;
@@ -207,7 +207,7 @@ TEST_CASE("a rank that may not write to the run folder is refused before anythin
   CHECK(refused.output.find("a folder that every rank can write to, got rank 1") != std::string::npos);
 }
 
-TEST_CASE("ranks to whom one path is two checkpoints are refused") {
+TEST_CASE("checkpoint path on ranks: refused if it is two different checkpoints") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   if (!has_own_mounts()) return test::skip("no mount namespace to be had: not root");
   const test::TempDir dir;
@@ -225,7 +225,7 @@ TEST_CASE("ranks to whom one path is two checkpoints are refused") {
   CHECK(test::names_in(dir / "run/checkpoints").empty());
 }
 
-TEST_CASE("the plan of memory shows what sharing out saves") {
+TEST_CASE("memory plan: shows what sharding saves") {
   if (test::mpirun(2).empty()) return test::skip("no MPI");
   const test::TempDir dir;
   const auto moments = [&](const std::string& arguments, int num_ranks) {

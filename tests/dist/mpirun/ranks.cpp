@@ -70,7 +70,7 @@ std::size_t ranks() { return index(world().size()); }
 
 }  // namespace
 
-TEST_CASE("the ranks of one job meet") {
+TEST_CASE("ranks: those of one job join one world") {
   if (kStarted) {
     REQUIRE(world().size() == std::stoi(std::getenv("QRL_TEST_RANKS")));
     CHECK(world().local_size() == world().size());
@@ -89,7 +89,7 @@ TEST_CASE("the ranks of one job meet") {
   world().barrier();
 }
 
-TEST_CASE("fp32 sums are the sums by hand, the same bits on every rank") {
+TEST_CASE("ranks: fp32 sums equal sums by hand, with the same bits on every rank") {
   for (const std::size_t count : kCounts) {
     std::vector<float> values = values_of(world().rank(), count);
     world().all_reduce_sum(values);
@@ -99,7 +99,7 @@ TEST_CASE("fp32 sums are the sums by hand, the same bits on every rank") {
   }
 }
 
-TEST_CASE("fp64 and integer sums, maximum and minimum") {
+TEST_CASE("ranks: fp64 and integer sums, maximum and minimum") {
   const int rank = world().rank();
   const int size = world().size();
   const int rank_total = size * (size + 1) / 2;
@@ -130,7 +130,7 @@ TEST_CASE("fp64 and integer sums, maximum and minimum") {
   }
 }
 
-TEST_CASE("a NaN or an infinity on one rank reaches every rank") {
+TEST_CASE("ranks: a NaN or an infinity on one rank reaches every rank") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> sums = {world().rank() == 1 ? std::nanf("") : 1.0F, world().rank() == 0 ? kInfinity : 1.0F};
   world().all_reduce_sum(sums);
@@ -165,7 +165,7 @@ std::vector<qrl::dist::Part> uneven_parts(std::size_t large, std::size_t& size) 
 
 }  // namespace
 
-TEST_CASE("reduce-scatter gives each owner the sums of its parts, and leaves the rest") {
+TEST_CASE("ranks: reduce-scatter gives each owner the sums of its parts, and leaves the rest") {
   for (const std::size_t large : {std::size_t{0}, std::size_t{1}, std::size_t{7}, (std::size_t{3} << 20) + 5}) {
     std::size_t size = 0;
     const auto parts = uneven_parts(large, size);
@@ -180,7 +180,7 @@ TEST_CASE("reduce-scatter gives each owner the sums of its parts, and leaves the
   }
 }
 
-TEST_CASE("all-gather gives everybody each part as its owner has it, and leaves the rest") {
+TEST_CASE("ranks: all-gather gives every rank each part as its owner has it, and leaves the rest") {
   for (const std::size_t large : {std::size_t{0}, std::size_t{1}, std::size_t{7}, (std::size_t{3} << 20) + 5}) {
     std::size_t size = 0;
     const auto parts = uneven_parts(large, size);
@@ -192,14 +192,14 @@ TEST_CASE("all-gather gives everybody each part as its owner has it, and leaves 
   }
 }
 
-TEST_CASE("parts outside the array or without an owner are refused on every rank") {
+TEST_CASE("ranks: parts outside the array or without an owner are refused on every rank") {
   std::vector<float> values(3);
   const qrl::dist::Part beyond{2, 2, 0}, nobodys{0, 1, world().size()};
   CHECK_THROWS_AS(world().reduce_scatter_sum(values, {&beyond, 1}), qrl::base::Error);
   CHECK_THROWS_AS(world().all_gather(std::as_writable_bytes(std::span(values)), {&nobodys, 1}), qrl::base::Error);
 }
 
-TEST_CASE("byte strings of unequal sizes are gathered in rank order") {
+TEST_CASE("ranks: byte strings of unequal sizes are gathered in rank order") {
   const auto string_of = [](int rank) {  // empty, then with NULs, then longer than any buffer of the MPI library
     return rank == 0 ? std::string() : std::string(rank == 1 ? 3 : 5'000'000, static_cast<char>(rank - 1));
   };
@@ -208,7 +208,7 @@ TEST_CASE("byte strings of unequal sizes are gathered in rank order") {
   for (int rank = 0; rank < world().size(); ++rank) CHECK(all[index(rank)] == string_of(rank));
 }
 
-TEST_CASE("broadcast sends the root's bytes") {
+TEST_CASE("ranks: broadcast sends the root's bytes") {
   for (int root = 0; root < world().size(); ++root) {
     std::string bytes(1000, static_cast<char>('a' + world().rank()));
     world().broadcast(std::as_writable_bytes(std::span(bytes)), root);
@@ -217,7 +217,7 @@ TEST_CASE("broadcast sends the root's bytes") {
   world().broadcast({}, 0);
 }
 
-TEST_CASE("messages above 2 GiB arrive whole", "[.long]") {
+TEST_CASE("ranks: messages above 2 GiB arrive whole", "[.long]") {
   if (std::getenv("QRL_LONG_TESTS") == nullptr) return qrl::test::skip("8 GiB of memory: scripts/test --long");
   constexpr std::size_t kBytes = (std::size_t{1} << 31) + 5;
   std::string bytes(world().is_first() ? kBytes : 0, 'x');
@@ -227,7 +227,7 @@ TEST_CASE("messages above 2 GiB arrive whole", "[.long]") {
   CHECK(all[0].find_first_not_of('x') == kBytes - 1);
 }
 
-TEST_CASE("a launcher's ranks that MPI does not join are refused", "[.foreign]") {
+TEST_CASE("ranks: those of a launcher that MPI does not join are refused", "[.foreign]") {
   // Started alone, but with variables for two ranks: mpirun of another MPI does that to each of its processes.
   try {
     qrl::dist::make_world(nullptr, nullptr);
@@ -238,13 +238,13 @@ TEST_CASE("a launcher's ranks that MPI does not join are refused", "[.foreign]")
   }
 }
 
-TEST_CASE("one rank aborts while the others wait", "[.abort]") {
+TEST_CASE("ranks: one aborts while the others wait", "[.abort]") {
   if (world().rank() == world().size() - 1) qrl::dist::abort_job(75);
   world().barrier();
   FAIL("a rank came out of a barrier that nobody else reached");
 }
 
-TEST_CASE("one rank throws while the others wait", "[.throw]") {
+TEST_CASE("ranks: one throws while the others wait", "[.throw]") {
   // Same as in main: the exception passes through the world's destructor.
   const auto mine = qrl::dist::make_world(nullptr, nullptr);
   if (mine->rank() == mine->size() - 1) throw std::runtime_error("only here");
@@ -252,7 +252,7 @@ TEST_CASE("one rank throws while the others wait", "[.throw]") {
   FAIL("a rank came out of a barrier that nobody else reached");
 }
 
-TEST_CASE("ranks wait for one that never starts", "[.late]") {
+TEST_CASE("ranks: they wait for one that never starts", "[.late]") {
   // A rank of start_ranks learns its number as it joins. Of these two the first to make the folder does.
   const std::string folder = std::string(std::getenv("QRL_PID_DIR")) + "/joins";
   const int rank =
@@ -263,14 +263,14 @@ TEST_CASE("ranks wait for one that never starts", "[.late]") {
   FAIL("a rank met others that have not started");
 }
 
-TEST_CASE("ranks wait for one that never ends", "[.stay]") {
+TEST_CASE("ranks: they wait for one that never ends", "[.stay]") {
   const auto mine = qrl::dist::make_world(nullptr, nullptr);
   tell_pid(mine->rank());
   mine->set_time_limit(3);
   if (mine->rank() == mine->size() - 1) sleep(3600);
 }
 
-TEST_CASE("ranks wait for one that will be killed or stopped", "[.wait]") {
+TEST_CASE("ranks: they wait for one to be killed or stopped", "[.wait]") {
   // The last rank sleeps, the others wait for it in a collective.
   tell_pid(world().rank());
   world().barrier();
