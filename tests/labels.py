@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Labels of the test programs' cases: `unit` (less than 0.5 s) or, by tests/slow.txt, `slow`; and `gpu-emulated`.
 
-usage: labels.py            prints what ctest includes (tests/CMakeLists.txt)
-       labels.py --check COSTS
-                            fails where a line of slow.txt fits no case, or where COSTS, ctest's CTestCostData.txt, has a
-                            unit case that took 5 s: ten times the limit, for a busy machine
+    labels.py                  prints what ctest includes (tests/CMakeLists.txt)
+    labels.py --check COSTS    checks slow.txt
+
+The check fails where a line of slow.txt matches no case, or where a unit case took 5 s by COSTS, ctest's CTestCostData.txt.
+That is ten times the limit, for a busy machine.
 """
 import fnmatch
 import pathlib
@@ -25,7 +26,7 @@ def cases():
 
 
 def slow_lines():
-    """(pattern of files, pattern of names); a file without a name stands for all its cases."""
+    """(pattern of files, pattern of names); a file without a name means all its cases."""
     for line in SLOW.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             file, _, name = line.partition(": ")

@@ -3,13 +3,13 @@
 
     reward: {verifier: command, command: [python3, -m, qrl_reward, "verl:my_reward.py:compute_score"]}
 
-verl:FILE[:NAME]      NAME(data_source, solution_str, ground_truth, extra_info) -> number or dict with "score" (default: compute_score)
-trl:FILE:NAME[,NAME]  NAME(prompts, completions, completion_ids, trainer_state, **columns) -> list of numbers or None, for all responses of
-                      a prompt at once
-openrlhf:FILE         reward_func(queries, prompts, labels) -> numbers, or dict with "rewards"
-slime:FILE:NAME       async NAME(args, sample) -> number or dict with "score"
-nemo:FILE:NAME[,NAME] NAME(ground_truth, response) -> number, or (number, whether the response is correct)
-http://…, https://…   posts {query, prompts, labels, prompt, response, label}; the answer is a number, or has rewards, reward or score
+    verl:FILE[:NAME]      NAME(data_source, solution_str, ground_truth, extra_info) -> number or dict with "score" (default: compute_score)
+    trl:FILE:NAME[,NAME]  NAME(prompts, completions, completion_ids, trainer_state, **columns) -> list of numbers or None, for all responses of
+                          a prompt at once
+    openrlhf:FILE         reward_func(queries, prompts, labels) -> numbers, or dict with "rewards"
+    slime:FILE:NAME       async NAME(args, sample) -> number or dict with "score"
+    nemo:FILE:NAME[,NAME] NAME(ground_truth, response) -> number, or (number, whether the response is correct)
+    http://…, https://…   posts {query, prompts, labels, prompt, response, label}; the answer is a number, or has rewards, reward or score
 
 Functions may be async, may print (it goes to standard error), may return tensors, and may start processes of any start method. A score
 of NaN or None does not apply to the response. An exception or an infinite score is an error of that response. A file with relative

@@ -1,6 +1,6 @@
 """A page in Debian's chromium-headless-shell, spoken to over two pipes (DevTools' protocol: JSON that ends in a zero byte).
 
-A library of scripts/accept/check_watch and scripts/science/make_pictures, not a command.
+A library of scripts/science/make_pictures, not a command.
 """
 import base64
 import json

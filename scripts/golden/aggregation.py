@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Both ways from several scores to advantages, in numpy float64: with scores that do not apply and responses not judged.
 
-Writes tests/data/golden/aggregation.json: batches of groups, each response with its scores (null: it does not apply) or
-null (it was not judged), the weights, and the advantages of reward.aggregation sum_then_normalize and normalize_then_sum.
+Writes tests/data/golden/aggregation.json: batches of groups, the weights, and the advantages of reward.aggregation
+sum_then_normalize and normalize_then_sum. A response has its scores (null: not applicable) or null (not judged).
 The second is GDPO's (arXiv 2601.05242). It shares nothing with src/rollout.
 
     python scripts/golden/aggregation.py
@@ -17,7 +17,7 @@ EPS = 1e-6
 
 
 def normalized(values):
-    """(v - mean) / (std + eps) of the values that are there; 0 where they are equal or fewer than two."""
+    """(v - mean) / (std + eps) of the values that are not null; 0 where they are equal or fewer than two."""
     there = ~np.isnan(values)
     out = np.zeros_like(values)
     if there.sum() >= 2 and np.ptp(values[there]) > 0:

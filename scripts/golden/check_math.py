@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Pairs of answers that sympy knows to be equal, or not, before `qrl-train judge --verifier math`.
 
-Random constants, expressions in one or two variables, tuples, sets, matrices, equations and intervals are written in one
-form as the gold answer and in another (expanded, factored, over one denominator, in partial fractions, with or without
-\\left, \\cdot, **, as an inequality) as the response; a second response is a little off. sympy 1.14 decides, and its numeric
+Random constants, expressions in one or two variables, tuples, sets, matrices, equations and intervals are written in two
+forms: as the gold answer and as the response. Forms are expanded, factored, over one denominator, in partial fractions,
+with or without \\left, \\cdot, **, and inequalities. A second response is a little off. Verdicts are those of sympy 1.14, and its numeric
 values are compared besides. Prints a table of kinds; exits 1 when a verdict is wrong.
 
     python3 -m venv venv && venv/bin/pip install sympy==1.14.0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """TRL's own loss on the tensors of tests/data/golden/objective.json: values and gradients side by side.
 
-Runs GRPOTrainer._compute_loss of the installed TRL (no model: its log-probs are given) for every case that TRL can say,
-and compares with what numpy computed and the C++ test reproduces. Exits 1 when a case disagrees that is not one of the
+Runs GRPOTrainer._compute_loss of the installed TRL (no model: its log-probs are given) for every case that TRL can express.
+Compares with the values that numpy computed and the C++ test reproduces. Exits 1 when a case disagrees that is not one of the
 differences of definition listed below (docs/reference/algorithms.md explains them).
 
     ~/.cache/qrl-peers/hf/bin/python scripts/golden/check_trl.py

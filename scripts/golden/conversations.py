@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Goldens of conversations: the tokens and the assistant's mask of transformers with TRL's training templates, and the
-text of a prompt of several turns with the templates as they are published.
+"""Goldens of conversations. Tokens and the assistant's mask are transformers' with TRL's training templates; texts of prompts of several turns
+are those of the published templates.
 
     ~/.cache/qrl-peers/hf/bin/python scripts/golden/conversations.py [--out FILE]
 

@@ -29,7 +29,7 @@ def e4m3(x):
 
 
 def encoded(x, height, width):
-    """fp64 of what codes under one scale for each block of height x width stand for."""
+    """fp64 values of codes under one scale for each block of height x width."""
     out = np.zeros(x.shape)
     for r in range(0, x.shape[0], height):
         for c in range(0, x.shape[1], width):

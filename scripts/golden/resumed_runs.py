@@ -4,8 +4,8 @@
 usage: resumed_runs.py QRL_TRAIN
 
 QRL_TRAIN is the program of the commit whose runs are resumed; the committed files are of 5884cdbb. Each recipe of tests/data/resumed
-runs three steps without a break. Kept in the folder of its name are the checkpoints after step 1, the rows until then, and in
-expected.json the later rows and the hashes of the last checkpoint's weights and moments. Kernels are the portable ones.
+runs three steps without a break. The folder of its name keeps the checkpoints after step 1 and the rows until then.
+expected.json has the later rows and the hashes of the last checkpoint's weights and moments. Kernels are the portable ones.
 """
 import hashlib
 import json

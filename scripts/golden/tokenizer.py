@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Goldens of the tokenizers from the tokenizers library and transformers, and the check of a folder we wrote.
 
-    python3 scripts/golden/tokenizer.py              # writes tests/data/golden/tokenizer and tokenizer_bpe
+The goldens are tests/data/golden/tokenizer and tokenizer_bpe.
+
+    python3 scripts/golden/tokenizer.py              # writes the goldens
     python3 scripts/golden/tokenizer.py --check DIR  # DIR as Tokenizer::save writes it: same ids as the goldens
 """
 

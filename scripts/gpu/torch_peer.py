@@ -5,7 +5,7 @@
 
 decode: a tick of 8B in bf16 at 512 positions, torch's operations in a CUDA graph. train: a step of the 1.5B shape, two micro-batches of
 16 x 384, nothing recomputed, fused AdamW. gemm: a layer's four GEMMs in bf16, and in fp8 by _scaled_mm with scales of rows or of blocks
-(1 x 128 by 128 x 128). Prints one JSON object a measurement, as soon as it is there; an error takes the place of a figure.
+(1 x 128 by 128 x 128). Prints one JSON object a measurement, as soon as it is measured; an error takes the place of a figure.
 """
 import argparse
 import functools

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """How decode slows down as the context grows, for each KV format, beside what KV bytes and attention's operations alone explain.
-usage: python3 scripts/peers/context.py [--program build/qrl-bench] [--rounds 2] [--new 32] [--formats bf16,int8,fp8_e4m3]
+
+    python3 scripts/peers/context.py [--program build/qrl-bench] [--rounds 2] [--new 32] [--formats bf16,int8,fp8_e4m3]
+
 Runs `bench decode --batch 8` at 240 and at 4,080 positions (the middle of the new tokens), interleaved, best of the rounds.
 explained = the larger of additional KV bytes / DRAM ceiling and additional operations / bf16 ceiling, with the median of the
 ceilings that the runs themselves measured; the ratio is measured / explained."""

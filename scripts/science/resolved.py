@@ -35,8 +35,8 @@ def digest(values):
 
 
 def differences(stored, today):
-    """Texts of what keeps a run of the recipe `stored` {key: value} from being one of `today` (as read returns it): keys of
-    both with other values, and keys that are new where the value is not what the program did before. Settings of a generator
+    """Texts of what keeps a run of the recipe `stored` {key: value} from being one of `today` (as read returns it). These are keys
+    of both with other values, and new keys with another value than the earlier behavior. Settings of a generator
     without a task do nothing: older programs kept them, newer ones drop them."""
     def acts(key):
         task = key.rpartition(".")[0] + ".task"

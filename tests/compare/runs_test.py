@@ -141,7 +141,7 @@ class Compare(unittest.TestCase):
         self.assertIn("a changed plan is another comparison", other.stderr)
         self.mixed_rows(lines)
 
-        # Rows of another recipe are another plan's, and joining keeps what is there.
+        # Rows of another recipe are another plan's, and joining keeps existing rows.
         self.write_plan(change=lambda text: text.replace(str(TINY), self.changed("max_number: 9", "max_number: 8")))
         other = call(self.plan, "--out", joined)
         self.assertEqual((other.returncode, "a changed plan is another comparison" in other.stderr), (2, True), other.stderr)

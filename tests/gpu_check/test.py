@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""scripts/gpu/check, profile and kernels without a GPU: each of their command lines, what they make of the programs' answers, what a
-packed archive holds, and what the build makes of ptxas's figures. usage: test.py BUILD CMAKE"""
+"""scripts/gpu/check, profile and kernels without a GPU: each command line, programs' answers, the packed archive, ptxas's figures.
+
+usage: test.py BUILD CMAKE"""
 import contextlib
 import io
 import json
@@ -224,7 +225,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(record.rows[f"learner: {CASES[0]}"]["what"], "left out: the budget ended 3 s after it began")
         _, record = self.check("correct", "loader")
         self.assertLessEqual({"device cases, 1 of 6", "learner: cases"}, self.failing(record))
-        _, record = self.check("correct", anew=False)  # what it lacked is there now
+        _, record = self.check("correct", anew=False)  # what it lacked now exists
         self.assertFalse(self.failing(record))
         cases = [{"case": CASES[0], "holds": False, "why": "memory"}, {"case": CASES[1], "holds": True}]  # beside other programs alone
         self.assertTrue(correct.examine(Card(), programs.program("test_learner"), {"cases": cases})["holds"])
@@ -479,4 +480,4 @@ class Kernels(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)  # the reason of a skip is told
+    unittest.main(verbosity=2)  # prints the reason of a skip

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""cmake --install into a scratch folder: the program there finds qrl_reward.py, the parquet library and the MPI library
-from its own place, and runs where MPI is absent.
+"""Installs into a scratch folder by cmake. The program there finds qrl_reward.py, the parquet library and the MPI library
+relative to itself, and runs where MPI is absent.
 
 usage: test.py BUILD_FOLDER
 """

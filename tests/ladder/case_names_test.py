@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Every name of a test case that another file spells matches a case: commands in pages, scripts and tests, and patterns in
-tests/allowed_skips.txt and scripts/gpu/correct.py. tests/labels.py checks slow.txt, scripts/accept/check_tests its rows."""
+"""Every name of a test case that another file spells matches a case.
+
+Read are commands in pages, scripts and tests, and patterns in tests/allowed_skips.txt and scripts/gpu/correct.py.
+tests/labels.py checks slow.txt, scripts/accept/check_tests its rows.
+"""
 import fnmatch
 import importlib.util
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/accept/check_tests on a checkout of two files, with programs that stand in for cmake and for a test program."""
+"""Runs scripts/accept/check_tests on a checkout of two files, with fake cmake and test programs."""
 import os
 import pathlib
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/accept/parity.py on a dump of two layers, with modules that stand in for torch and transformers."""
+"""Runs scripts/accept/parity.py on a dump of two layers, with fake torch and transformers modules."""
 import json
 import os
 import pathlib

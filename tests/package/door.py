@@ -31,7 +31,7 @@ def error_of(make):
     raise SystemExit("expected a RunError, got none")
 
 
-# Rows come while it trains, each once. Stopped and killed, it goes on where they were.
+# Rows come while it trains, each once. Stopped and killed, it resumes where they were.
 assert re.fullmatch(r"\d+\.\d+\.\d+", qrl_train.__version__), qrl_train.__version__
 run = qrl_train.start(pathlib.Path(TINY), settings("stopped", ENDLESS))
 seen = list(itertools.islice(run, 2))
@@ -66,7 +66,7 @@ samples = [sample["step"] for sample in qrl_train.rollouts("whole")]
 assert samples == [step for step in range(1, last + 1) for _ in range(16)], samples
 assert [row["step"] for row in whole.resume({"trainer.total_training_steps": last + 1})] == [last + 1]
 
-# A run may be stopped in its first moments, and an interrupted stop waits on. Nothing is there yet, and nothing is lost.
+# A run may be stopped in its first moments, and an interrupted stop waits on. Nothing exists yet, and nothing is lost.
 early = qrl_train.start(TINY, settings("early", ENDLESS))
 assert list(early.rollouts()) == []
 assert early.stop() == 75, early.console

@@ -1,4 +1,4 @@
-"""The wheel that scripts/package makes of a build, and packages torch and pyarrow made of .deps, which nobody may import."""
+"""The wheel that scripts/package makes of a build, and packages torch and pyarrow made of .deps, which must not be imported."""
 import atexit
 import functools
 import os

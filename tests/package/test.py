@@ -99,7 +99,7 @@ class Wheel(unittest.TestCase):
         self.assertEqual(wanted - texts, set())
         if b"cutlass" in self.program.read_bytes():
             self.assertLessEqual({"CUTLASS.txt", "cudart-License.txt"}, texts)
-        # Whatever the program asks for is in the wheel, in torch, or in every system.
+        # Every library that the program needs is in the wheel, in torch, or in every system.
         needed = re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-d", self.program)[1])
         self.assertIn("libtorch_cpu.so", needed)
         others = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6",
@@ -185,4 +185,4 @@ class Wheel(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)  # the reason of a skip is told
+    unittest.main(verbosity=2)  # prints the reason of a skip

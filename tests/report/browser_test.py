@@ -77,7 +77,7 @@ class Tester:
         return out
 
     def open(self, page, fragment=""):
-        """The document of a page, checked for errors. How fast it was says scripts/accept/check_watch."""
+        """The document of a page, checked for errors."""
         done = subprocess.run([*BROWSER, "--dump-dom", page.as_uri() + fragment], capture_output=True, timeout=HANGS_S)
         dom = Dom(done.stdout.decode(errors="replace"))
         if dom.facts.get("errors") != "0":

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""apps/python/qrl_log.py with stand-ins for wandb and mlflow, and with wandb itself in offline mode: what is sent, what is not, what
-a later start and kills do, and how it ends.
+"""Runs apps/python/qrl_log.py with fake wandb and mlflow modules, and with wandb itself in offline mode.
+
+Checked: the values sent, a later start, kills, and the end.
 
 usage: log_test.py      wandb: in this Python, or that of scripts/setup --tests
 """
@@ -127,7 +128,7 @@ class Log(unittest.TestCase):
                          {"30 samples/held_out": (["prompt", "held out"], 2)})
 
     def test_it_follows_a_run_and_ends_by_itself(self):
-        """Live: it ends once no row comes and nobody holds the lock, with the row that came meanwhile."""
+        """Live: it ends once no row comes and the lock is free, with the row that came meanwhile."""
         self.stand_in()
         command = [sys.executable, str(SCRIPT), "wandb", str(self.run_folder)]
         with subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, text=True) as live:
@@ -214,4 +215,4 @@ def offline_records(run):
 
 if __name__ == "__main__":
     test_python.has("wandb")  # starts this script again where another Python has it
-    unittest.main(verbosity=2)  # the reason of a skip is told
+    unittest.main(verbosity=2)  # prints the reason of a skip

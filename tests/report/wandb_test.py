@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run with trainer.wandb: true and wandb itself in offline mode: metrics, recipe and samples arrive, a resume continues the same
-W&B run, a kill −9 of either process harms neither, and without wandb or a login the run ends before it reads the model.
+"""Runs with trainer.wandb: true and wandb itself in offline mode. Metrics, recipe and samples arrive, and a resume continues the same
+W&B run. A kill −9 of either process harms neither. Without wandb or a login the run ends before it reads the model.
 
 usage: wandb_test.py QRL_TRAIN      wandb: in this Python, or that of scripts/setup --tests
 """
@@ -78,7 +78,7 @@ class Wandb(unittest.TestCase):
                 time.sleep(0.05)
             os.kill(senders[0], signal.SIGKILL)
             rows = len((self.run_folder / "metrics.jsonl").read_text().splitlines())
-            for _ in range(1200):  # the run goes on
+            for _ in range(1200):  # the run continues
                 if len((self.run_folder / "metrics.jsonl").read_text().splitlines()) > rows + 2:
                     break
                 time.sleep(0.05)
@@ -125,4 +125,4 @@ class Wandb(unittest.TestCase):
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv[1])
     test_python.has("wandb")
-    unittest.main(argv=sys.argv[:1], verbosity=2)  # the reason of a skip is told
+    unittest.main(argv=sys.argv[:1], verbosity=2)  # prints the reason of a skip

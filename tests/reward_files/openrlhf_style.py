@@ -1,4 +1,4 @@
-"""A reward function as OpenRLHF has them; Array stands for a tensor."""
+"""A reward function as OpenRLHF has them; Array imitates a tensor."""
 
 
 class Array(list):

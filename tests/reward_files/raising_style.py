@@ -1,4 +1,4 @@
-"""Reward functions that raise: on an empty answer, for a column that is not there, for an entry that is not there."""
+"""Reward functions that raise: on an empty answer, for an absent column, for an absent entry."""
 
 
 def exact(completions, answer, **_):

@@ -1,4 +1,4 @@
-"""Reward functions that use slime's own types; the two classes here stand for slime's module."""
+"""Reward functions that use slime's own types; the two classes here imitate slime's module."""
 import enum
 import sys
 import types

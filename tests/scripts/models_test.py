@@ -151,4 +151,4 @@ class Models(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)  # the reason of a skip is told
+    unittest.main(verbosity=2)  # prints the reason of a skip

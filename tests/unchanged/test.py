@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/accept/check_unchanged and scripts/accept/compare_runs with a program that stands in: what they compare, each difference seen."""
+"""scripts/accept/check_unchanged and scripts/accept/compare_runs with a fake program: what they compare, each difference seen."""
 import json
 import os
 import pathlib

@@ -10,8 +10,8 @@ import shutil
 import results
 from runner import Failed
 
-# `recipe` is trained with `settings` for as many steps as they say; `quick`: part of --quick.
-# `fixture` names a run folder that the base wrote: the training goes on in a copy of it, without its checkpoint `drop`.
+# `recipe` is trained with `settings` for their number of steps; `quick`: part of --quick.
+# `fixture` names a run folder that the base wrote: the training continues in a copy of it, without its checkpoint `drop`.
 Training = collections.namedtuple("Training", "recipe settings ranks fixture drop quick", defaults=((), 1, None, None, True))
 # `run(runner, out)` leaves files in `out`. `needs_data`: the shared data; `fixtures`: names of what the base wrote.
 Command = collections.namedtuple("Command", "run needs_data fixtures quick", defaults=(False, (), True))
@@ -26,7 +26,7 @@ SMALL = ("data.val_files=[]", "data.val_generator.size=32", "eval.n=2", "data.tr
 # What the resumed runs have: a checkpoint after two of four steps.
 HALF = (COLD_COUNTDOWN, *SMALL, "trainer.total_training_steps=2", "trainer.save_freq=2")
 WHOLE = ("trainer.total_training_steps=4",)
-# The margin was the default once; scales of every update see responses, too, since then.
+# The margin was the default once; scales of every update also see responses since then.
 KV_ONCE = ("quant.rollout.kv_cache=fp8_e4m3", "quant.kv_calibration.when=once", "quant.kv_calibration.margin=1.05")
 ZERO = ("trainer.zero_stage=1",)
 PROFILE = ("quant.rollout.profile=auto",)
@@ -191,7 +191,7 @@ def print_config(runner, out):
 
 
 def own_recipes(runner, out):
-    """The values that --print-config shows of the program's own recipes which the base has, too."""
+    """The values that --print-config shows of the program's own recipes that the base also has."""
     names = [name for name in recipe_files(runner, "recipes") if (runner.folder / "own_recipes" / name).exists()]
     for name, config in zip(names, runner.each(lambda name: shown_config(runner, "own_recipes" / name), names)):
         # The comments name lines of the recipe, which may have moved.
@@ -284,5 +284,5 @@ def execute(case, runner, out):
             train(case, runner, out)
         else:
             case.run(runner, out)
-    except (OSError, ValueError, KeyError) as error:  # a file or a field that the case expects is not there
+    except (OSError, ValueError, KeyError) as error:  # a file or a field that the case expects is missing
         raise Failed(f"{type(error).__name__}: {error}") from error

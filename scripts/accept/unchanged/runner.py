@@ -13,7 +13,7 @@ MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np")
 
 
 class Failed(Exception):
-    """A program that did not do what a case asks for."""
+    """A program that did not do what a case requires."""
 
 
 def environment():
@@ -23,7 +23,7 @@ def environment():
 
 
 class Runner:
-    """`program` in the new folder `folder`, in which `recipes`, `datasets` and `tests` are those of `tree`, `own_recipes`
+    """`program` in the new folder `folder`. Its `recipes`, `datasets` and `tests` are those of `tree`, `own_recipes`
     those of the program's own sources, `data` the shared data and `fixtures` what the base wrote."""
 
     def __init__(self, program, folder, tree, own_tree, fixtures, data):

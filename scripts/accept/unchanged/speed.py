@@ -34,7 +34,7 @@ def measure(side, arguments):
 
 
 def compare(base, head, say):
-    """Prints a row a benchmark; whether all reach the goal. Each pair's order is the reverse of the one before it."""
+    """Prints a row a benchmark; whether all reach the goal. Each pair's order reverses the previous order."""
     fast_enough = True
     for name, (arguments, key, more_is_faster) in BENCHMARKS.items():
         ratios, values = [], {base.name: [], head.name: []}

@@ -1,2 +1,2 @@
-"""A member of the package that imports what is not there."""
+"""A member of the package that imports an absent module."""
 from .nowhere import same  # noqa: F401
