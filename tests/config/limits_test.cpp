@@ -219,7 +219,7 @@ TEST_CASE("dynamic sampling: refused if it could never fill a step") {
   CHECK(read("algorithm: {filter_groups: {enable: true, max_num_gen_batches: 1}}").algorithm.filter_groups.enable);
 }
 
-TEST_CASE("suggestions: none where no name is near") {
+TEST_CASE("error suggestions: none where no known name is near") {
   CHECK(holds(fault("1: 2"), "; --help-all lists all keys"));
   const std::string dapo = fault("algorithm: {name: unheard_of}");
   INFO(dapo);

@@ -64,7 +64,7 @@ TEST_CASE("plan cache: at most 128 rows use the exact number, as decode ticks ar
   CHECK(plans.size() == 128);
 }
 
-TEST_CASE("plan cache: rows that a shared plan cannot compute have their own, and shapes do not share") {
+TEST_CASE("plan cache: row counts that a shared plan cannot compute get a plan, and each shape has its plans") {
   PlanCache<RowsPlan> plans;
   const auto make = [](std::int64_t rows) { return RowsPlan{rows}; };
   const auto fits = [](const RowsPlan&, std::int64_t rows) { return rows % 2 == 0; };

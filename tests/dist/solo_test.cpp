@@ -33,7 +33,7 @@ class Environment {
 
 }  // namespace
 
-TEST_CASE("one process: its own world of size 1") {
+TEST_CASE("one process: collectives work in a world of size 1") {
   const auto world = make_solo();
   CHECK(world->rank() == 0);
   CHECK(world->size() == 1);

@@ -363,7 +363,7 @@ TEST_CASE("int8 lm_head of the sampler: changes no bit of a learner with its own
   }
 }
 
-TEST_CASE("adapters: updates change only them, for every base, and publish copies only them") {
+TEST_CASE("adapter training: updates and publish change nothing except the adapters, for every base") {
   const model::ModelConfig config = test::tiny_config(true, false, false);
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();

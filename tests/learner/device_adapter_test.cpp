@@ -227,7 +227,7 @@ TEST_CASE("new device adapters: change no bit of log-probs, for every base") {
   }
 }
 
-TEST_CASE("device adapters: steps change only them, and publish copies them to the decoder without the base") {
+TEST_CASE("device adapters: training changes only adapters, and publish copies adapters to the decoder") {
   const model::ModelConfig config = test::tiny_config(true, false, false);
   const model::Weights weights = test::tiny_weights(config);
   const auto world = dist::make_solo();

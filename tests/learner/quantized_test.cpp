@@ -250,7 +250,7 @@ TEST_CASE("MLP by blocks of rows: bits equal its parts") {
   }
 }
 
-TEST_CASE("low_bit, fake_quant: gradients are equal, and differ from the masters'") {
+TEST_CASE("low_bit, fake_quant: gradients are equal, and differ from unquantized ones") {
   using config::LearnerForward;
   const test::Named plain = gradients(quant::Format::int8, LearnerForward::bf16);
   const test::Named fake = gradients(quant::Format::int8, LearnerForward::fake_quant);

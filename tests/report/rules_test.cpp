@@ -66,14 +66,14 @@ using Names = std::set<std::string>;
 
 }  // namespace
 
-TEST_CASE("rules: a healthy run breaks none, at any length") {
+TEST_CASE("report rules: a healthy run of any length causes no verdict") {
   for (const int num_steps : {0, 1, 3, 12, 60, 600}) {
     CAPTURE(num_steps);
     CHECK(broken(healthy(num_steps)).empty());
   }
 }
 
-TEST_CASE("rules: each simulated illness breaks its rule") {
+TEST_CASE("report rules: each simulated failure causes its rule's verdict") {
   CHECK(broken(ill("data/flat_group_fraction", 1, always(1))) == Names{"most groups are flat"});
   CHECK(broken(ill("response_length/clip_ratio", 1, always(0.8))) == Names{"many responses are cut"});
   CHECK(broken(ill("reward/no_answer_fraction", 30, always(0.95))) == Names{"most responses have no answer"});
@@ -94,7 +94,7 @@ Names broken_in(const char* file) {
   return broken(report::parse_rows(test::read_file(fs::path(QRL_SOURCE_DIR "/tests/data/runs") / file)));
 }
 
-TEST_CASE("rules: a real quickstart's rows break none") { CHECK(broken_in("healthy.jsonl").empty()); }
+TEST_CASE("report rules: a real quickstart's rows cause no verdict") { CHECK(broken_in("healthy.jsonl").empty()); }
 
 TEST_CASE("rules: a held-out score that rises and falls again counts as no rise") {
   // 32 prompts: the reward rises from 0.28 to 0.94, the held-out score from 0.27 to 0.43 and falls to 0.35.
@@ -117,7 +117,7 @@ TEST_CASE("rules: 20 flat steps report that updates do not reach the sampler") {
   CHECK(run(20, 5e-4, 0.1).empty());  // the reward rises all the same
 }
 
-TEST_CASE("rules: tokens masked before any update break one") {
+TEST_CASE("report rules: tokens masked before any update are reported") {
   report::Rows rows = healthy(12);
   for (report::Row& row : rows.rows) row.metrics["mismatch/masked_at_start_fraction"] = 0.03;
   CHECK(broken(rows) == Names{"tokens are masked before any update"});

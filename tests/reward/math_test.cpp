@@ -178,7 +178,7 @@ TEST_CASE("math responses: the stated answer is extracted") {
   }
 }
 
-TEST_CASE("math goldens: verdicts that differ from labels are lost, never gained, and each names its rule") {
+TEST_CASE("math goldens: wrong verdicts are only false negatives, and each names its rule") {
   std::map<std::string, std::vector<json>> files;
   for (const char* file : {"math_kinds.jsonl", "math_responses.jsonl"}) files[file] = read_rows(own_data(file));
   const std::string page = qrl::test::read_file(QRL_SOURCE_DIR "/docs/reference/math-answers.md");
@@ -199,7 +199,7 @@ TEST_CASE("math goldens: verdicts that differ from labels are lost, never gained
   CHECK(lost["The last number"] <= 60);
 }
 
-TEST_CASE("math cost: a verdict's budget counts roots, functions and members") {
+TEST_CASE("math verifier budget: counts roots, functions and list members") {
   const auto repeated = [](int count, const std::string& joint, const auto& item) {
     std::string text;
     for (int i = 0; i < count; ++i) text += (i == 0 ? "" : joint) + item(i);

@@ -57,7 +57,7 @@ TEST_CASE("gap probe: in every row, and beyond its limit the run warns or stops 
   CHECK(passed.output.find("gap probe") == std::string::npos);
 }
 
-TEST_CASE("weight audit: says for each tensor whether the learner reads the sampler's own") {
+TEST_CASE("weight audit: reports for each tensor whether learner and sampler share it") {
   const test::TempDir dir;
   const auto audit = [&](const std::string& forward) {
     const test::Outcome outcome = test::run_command(test::tiny_command(
@@ -179,7 +179,7 @@ void kill_and_resume(const test::TempDir& dir, const fs::path& folder, const std
 
 }  // namespace
 
-TEST_CASE("int8 profile: equal from the run and the profile command, kept over a resume, checked") {
+TEST_CASE("int8 profile: run and profile command make equal ones, and a resume keeps and checks it") {
   const test::TempDir dir;
   const std::string automatic = "--set quant.rollout.profile=auto ";
   REQUIRE(test::run_command(test::tiny_command(dir / "whole", automatic)).exit_code == 0);
