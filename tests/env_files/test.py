@@ -313,7 +313,7 @@ class Others(Case):
 
     def test_verl(self):
         program = self.open("verl_tools:verl_style.yaml,verl_style.py?score=tool_reward", sessions=2)
-        self.assertEqual([tool["function"]["name"] for tool in program.ready["tools"]], ["compare", "weather", "scored"])
+        self.assertEqual([tool["function"]["name"] for tool in program.ready["tools"]], ["compare", "scored", "weather"])
         row = {"extra_info": {"tools_kwargs": {"compare": {"create_kwargs": {"answer": 7}}}}}
         number, _ = program.start(row=row)
         answer = program.step(number, call("compare", number=6) + call("compare", number=7) + call("weather", city="X") + call("scored", text="a"))

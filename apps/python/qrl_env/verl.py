@@ -41,7 +41,7 @@ def native_tools(file):
 def function_tools(file):
     registry = importlib.import_module("verl.tools.function_tool").FUNCTION_TOOL_REGISTRY
     load_module(file)
-    return list(registry.values())
+    return [registry[name] for name in sorted(registry)]  # as veRL does
 
 
 def loaded(files):
