@@ -16,69 +16,8 @@ void write(const std::filesystem::path& file, const std::string& text) { std::of
 
 }  // namespace
 
-TEST_CASE("numbers: must be decimal, finite and in range, or are refused with the reason") {
-  struct Case {
-    std::string yaml, expected;
-  };
-  const Case cases[] = {
-      {"trainer: {seed: 010}",
-       "r.yaml:1: trainer.seed: expected integer from 0 to 2^64-1, got \"010\"; a leading zero"},
-      {"trainer: {seed: -1}", "below 0"},
-      {"trainer: {seed: 18446744073709551616}", "does not fit in 64 bits"},
-      {"trainer: {seed: 0x10}", "write it in decimal"},
-      {"trainer: {seed: 0o17}", "write it in decimal"},
-      {"trainer: {seed: 0b11}", "write it in decimal"},
-      {"trainer: {seed: \"7\"}", "the text \"7\"; remove the quotes"},
-      {"trainer: {total_training_steps: 12:30:45}", "base 60"},
-      {"trainer: {total_training_steps: 1_000}", "without underscores"},
-      {"trainer: {total_training_steps: 1e3}", "integer without a decimal point or exponent"},
-      {"trainer: {total_training_steps: 100.0}", "integer without a decimal point or exponent"},
-      {"trainer: {total_training_steps: 99999999999999999999}", "does not fit in 64 bits"},
-      {"trainer: {total_training_steps: -99999999999999999999}", "does not fit in 64 bits"},
-      {"trainer: {total_training_steps: 1000000001}", "at most 1000000000"},
-      {"trainer: {total_training_steps: -1}", "integer ≥ 0, got -1"},
-      {"trainer: {total_training_steps: [1]}", "got a list"},
-      {"trainer: {total_training_steps: {a: 1}}", "got a section"},
-      {"trainer: {total_training_steps: null}", "got null; leave the key out for its default, 100"},
-      {"trainer: {total_training_steps: true}", "got \"true\""},
-      {"trainer: {total_training_steps: ten}", "got \"ten\""},
-      {"trainer: {total_training_steps: \"\"}", "got the text \"\""},
-      {"trainer: {threads: 0}", "auto | integer from 1"},
-      {"optim: {lr: .nan}", "write a finite number"},
-      {"optim: {lr: NaN}", "write a finite number"},
-      {"optim: {lr: .inf}", "write a finite number"},
-      {"optim: {lr: -.INF}", "write a finite number"},
-      {"optim: {lr: 1e309}", "too large or too small"},
-      {"optim: {lr: 1e-400}", "too large or too small"},
-      {"optim: {lr: 0}", "float > 0, got 0"},
-      {"optim: {lr: -1e-6}", "float > 0, got -1e-6"},
-      {"optim: {lr: 1,5}", ""},
-      {"optim: {lr: 1e}", "got \"1e\""},
-      {"optim: {lr: 0x1p3}", "got \"0x1p3\""},
-      {"optim: {lr: 1_0.5}", "without underscores"},
-      {"optim: {lr: 01.5}", "leading zero"},
-      {"optim: {lr: 190:20:30.15}", "base 60"},
-      {"optim: {lr: \"1e-6\"}", "remove the quotes"},
-      {"optim: {lr: " + std::string(5000, '1') + "}", "float > 0"},
-      {"optim: {betas: [0.9]}", "got a list of 1"},
-      {"optim: {betas: [0.9, 1.0]}", "got 1.0 in the list"},
-      {"optim: {betas: 0.9}", "write a list"},
-      {"rollout: {top_p: 0}", "float in (0, 1], got 0"},
-      {"rollout: {top_k: 0}", "-1 | integer from 1 to 256, got 0"},
-      {"rollout: {top_k: -2}", "-1 | integer from 1 to 256, got -2"},
-      {"rollout: {top_k: 257}", "-1 | integer from 1 to 256, got 257"},
-      {"eval: {top_k: 0}", "-1 | integer ≥ 1, got 0"},
-      {"rollout: {temperature: 0}", "float > 0"},
-      {"eval: {temperature: -0.1}", "float ≥ 0"},
-      {"algorithm: {clip_ratio_low: 1}", "float in (0, 1)"},
-  };
-  for (const Case& one : cases) {
-    INFO(one.yaml.substr(0, 80));
-    const auto lines = faults(one.yaml);
-    REQUIRE(!lines.empty());
-    INFO(lines.front());
-    CHECK(holds(lines.front(), one.expected));
-  }
+TEST_CASE("numbers: accepted decimal forms and bounds, and a refused one of 5,000 digits") {
+  CHECK(holds(fault("optim: {lr: " + std::string(5000, '1') + "}"), "float > 0"));
   CHECK(read("optim: {lr: 1e-6}").optim.lr == 1e-6);
   CHECK(read("optim: {lr: 2}").optim.lr == 2);
   CHECK(read("optim: {lr: +.5E-3}").optim.lr == 0.5e-3);
@@ -97,7 +36,6 @@ TEST_CASE("flags: only true and false") {
   for (const std::string word : {"no", "off", "False", "n", "0"}) {
     CHECK(holds(fault("data: {shuffle: " + word + "}"), "; write false"));
   }
-  CHECK(holds(fault("data: {shuffle: \"true\"}"), "remove the quotes"));
   CHECK_FALSE(read("data: {shuffle: false}").data.shuffle);
   CHECK(read("trainer: {rollout_dump: true}").trainer.rollout_dump);
 }
@@ -112,104 +50,24 @@ TEST_CASE("bare words: refused as text if other YAML parsers read them different
   for (const std::string word : {"nope", "007-run", "1.2.3", "a.jsonl", "2024-01-01", "v1"}) {
     CHECK(read("data: {train_files: [" + word + "]}").data.train_files.at(0) == "/d/" + word);
   }
-  CHECK(holds(fault("data: {train_files: [null]}"), "got null in the list"));
-  CHECK(holds(fault("data: {train_files: [\"\"]}"), "an empty text"));
-  CHECK(holds(fault("data: {train_files: a.jsonl}"), "write a list"));
-  CHECK(holds(fault("model: {path: [a]}"), "expected path | OWNER/NAME[@REVISION], got a list"));
-  CHECK(holds(fault("data: {prompt_template: hello}"), "put {prompt} where it belongs"));
 }
 
 TEST_CASE("null: allowed only for keys that are unset by default") {
   CHECK(read("model: {path: a}", {"model.path=null"}).model.path.empty());
   CHECK(read("data: {seed: null}\ntrainer: {seed: 5}").data.seed == 5);
   CHECK(read("rollout: {kv_pages: 900}", {"rollout.kv_pages=null"}).rollout.kv_pages == std::nullopt);
-  CHECK(holds(fault("rollout:\n  n:\n\n\n  top_k: 1\n"), "r.yaml:2: rollout.n: "));
-  CHECK(holds(fault("rollout: {n: ~}"), "got null; leave the key out for its default, 8"));
 }
 
-TEST_CASE("choices: a wrong word gets the nearest suggestion, also for capitals and synonyms") {
-  CHECK(holds(fault("quant: {rollout: {weights: int9}}"),
-              "expected fp32 | bf16 | int8 | fp8_e4m3 | int4, got \"int9\"; did you mean int8?"));
-  CHECK(holds(fault("quant: {rollout: {weights: bfloat16}}"), "here it is bf16"));
-  CHECK(holds(fault("model: {dtype: fp32}"), "here it is float32"));
-  CHECK(holds(fault("optim: {lr_scheduler: Cosine}"), "did you mean cosine?"));
-  CHECK(holds(fault("optim: {name: sgd}"), "expected adamw | muon, got \"sgd\""));
-  CHECK(holds(fault("algorithm: {name: ppo}"),
-              "expected grpo | dr_grpo | dapo | gspo | tbpo | cispo | sapo | dppo_tv | dppo_kl, got \"ppo\""));
+TEST_CASE("choices: a word in quotes is the word") {
   CHECK(read("quant: {rollout: {weights: \"bf16\"}}").quant.weights == config::WeightFormat::bf16);
 }
 
-TEST_CASE("weight formats: incompatible granularity or activations are refused") {
-  CHECK(holds(fault("quant: {rollout: {weights: int8, granularity: tensor}}"),
-              "quant.rollout.weights fp8_e4m3 with quant.rollout.granularity, got int8"));
-  CHECK(holds(fault("quant: {rollout: {weights: int8, activations: fp8_e4m3}}"), "int4 allows bf16, int8 or fp8_e4m3"));
-  CHECK(holds(fault("quant: {rollout: {weights: fp8_e4m3, activations: bf16}}"), "every other format has its own"));
+TEST_CASE("weight formats: int4 accepts int8 activations") {
   CHECK(read("quant: {rollout: {weights: int4, activations: int8}}").quant.activations ==
         config::ActivationFormat::int8);
 }
 
-TEST_CASE("unknown keys: the error names the nearest key or another trainer's counterpart") {
-  struct Case {
-    std::string yaml, expected;
-  };
-  const Case cases[] = {
-      {"optim: {lrr: 1}", "r.yaml:1: optim.lrr: expected a recipe key, got an unknown key; did you mean optim.lr?"},
-      {"optm: {weight_decay: 1}", "did you mean optim.weight_decay?"},
-      {"rolout: {temperature: 1}", "did you mean rollout.temperature?"},
-      {"\nlr: 1", "r.yaml:2: lr: expected a recipe key, got an unknown key; did you mean sft.lr or optim.lr?"},
-      {"actor: {kl_loss_coef: 1}", "did you mean algorithm.kl_loss_coef?"},
-      {"sft: {demonstrations: {size: 3}}", "no counterpart here: sft.steps"},
-      {"quant: {learner: {forwards: low_bit}}", "did you mean quant.learner.forward?"},
-      {"optim.lr: 1", "nest it"},
-      {"zzzzzzzzzzzz: 1", "--help-all lists all keys"},
-      {"foo: {}", "foo: expected a recipe key"},
-      {R"("a\nb": 1)", R"("a\nb": expected a recipe key)"},
-      {"actor_rollout_ref: {rollout: {n: 8}}",
-       "actor_rollout_ref.rollout.n: expected a recipe key, got an unknown key; here it is rollout.n"},
-      {"actor_rollout_ref: {actor: {ppo_mini_batch_size: 8}}", "here it is actor.mini_batch_size"},
-      {"actor_rollout_ref: {actor: {ppo_micro_batch_size_per_gpu: 8}}", "actor.max_tokens_per_micro_batch"},
-      {"actor_rollout_ref: {actor: {optim: {lr: 1}}}", "here it is optim.lr"},
-      {"actor_rollout_ref: {model: {path: x}}", "here it is model.path"},
-      {"tensor_model_parallel_size: 2", "no counterpart here"},
-      {"num_generations: 8", "here it is rollout.n"},
-      {"n_samples_per_prompt: 8", "here it is rollout.n"},
-      {"--n-samples-per-prompt: 8", "here it is rollout.n"},
-      {"--actor_learning_rate: 1", "here it is optim.lr"},
-      {"beta: 0", "algorithm.kl_loss_coef"},
-      {"kl_coef: 0", "algorithm.kl_loss_coef"},
-      {"epsilon: 0", "algorithm.clip_ratio_low"},
-      {"cliprange: 0", "algorithm.clip_ratio_low"},
-      {"epsilon_high: 0", "here it is algorithm.clip_ratio_high"},
-      {"max_completion_length: 1", "data.max_response_length"},
-      {"generate_max_len: 1", "data.max_response_length"},
-      {"max_prompt_length: 1", "data.max_prompt_length"},
-      {"prompt_max_len: 1", "data.max_prompt_length"},
-      {"tis_imp_ratio_cap: 2", "rollout_correction.threshold"},
-      {"save_steps: 2", "trainer.save_freq"},
-      {"learning_rate: 2", "optim.lr"},
-      {"per_device_train_batch_size: 2", "actor.mini_batch_size"},
-      {"gradient_accumulation_steps: 2", "actor.mini_batch_size"},
-      {"num_train_epochs: 2", "trainer.total_epochs"},
-      {"max_steps: 2", "trainer.total_training_steps"},
-      {"output_dir: x", "trainer.default_local_dir"},
-      {"warmup_steps: 2", "optim.lr_warmup_steps"},
-      {"lr_scheduler_type: cosine", "optim.lr_scheduler"},
-      {"max_grad_norm: 2", "optim.grad_clip"},
-      {"adam_beta1: 0.9", "optim.betas"},
-      {"bf16: true", "model.dtype"},
-      {"top_k: 1", "rollout.top_k"},
-      {"temperature: 1", "rollout.temperature"},
-  };
-  for (const Case& one : cases) {
-    const std::string line = fault(one.yaml);
-    INFO(line);
-    CHECK(holds(line, one.expected));
-  }
-}
-
 TEST_CASE("errors: all faults are reported at once, each with its line") {
-  CHECK(holds(fault("version https://git-lfs.github.com/spec/v1\noid sha256:00\n"),
-              "r.yaml: expected a recipe, got a Git LFS pointer; fetch the file itself"));
   const auto lines = faults("optim: {lr: fast}\nrollout:\n  n: 2\n  top_k: 0\nlearning_rate: 3\n",
                             {"trainer.seed=010", "oops", "n=3"});
   REQUIRE(lines.size() == 7);
@@ -305,70 +163,7 @@ TEST_CASE("file paths: relative to the recipe that names them, for overrides to 
   CHECK(read("trainer: {default_local_dir: x, resume_mode: z}").trainer.resume_from.path == "z");
 }
 
-TEST_CASE("rules between keys: the error names the line where a key was set") {
-  struct Case {
-    std::string yaml, expected;
-  };
-  const Case cases[] = {
-      {"model: {path: a, init: {config: b}}",
-       "r.yaml:1: model.path: expected no model.init.config with model.path, got \"/d/b\""},
-      {"model: {init: {seed: 1}}", "r.yaml:1: model.init.seed: expected model.init.config"},
-      {"data: {train_batch_size: 48}\nactor: {mini_batch_size: 64}",
-       "r.yaml:2: actor.mini_batch_size: expected actor.mini_batch_size to divide"},
-      {"data: {train_batch_size: 96}\nactor: {mini_batch_size: 64}", "got 64 and 96"},
-      {"actor: {mini_batch_size: 128}", "got 128 and 64"},
-      {"data: {max_response_length: 16384}\nactor: {max_tokens_per_micro_batch: 4096}", "at least 16448 tokens"},
-      {"actor: {max_tokens_per_micro_batch: 127}",
-       "at least 128 tokens (max_prompt_length + max_response_length), got 127 tokens"},
-      {"data: {prompt_key: q}", "data.train_files or data.val_files set with data.prompt_key, got none"},
-      {"data: {filter: [level > 3]}", "data.train_files with data.filter, got none"},
-      {"data: {filter: [level > 3], val_files: [a.jsonl]}", "data.train_files with data.filter, got none"},
-      {"data: {val_filter: [level > 3], train_files: [a.jsonl]}", "data.val_files with data.val_filter, got none"},
-      {"rollout: {gpu_memory_utilization: 0.5}", "rollout.device cuda with rollout.gpu_memory_utilization"},
-      {"rollout: {device: cuda, gpu_memory_utilization: 0.5, kv_pages: 900}", "set only one"},
-      {"rollout: {enforce_eager: true}", "rollout.device cuda with rollout.enforce_eager"},
-      {"rollout: {kv_pages: 7}", "rollout.kv_pages of at least 8 pages (128 tokens in pages of 16), got 7 pages"},
-      {"rollout: {n: 1}", "rollout.n: expected integer from 2 to 65536, got 1"},
-      {"rollout_correction: {method: none, threshold: 2}",
-       "no rollout_correction.threshold with rollout_correction.method none, got 2.0"},
-      {"sft: {steps: 3}",
-       "r.yaml:1: sft.steps: expected sft.demonstrations.task or sft.train_files with sft.steps above 0"},
-      {"data: {train_generator: {task: countdown}}",
-       "data.train_generator.size above 0 with data.train_generator.task, got 0"},
-      {"data: {val_generator: {size: 3}}", "expected data.val_generator.task with data.val_generator.size, got none"},
-      {"data: {val_generator: {task: countdown, size: 3, min_numbers: 5, max_numbers: 4}}",
-       "max_numbers at least data.val_generator.min_numbers, got data.val_generator.min_numbers 5, "},
-      {"data: {val_generator: {task: countdown, size: 3, max_numbers: 7}}", "integer from 2 to 6"},
-      {"data: {val_generator: {task: countdown, size: 3, min_numbers: 1}}", "integer from 2 to 6"},
-      {"data: {val_generator: {task: chess, size: 3}}", "got \"chess\""},
-      {"data: {val_generator: {task: sudoku, size: 3, max_number: 5}}",
-       "data.val_generator.task countdown or arithmetic or sums with data.val_generator.max_number, got sudoku"},
-      {"data: {val_generator: {task: arithmetic, size: 3, grid_size: 9}}",
-       "data.val_generator.task sudoku with data.val_generator.grid_size, got arithmetic"},
-      {"data: {val_generator: {task: sudoku, size: 3, min_empty: 9}}", "data.val_generator.max_empty 8; set both"},
-      {"reward: {verifier: math, numbers: subset}", "reward.verifier countdown with reward.numbers, got math"},
-      {"reward: {profile: boxed}", "reward.verifier math with reward.profile, got countdown"},
-      {"reward: {answer_form: value}", "reward.verifier math with reward.answer_form, got countdown"},
-      {"data: {train_files: [a], train_generator: {task: countdown, size: 3}}",
-       "no data.train_generator.task with data.train_files, got countdown"},
-      {"reward: {partial: 0.1}", "reward.verifier sudoku with reward.partial, got countdown; it has no effect"},
-      {"reward: {overlong_buffer: {enable: true}}",
-       "reward.overlong_buffer.len above 0 with reward.overlong_buffer.enable, got 0"},
-      {"reward: {overlong_buffer: {enable: true, len: 65}}",
-       "data.max_response_length at least reward.overlong_buffer.len, got reward.overlong_buffer.len 65, "
-       "data.max_response_length 64"},
-      {"sft: {from: a}", "sft.steps or sft.epochs above 0 with sft.from, got 0"},
-      {"data: {val_generator: {seed: 3}}", "data.val_generator.task with data.val_generator.seed, got none"},
-      {"reward: {wrong: 1}", "reward.correct above reward.wrong"},
-      {"reward: {format: 1}", "reward.correct above reward.wrong"},
-  };
-  for (const Case& one : cases) {
-    const auto lines = faults(one.yaml);
-    INFO(one.yaml);
-    REQUIRE(!lines.empty());
-    INFO(lines.front());
-    CHECK(holds(lines.front(), one.expected));
-  }
+TEST_CASE("rules between keys: values at the bounds are accepted") {
   CHECK(read("rollout: {kv_pages: 8}").rollout.kv_pages == 8);
   CHECK(read("reward: {overlong_buffer: {enable: true, len: 64}}").reward.overlong_buffer.len == 64);
   CHECK(read("actor: {max_tokens_per_micro_batch: 128}").actor.max_tokens_per_micro_batch == 128);
@@ -388,10 +183,6 @@ TEST_CASE("sizes: an update defaults to the step's prompts, a micro-batch to the
   CHECK(tokens("{data: {max_response_length: 16384}, trainer: {device: cuda}}").is_auto);
   CHECK(tokens("sft: {max_length: 9000, train_files: [a.jsonl]}") == 9000);
   CHECK(read("{data: {max_response_length: 16384}, sft: {train_files: [a.jsonl]}}").sft.max_length == 16384 + 64);
-}
-
-TEST_CASE("rules between keys: silent about a key whose value was refused") {
-  CHECK(holds(fault("data: {train_batch_size: 48}\nactor: {mini_batch_size: x}"), "r.yaml:2: actor.mini_batch_size: "));
 }
 
 TEST_CASE("runs: require a model and training data") {
@@ -435,8 +226,6 @@ TEST_CASE("trainer.resume_mode: auto, never or a path") {
   CHECK(recipe.trainer.resume_from.mode == config::ResumeMode::path);
   CHECK(recipe.trainer.resume_from.path == "runs/x/checkpoints/step_3");
   CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_from.path.empty());
-  CHECK(holds(fault("trainer: {resume_mode: false}"), "got \"false\"; use never"));
-  CHECK(holds(fault("trainer: {resume_mode: disable}"), "got \"disable\"; here it is never"));
   CHECK(read("trainer: {resume_mode: \"disable\"}").trainer.resume_from.path == "disable");
 }
 

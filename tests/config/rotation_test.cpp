@@ -34,28 +34,6 @@ TEST_CASE("quant.rollout.rotation: read and printed, and auto stays unresolved w
   becomes("quant: {rollout: {rotation: none}}", RotationKind::none);
 }
 
-TEST_CASE("quant.rollout.rotation: an impossible one is refused by name, with what to set") {
-  const auto refused = [](const std::string& yaml, const std::string& part) {
-    const std::string line = fault(yaml);
-    INFO(line);
-    CHECK(holds(line, part));
-    CHECK(holds(line, "quant.rollout.rotation"));
-  };
-  const std::string wanted = "quant: {rollout: {rotation: hadamard";
-  refused(wanted + ", weights: bf16}}",
-          "quant.rollout.weights int8, fp8_e4m3 or int4 with quant.rollout.rotation hadamard, got bf16");
-  refused(wanted + ", profile: auto}}", "no quant.rollout.profile with quant.rollout.rotation hadamard");
-  refused(wanted + "}}\nrollout: {device: cuda}", "rollout.device cpu with quant.rollout.rotation hadamard, got cuda");
-  refused(wanted + "}, learner: {forward: fake_quant}}\ntrainer: {device: cuda}\nrollout: {device: cpu}",
-          "quant.learner.forward bf16");
-  refused(wanted + ", rotation_block: 48}}", "rotation_block: expected 32 | 64 | 128, got \"48\"");
-  refused("quant: {rollout: {rotation: none, rotation_block: 32}}",
-          "quant.rollout.rotation auto or hadamard with quant.rollout.rotation_block, got none");
-  refused("quant: {rollout: {weights: bf16, rotation_block: 32}}",
-          "int8, fp8_e4m3 or int4 with quant.rollout.rotation_block, got bf16");
-  refused("quant: {rollout: {rotation: yes}}", "expected auto | none | hadamard");
-}
-
 TEST_CASE("quant.rollout.rotation: modes of papers have none, unless the recipe sets one") {
   for (const char* mode : {"qurl", "flashrl", "fp8rl", "qarl", "qerl", "ais"}) {
     CAPTURE(mode);
