@@ -81,11 +81,15 @@ void add_rotation(Section<QuantRecipe>& quant) {
     const bool may_rotate = gains_by_rotation(of.weights) && of.profile.empty() && !reads_matrices_on_gpu(recipe);
     if (of.rotation == RotationKind::automatic && !may_rotate) of.rotation = RotationKind::none;
   };
+  rotation.effective = [fill = rotation.fill, print = rotation.print](const Recipe& recipe) {
+    Recipe filled = recipe;
+    fill(filled);
+    return std::vector{print(filled)};
+  };
   quant
       .add(fixed, "rollout.rotation_block", &QuantRecipe::rotation_block, block_sizes(),
            "number of inputs that are rotated together")
-      .only_with("quant.rollout.rotation", "auto or hadamard")
-      .needs("changed", "quant.rollout.weights", "int8, fp8_e4m3 or int4", "it has no effect: delete it");
+      .only_with("quant.rollout.rotation", "auto or hadamard");
 }
 
 void add_gain_noise(Section<QuantRecipe>& quant) {
