@@ -6,6 +6,7 @@ import json
 import socketserver
 import struct
 import threading
+import time
 
 KEY_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TEXT = {"action": {"properties": {"metadata": {"type": "object"}, "message": {"type": "string"}}},
@@ -70,6 +71,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             while (message := self.receive()) is not None:
                 self.play(message["type"], message["data"])
+        time.sleep(0.2)  # a server is slow to see that a client has closed
         with self.server.lock:
             self.server.open -= 1
 

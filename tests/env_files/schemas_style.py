@@ -20,7 +20,8 @@ def plain(a: int, b: float = 2.0, name: str = "x", flag: bool = False) -> float:
         a: The first number.
         b: The second one,
             on two lines, and more: here
-            (with a note) at the end.
+            (with a note) at the end,
+            note: not an argument.
         name: A name
         flag: Whether it holds.
 
@@ -42,7 +43,7 @@ def optional(city: Optional[str] = None, unit: Literal["C", "F", 3] = "C") -> Op
     """
 
 
-def nested(rows: list[list[int]], pair: tuple[int, str], table: dict[str, float], one_of: Union[int, str, None], many: list[int] | str, rest: Any):
+def nested(rows: list[list[int]], pair: tuple[int, str], table: dict[str, float], one_of: Union[int, str, None], many: list[int] | str, rest: Any, mixed: Union[str, int] = 1):
     """Takes nested types. Args follow.
 
     Args:
@@ -52,6 +53,7 @@ def nested(rows: list[list[int]], pair: tuple[int, str], table: dict[str, float]
       one_of: one of several
       many: a list or a text
       rest: anything
+      mixed: a text or a number
     Raises:
       ValueError: never
     """

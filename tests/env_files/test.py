@@ -305,9 +305,10 @@ class Others(Case):
     def test_openrlhf(self):
         program = self.open("openrlhf:openrlhf_style.py", style="continue")
         self.assertIn("stands in", program.ready["notes"][0])
-        first, answers = program.play("x", "abc")
+        first, answers = program.play("x", "y", "abc")
         self.assertEqual((first, answers[0]), (" Begin.", {"observation": "\n\nHuman: no 11\n\nAssistant: ", "scores": {"reward": 0.25}}))
-        self.assertEqual(answers[1], {"done": True, "scores": {"reward": 1.0, "score": 1.0}, "reason": "steps=2.0"})
+        self.assertEqual(answers[1]["observation"], "\n\nHuman: no 39\n\nAssistant: ")
+        self.assertEqual(answers[2], {"done": True, "scores": {"reward": 1.0, "score": 1.0}, "reason": "steps=3.0"})
         self.refused("openrlhf:openrlhf_style.py", "expected environment.style: continue")
         self.refused("openrlhf:openrlhf_loop.py", "openrlhf_loop.py:5: AgentExecutor runs a loop of its own", style="continue")
 

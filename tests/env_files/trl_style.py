@@ -17,6 +17,7 @@ class Adder:
 
     def reset(self, answer=0, **row) -> str | None:
         self.database.execute("SELECT 1")
+        assert "environment" not in row
         self.total, self.answer, self.row = 0, int(answer), row
         return row.get("hint")
 

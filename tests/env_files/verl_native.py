@@ -10,6 +10,7 @@ class Compare(BaseTool):
         self.instances = {}
 
     async def create(self, instance_id=None, create_kwargs=None, **kwargs):
+        assert not self.instances  # each is released
         self.instances["one"] = create_kwargs["answer"]
         return "one", ToolResponse()
 

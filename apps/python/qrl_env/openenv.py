@@ -45,7 +45,8 @@ def only_text(schema, what, option, option_name):
 
 class Player:
     def __init__(self, server, hello):
-        self.server, self.hello, self.session = server, hello, None
+        self.server, self.hello = server, hello
+        self.session, server.spare = server.spare, None  # a server may have one alone, and is slow to see that it was closed
 
     def begin(self, start):
         if self.session is None:
@@ -99,7 +100,7 @@ class Player:
 
 class Server:
     def __init__(self, address, action, observation):
-        self.address = address
+        self.address, self.spare = address, None
         try:
             with urllib.request.urlopen(f"{address}/schema", timeout=30) as answer:
                 schema = json.load(answer)
@@ -113,12 +114,9 @@ class Server:
             raise Refused(f"openenv: the action has no text to put a turn in; it has {', '.join(schema['action'].get('properties', {})) or 'no fields'}")
 
     def listed_tools(self):
-        session = Session(self.address)
-        try:
-            session.ask("reset", {})
-            listed = session.ask("step", {"type": "list_tools"})["observation"].get("tools", [])
-        finally:
-            session.socket.close()
+        self.spare = Session(self.address)
+        self.spare.ask("reset", {})
+        listed = self.spare.ask("step", {"type": "list_tools"})["observation"].get("tools", [])
         return {tool["name"]: {"type": "function", "function": {"name": tool["name"], "description": tool.get("description", ""),
                                                                 "parameters": tool["input_schema"]}} for tool in listed}
 

@@ -17,14 +17,15 @@ SAMPLES = {"integer": 3, "number": 2.5, "string": "text", "boolean": True, "arra
 class Loop:
     """Runs coroutines of all conversations in one event loop, on a thread of its own."""
 
-    loop = None
+    loop, lock = None, threading.Lock()
 
     @classmethod
     def wait(cls, awaitables):
         """Returns the results of awaitables that run at once; an exception is a result."""
-        if cls.loop is None:
-            cls.loop = asyncio.new_event_loop()
-            threading.Thread(target=cls.loop.run_forever, daemon=True).start()
+        with cls.lock:
+            if cls.loop is None:
+                cls.loop = asyncio.new_event_loop()
+                threading.Thread(target=cls.loop.run_forever, daemon=True).start()
 
         async def all_of_them():
             return await asyncio.gather(*awaitables, return_exceptions=True)
