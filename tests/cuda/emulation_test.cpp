@@ -132,7 +132,7 @@ TEST_CASE("emulation: a barrier that some threads do not reach is an error, also
   CHECK_THROWS_AS(run(part_ways, 16, 0, Task{}), base::Error);
 }
 
-TEST_CASE("emulation: a thread that does not wait for the previous kernel is an error") {
+TEST_CASE("emulation: missing the wait for the previous kernel is an error") {
   CHECK_THROWS_AS(run(run_ahead, 32, 0, Task{}), base::Error);
 }
 

@@ -63,7 +63,7 @@ TEST_CASE("shared memory limit: one that could not be raised is raised by the ne
   CHECK(raised == 100 * kKiB);
 }
 
-TEST_CASE("shared memory limit: threads that launch one kernel only raise it") {
+TEST_CASE("shared memory limit: concurrent launches of a kernel only raise it") {
   SharedMemoryLimits limits;
   const int kernel = 0;
   std::size_t in_force = 0;  // the limit last given to the driver; written under the limits' lock

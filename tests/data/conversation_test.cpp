@@ -174,7 +174,7 @@ TEST_CASE("conversations: exactly the text inside {% generation %} is learned") 
   CHECK(learned_text(chat, turns) == "<a<|im_end|>|<<|im_end|>");
 }
 
-TEST_CASE("conversations: words that a template omits are an error, and answer words are counted") {
+TEST_CASE("conversations: a template that omits words is an error, and answer words are counted") {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   const auto refusal = [&](const std::string& condition, const std::string& messages, const std::string& tools) {
     const ChatTemplate chat = own_template(

@@ -163,7 +163,7 @@ TEST_CASE("fp8 KV scales: a head of zeros has scale 1, no other head has") {
   }
 }
 
-TEST_CASE("calibration: infinite keys from finite weights end it") {
+TEST_CASE("KV calibration: ends with an error at infinite keys") {
   const auto config = tiny_config(model::Family::qwen2);  // no norm of keys, which would rescale them
   const model::Weights weights = tiny_weights(config);
   const base::Buffer& keys = weights.at("model.layers.1.self_attn.k_proj.weight");

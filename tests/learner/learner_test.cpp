@@ -326,7 +326,7 @@ TEST_CASE("learner: an update with a non-finite gradient changes nothing on any 
   });
 }
 
-TEST_CASE("learner: a NaN in any input or state reaches neither weights nor sampler") {
+TEST_CASE("learner: NaN in any input or state reaches neither weights nor sampler") {
   // Injects a NaN, given a batch, a learner, and a random number.
   using Site = std::function<void(MicroBatch&, learner::Learner&, std::uint64_t)>;
   const auto of_targets = [](std::vector<float> MicroBatch::*values) -> Site {

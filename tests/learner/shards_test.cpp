@@ -233,7 +233,7 @@ TEST_CASE("scoring learner: not sharded") {
   CHECK_FALSE(sharded[1]);
 }
 
-TEST_CASE("shards: whole tensors, of about equal size") {
+TEST_CASE("shards: hold whole tensors, and are of about equal size") {
   model::ModelConfig config = test::tiny_config();
   config.num_hidden_layers = 12;
   config.hidden_size = 64;

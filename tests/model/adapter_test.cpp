@@ -6,7 +6,7 @@
 
 using namespace qrl;
 
-TEST_CASE("adapters: one added to some columns leaves the others, and has the bits of one added to all") {
+TEST_CASE("adapter product: added to some columns it leaves the others, with the bits of the whole product") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const quant::Format format = GENERATE(quant::Format::bf16, quant::Format::f32);
   CAPTURE(path.name(), name(format));

@@ -104,7 +104,7 @@ TEST_CASE("report page data: cannot end its script element, and reads back equal
   CHECK(Json::parse(report::script_json({{"text", "bad \xFF"}}))["text"] == "bad \xEF\xBF\xBD");
 }
 
-TEST_CASE("report page: parts around the data, with a policy that allows no address") {
+TEST_CASE("report page: holds data between fixed parts, and its policy allows no network address") {
   const std::string page = report::make_page("{\"runs\":[]}", false);
   CHECK(page.find("{{") == std::string::npos);
   CHECK(page.find("default-src 'none'") != std::string::npos);

@@ -205,7 +205,7 @@ TEST_CASE("verdict line: number, bound, metric and advice") {
   CHECK(verdicts.size() == report::rules().size());
 }
 
-TEST_CASE("verdict summary: counts rules judged, broken, and waiting for more steps") {
+TEST_CASE("verdict summary: counts rules that were judged, that are broken, and that need more steps") {
   CHECK(report::summary(report::judge(healthy(0))) == "too few steps for a verdict");
   CHECK(report::summary(report::judge(healthy(4))) == "1 of 14 rules judged, none broken; 13 need more steps");
   CHECK(report::summary(report::judge(healthy(60))) == "12 of 14 rules judged, none broken");

@@ -130,7 +130,7 @@ TEST_CASE("command: a row whose worker died once is judged by the next one") {
   for (const tasks::Verdict& verdict : seen) CHECK(verdict.outcome == tasks::Outcome::correct);
 }
 
-TEST_CASE("command: one that ignores end of input is killed, with its children in any group or session") {
+TEST_CASE("command: a program that ignores end of input is killed, with children in any group or session") {
   for (const char* mode : {"ignores", "child", "session", "daemon"}) {
     CAPTURE(mode);
     const std::vector<tasks::Verdict> seen = judge_with(mode);
@@ -155,7 +155,7 @@ TEST_CASE("on_error wrong: scores a failed response 0, and keeps it") {
   CHECK(seen[1].scores == std::vector<double>{0});
 }
 
-TEST_CASE("command: one that does not become ready ends the run with exit code 2 and its last words") {
+TEST_CASE("command: a program that never becomes ready ends the run with exit code 2 and its last words") {
   const auto refusal = [](const std::string& mode) {
     PythonCommand command(kFaults, {mode});
     command.options.command.start_timeout_s = mode == "silent" ? 10 : kAnswers_s;  // Python starts within this time

@@ -215,7 +215,7 @@ TEST_CASE("reward.after: each row has the built-in verifier's verdict, which als
   CHECK_THROWS_WITH(verifier->check_ground_truth({"{\"numbers\":[3,4],\"target\":7}"}, "f:2"), Contains("f:2"));
 }
 
-TEST_CASE("command gold check: receives all of them, and every refused one is named") {
+TEST_CASE("command gold check: the program receives all gold answers, and every refused answer is named") {
   const PythonCommand command(program(R"({"scores": ["s"], "checks_gold": True})",
                                       R"({"ok": True} if gold["ground_truth"] != "bad" else {"error": "no tests"})"));
   const auto verifier = command.make();
@@ -319,7 +319,7 @@ TEST_CASE("command ready line: contradictions with the recipe are refused by nam
   CHECK_THAT(refusal(command), Contains("missing.py") && Contains("ended with exit code 2"));
 }
 
-TEST_CASE("reward.by_source: each data source has its own verifier, with separate scores") {
+TEST_CASE("reward.by_source: each data source has its own verifier and separate scores") {
   PythonCommand command(program(R"({"scores": {"correct": 2}})", R"({"score": 0.5})"));
   command.options.word = "math";
   command.options.by_source = {{"mytask", "command"}};

@@ -20,7 +20,7 @@ void refuses(const std::string& arguments, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("arguments: an unknown one gets one line with advice") {
+TEST_CASE("arguments: an unknown argument gets one line with advice") {
   refuses(test::kTiny + " optim.lr=1e-4 --dry-run", "set the recipe key with --set optim.lr=1e-4");
   refuses(test::kTiny + " ++optim.lr=1e-4 --dry-run", "set the recipe key with --set optim.lr=1e-4");
   refuses("optim.lr=1e-4",

@@ -274,7 +274,7 @@ serve(judge, scores={"right": 1, "length": 0.5})
   CHECK_THAT(rule.output, Contains(R"("scores":{"correct":1.0,"wrong":0.0,"format":0.0,"partial":0.0})"));
 }
 
-TEST_CASE("program as judge: one that does not start ends the run with exit code 2 and its last words") {
+TEST_CASE("program as judge: a failed start ends the run with exit code 2 and the program's last words") {
   const test::TempDir dir;
   const test::Outcome outcome = test::run_command(test::tiny_command(
       dir / "run", "--set reward.verifier=command --set 'reward.command=[python3, -m, qrl_reward, \"verl:none.py\"]'"));

@@ -27,7 +27,7 @@ void command_refuses(const std::string& arguments, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("commands: an unknown one gets the nearest name, or the list") {
+TEST_CASE("commands: an unknown command gets the nearest name, or the list") {
   command_refuses("evel " + test::kTiny,
                   "expected a recipe file, or one of sft, eval, generate, dump, export, profile, data, check, judge, "
                   "tokenize, compare, port, report, watch, got "

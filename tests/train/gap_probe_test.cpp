@@ -97,7 +97,7 @@ TEST_CASE("gap probe: requests two samples each of prompts chosen by seed") {
   CHECK(chosen.size() > 4);
 }
 
-TEST_CASE("gap limit: a gap beyond it or NaN ends the run or warns, without a limit neither") {
+TEST_CASE("gap limit: a gap above the limit, or NaN, ends the run or warns as configured") {
   config::CorrectionRecipe recipe;
   const auto check = [&](double k3) { train::check_gap({{"mismatch/probe_k3_kl", k3}}, recipe); };
   const double nan = std::numeric_limits<double>::quiet_NaN();

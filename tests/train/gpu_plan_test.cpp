@@ -321,7 +321,7 @@ TEST_CASE("GPU resume: another number of concurrent sequences is reported, the s
   CHECK(other.find("warning: " + is_named) != std::string::npos);
 }
 
-TEST_CASE("GPU plan: one that cannot fit is refused, one that may not fit is named") {
+TEST_CASE("GPU plan: refused if it cannot fit, reported if it may not fit") {
   const config::Recipe recipe = chosen(on_gpu().recipe, 80);
   CHECK_NOTHROW(train::require_gpu_memory(recipe, large_model(), 1, 80 * kGiB));
   const std::string error = error_of([&] { train::require_gpu_memory(recipe, large_model(), 1, 16 * kGiB); });

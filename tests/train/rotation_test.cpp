@@ -57,7 +57,7 @@ void drop_rotation(const fs::path& checkpoint) {
 
 }  // namespace
 
-TEST_CASE("rotation: reported at the start, and a block that does not fit is refused by matrix") {
+TEST_CASE("rotation: reported at the start, and a block that does not divide a matrix is refused by name") {
   const test::TempDir dir;
   const auto dry = [&](const std::string& arguments) {
     return test::run_command(test::tiny_command(dir / "run", arguments + " --dry-run"));

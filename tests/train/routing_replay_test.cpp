@@ -25,7 +25,7 @@ train::Metrics row_of(std::vector<std::string> settings) {
 
 }  // namespace
 
-TEST_CASE("route replay: without it routes differ, with the sampler's replayed none do") {
+TEST_CASE("route replay: some routes differ without replay, none with the sampler's routes replayed") {
   const train::Metrics none = row_of({"quant.rollout.weights=int4"});
   CHECK(none.at("moe/route_flip_fraction") > 0);
   CHECK(none.at("moe/route_flip_fraction") == none.at("moe/own_route_flip_fraction"));

@@ -78,14 +78,14 @@ std::string hashes(const fs::path& run) {
 
 }  // namespace
 
-TEST_CASE("a run is finished for the cases that read one", "[.finish]") {
+TEST_CASE("finished run: made for the cases that read it", "[.finish]") {
   const fs::path run = shared_run();
   fs::remove_all(run);
   finish_run(run);
   std::ofstream(note_of(run)) << hashes(run);
 }
 
-TEST_CASE("no case has changed the finished run", "[.unchanged]") {
+TEST_CASE("finished run: unchanged by every case", "[.unchanged]") {
   CHECK(hashes(shared_run()) == read_file(note_of(shared_run())));
 }
 

@@ -88,7 +88,7 @@ TEST_CASE("one update a step: run and dry run name the settings without effect")
             .find("rollout_correction.acr true (mode qurl)") != std::string::npos);
 }
 
-TEST_CASE("no negative advantages: the run names bounds that only apply to them") {
+TEST_CASE("positive_only: the run names clip bounds that only act on negative advantages") {
   const auto says = [](const std::string& settings) {
     return test::run_command(QRL_BINARY_DIR "/qrl-train " QRL_SOURCE_DIR "/tests/train/tiny.yaml --dry-run " + settings)
         .output;

@@ -47,7 +47,7 @@ std::size_t num_lines(const fs::path& file) {
 
 }  // namespace
 
-TEST_CASE("run files: each row's time, a session, TensorBoard's files and held-out answers") {
+TEST_CASE("run files: hold each row's time, a session, TensorBoard's files and held-out answers") {
   const fs::path& run = test::finished_run();
   const report::RunFiles files = report::read_run(run);
   double before = 1.7e9;
@@ -87,7 +87,7 @@ TEST_CASE("resume: adds a session and rewrites TensorBoard's file, no step twice
   CHECK(num_lines(run / "validation/step_0.jsonl") == 16);
 }
 
-TEST_CASE("run files: none without trainer.tensorboard and eval.dump, and an error ends the session") {
+TEST_CASE("run files: no TensorBoard file or answers unless enabled, and an error ends the session") {
   const test::TempDir dir;
   const test::Outcome outcome = test::run_command(
       test::tiny_command(dir / "run",
