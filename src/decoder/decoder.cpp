@@ -7,12 +7,14 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "decoder/backend.h"
 #include "decoder/device/device_backend.h"
 #include "decoder/tick_loop.h"
 #include "ops/sample.h"
+#include "types/turns.h"
 
 namespace qrl::decoder {
 
@@ -98,6 +100,19 @@ struct Decoder::State {
                   "call tick until it returns false");
   }
 
+  /// Returns checked requests.
+  std::vector<Request> requests_of(std::span<const types::SampleRequest> requests, const types::SamplingParams& params,
+                                   types::SampleKey key) const {
+    std::vector<Request> made;
+    made.reserve(requests.size());
+    for (const types::SampleRequest& request : requests) {
+      const std::vector<types::TokenId> prompt(request.prompt_tokens.begin(), request.prompt_tokens.end());
+      made.push_back({request.prompt_id, prompt, request.first_sample, request.num_samples, params, key});
+      check_request(made.back(), options, config);
+    }
+    return made;
+  }
+
   model::ModelConfig config;
   DecoderOptions options;
   TickLoop loop;
@@ -161,13 +176,7 @@ std::vector<FinishedRequest> Decoder::take_finished() {
 std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRequest> requests,
                                                  const types::SamplingParams& params, types::SampleKey key) {
   State& state = *state_;
-  std::vector<Request> made;
-  made.reserve(requests.size());
-  for (const types::SampleRequest& request : requests) {
-    const std::vector<types::TokenId> prompt(request.prompt_tokens.begin(), request.prompt_tokens.end());
-    made.push_back({request.prompt_id, prompt, request.first_sample, request.num_samples, params, key});
-    check_request(made.back(), state.options, state.config);
-  }
+  std::vector<Request> made = state.requests_of(requests, params, key);
   std::map<RequestId, std::vector<types::Completion>> of_request;
   for (Request& request : made) of_request[submit(std::move(request))];
   while (tick()) {
@@ -179,6 +188,91 @@ std::vector<types::Completion> Decoder::complete(std::span<const types::SampleRe
   }
   std::vector<types::Completion> completions;
   for (auto& [id, of_samples] : of_request) std::ranges::move(of_samples, std::back_inserter(completions));
+  return completions;
+}
+
+namespace {
+
+/// Finds a conversation's request in the tick loop.
+struct TurnPlace {
+  RequestId id = 0;
+  std::size_t idx = 0;
+  friend auto operator<=>(const TurnPlace&, const TurnPlace&) = default;
+};
+
+}  // namespace
+
+std::vector<types::Completion> Decoder::converse(std::span<const types::SampleRequest> requests,
+                                                 const types::SamplingParams& params, types::SampleKey key,
+                                                 types::TurnPartner& partner) {
+  State& state = *state_;
+  state.require_idle("converse");
+  std::vector<TurnPlace> places;
+  std::map<TurnPlace, std::size_t> sample_at;
+  std::vector<Request> own;  // a sample's request with a prompt of its own, by sample
+  const auto put = [&](std::size_t sample, TurnPlace place) {
+    places[sample] = place;
+    sample_at[place] = sample;
+  };
+  const auto submit_by_turns = [&](Request request) {
+    request.by_turns = true;
+    return submit(std::move(request));
+  };
+  for (Request& request : state.requests_of(requests, params, key)) {
+    for (std::int32_t i = 0; i < request.num_samples; ++i) {
+      own.push_back({request.prompt_id, {}, request.first_sample + i, 1, params, key});
+    }
+    const auto num_samples = static_cast<std::size_t>(request.num_samples);
+    const RequestId id = submit_by_turns(std::move(request));
+    for (std::size_t i = 0; i < num_samples; ++i) {
+      places.emplace_back();
+      put(places.size() - 1, {id, i});
+    }
+  }
+  std::size_t num_open = places.size();
+  const auto apply = [&](types::TurnReply& reply) {
+    TurnPlace place = places.at(reply.sample);
+    if (reply.ends) --num_open;
+    if (reply.ends) return state.loop.end(place.id, place.idx);
+    if (!reply.prompt.empty()) {
+      own[reply.sample].prompt_tokens = std::move(reply.prompt);
+      put(reply.sample, {submit_by_turns(std::move(own[reply.sample])), 0});
+      state.loop.end(place.id, place.idx);
+      place = places[reply.sample];
+    }
+    state.loop.resume(place.id, place.idx, reply.tokens, reply.max_tokens);
+  };
+  try {
+    double before_s = base::now_s();
+    do {
+      for (types::TurnReply& reply : partner.take_replies(!state.loop.has_work())) apply(reply);
+      const auto allowed =
+          static_cast<double>(std::min(num_open, static_cast<std::size_t>(state.options.max_num_seqs)));
+      const bool ticks = state.loop.has_work();
+      const double tick_begin_s = base::now_s();
+      (void)tick();
+      const double now_s = base::now_s();
+      state.loop.add_slot_use(ticks ? (now_s - tick_begin_s) * static_cast<double>(state.loop.num_chosen()) : 0,
+                              (now_s - before_s) * allowed);
+      before_s = now_s;
+      for (const TickLoop::Turn& turn : state.loop.take_turns())
+        partner.end_turn(sample_at.at({turn.id, turn.idx}), *turn.so_far);
+    } while (!state.loop.idle());
+  } catch (...) {
+    state.loop.abandon();
+    throw;
+  }
+  std::vector<types::Completion> completions(places.size());
+  for (FinishedRequest& finished : state.loop.take_finished()) {
+    if (!sample_at.contains({finished.id, 0})) {
+      state.finished_before.push_back(std::move(finished));
+      continue;
+    }
+    for (std::size_t i = 0; i < finished.completions.size(); ++i) {
+      const std::size_t sample = sample_at.at({finished.id, i});
+      if (places[sample] == TurnPlace{finished.id, i}) completions[sample] = std::move(finished.completions[i]);
+    }
+  }
   return completions;
 }
 

@@ -59,6 +59,12 @@ class Decoder final : public types::TextSource {
   std::vector<types::Completion> complete(std::span<const types::SampleRequest> requests,
                                           const types::SamplingParams& params, types::SampleKey key) override;
 
+  /// Calls `partner` between ticks. While samples wait for replies, others are decoded. Any error abandons all
+  /// requests. Throws like `complete`.
+  std::vector<types::Completion> converse(std::span<const types::SampleRequest> requests,
+                                          const types::SamplingParams& params, types::SampleKey key,
+                                          types::TurnPartner& partner) override;
+
   /// Frees the KV memory until the next tick. Throws an internal error for an unfinished request.
   void release_kv();
 

@@ -55,6 +55,8 @@ struct DecoderStats {
   std::int64_t held_graphs = 0;  ///< GPU: CUDA graphs that exist after the last tick
   std::int64_t graph_bytes = 0;  ///< GPU: their memory
   double decode_waited_s = 0;    ///< part of decode_s spent waiting for a device's results
+  /// `converse`: Σ time · sequences in ticks, and Σ time · sequences that max_num_seqs and unfinished samples allow.
+  double used_slot_s = 0, allowed_slot_s = 0;
 };
 
 }  // namespace qrl::decoder

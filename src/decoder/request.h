@@ -20,6 +20,7 @@ struct Request {
   types::SamplingParams params;
   types::SampleKey key;
   std::int32_t first_position = 0;  ///< the first new token's position in its sample, 0 or more
+  bool by_turns = false;            ///< if set, samples are parked until their first turn and after each turn
 };
 
 struct FinishedRequest {

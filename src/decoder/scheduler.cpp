@@ -1,6 +1,7 @@
 #include "decoder/scheduler.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -34,10 +35,13 @@ void Scheduler::submit(RequestId id, Request request) {
     Sequence& sequence = group.sequences[i];
     sequence.group = &group;
     sequence.sample_idx = group.request.first_sample + static_cast<std::int32_t>(i);
+    sequence.max_tokens = params.max_new_tokens;
+    sequence.parked = group.request.by_turns;
     sequence.completion.tokens.reserve(reserved);
     sequence.completion.sampler_logprobs.reserve(reserved);
     sequence.completion.versions.reserve(reserved);
-    waiting_.push_back(&sequence);
+    if (sequence.parked) parked_.push_back(&sequence);
+    else waiting_.push_back(&sequence);
   }
   if (group.sample_params.cuts()) ++num_cutting_;
 }
@@ -80,7 +84,7 @@ void Scheduler::start_waiting() {
   while (next != waiting_.end() && rows_left_ > 0 &&
          static_cast<std::int64_t>(running_.size()) < options_.max_num_seqs) {
     Sequence& sequence = **next;
-    if (sequence.group->prefix == PrefixState::filling) {
+    if (sequence.pages.empty() && sequence.group->prefix == PrefixState::filling) {
       ++next;
       continue;
     }
@@ -95,9 +99,10 @@ bool Scheduler::make_room_for(const Sequence& sequence) {
   Group& group = *sequence.group;
   for (;;) {
     const std::int64_t shared = group.prefix == PrefixState::ready ? group.num_prefix_tokens / options_.page_size : 0;
-    const std::int64_t wanted = pages_of(sequence.num_tokens()) - shared + static_cast<std::int64_t>(running_.size());
+    const std::int64_t held = sequence.pages.empty() ? shared : static_cast<std::int64_t>(sequence.pages.size());
+    const std::int64_t wanted = pages_of(sequence.num_tokens()) - held + static_cast<std::int64_t>(running_.size());
     if (pool_.num_free() >= wanted) return true;
-    if (forget_idle_prefix(&group)) continue;
+    if (forget_idle_prefix(&group) || free_idle_sequence(&sequence)) continue;
     if (!running_.empty() || group.prefix != PrefixState::ready) return false;
     forget_prefix(group);  // nothing runs, so the group's own prefix occupies the pages
   }
@@ -107,8 +112,11 @@ void Scheduler::start(Sequence& sequence) {
   Group& group = *sequence.group;
   ++group.num_running;
   running_.push_back(&sequence);
+  sequence.runs = true;
   sequence.pages.reserve(static_cast<std::size_t>(pages_of(options_.max_model_len)));  // so that ticks do not allocate
-  if (group.prefix == PrefixState::ready) {
+  if (!sequence.pages.empty()) {
+    // The sequence was parked, and its pages were not needed meanwhile.
+  } else if (group.prefix == PrefixState::ready) {
     const auto num_full = static_cast<std::size_t>(group.num_prefix_tokens / options_.page_size);
     for (std::size_t i = 0; i < num_full; ++i) {
       pool_.add_ref(group.prefix_pages[i]);
@@ -135,7 +143,7 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
   while (static_cast<std::int64_t>(sequence.pages.size()) < pages_of(sequence.num_tokens())) {
     if (pool_.num_free() > 0) {
       sequence.pages.push_back(pool_.allocate());
-    } else if (forget_idle_prefix(nullptr)) {
+    } else if (forget_idle_prefix(nullptr) || free_idle_sequence(nullptr)) {
       continue;
     } else if (running_.size() > 1) {
       const bool is_last = running_idx + 1 == running_.size();
@@ -157,6 +165,7 @@ void Scheduler::preempt_last() {
   if (sequence.leads) sequence.group->prefix = PrefixState::absent;
   sequence.leads = false;
   sequence.num_cached = 0;
+  sequence.runs = false;
   --sequence.group->num_running;
   free_pages(sequence.pages);
   waiting_.push_front(&sequence);
@@ -184,15 +193,73 @@ void Scheduler::advance() {
   }
 }
 
+/// Removes sequences that have ended, or whose turn has, from the queues.
+void Scheduler::leave_queues(std::span<Sequence* const> sequences) {
+  const auto leaves = [](const Sequence* sequence) { return sequence->finished || sequence->parked; };
+  const std::size_t num_running = std::erase_if(running_, leaves);
+  // A sequence that was preempted while its last token was in flight is in waiting_.
+  if (num_running < sequences.size()) std::erase_if(waiting_, leaves);
+  for (Sequence* sequence : sequences) {
+    if (std::exchange(sequence->runs, false)) --sequence->group->num_running;
+  }
+}
+
+void Scheduler::park(std::span<Sequence* const> sequences) {
+  if (sequences.empty()) return;
+  leave_queues(sequences);
+  parked_.insert(parked_.end(), sequences.begin(), sequences.end());
+}
+
+std::vector<Sequence*> Scheduler::take_turns() {
+  std::vector<Sequence*> turns;
+  for (Sequence* sequence : parked_) {
+    if (!sequence->has_turn || sequence->num_in_flight > 0) continue;
+    sequence->has_turn = false;
+    turns.push_back(sequence);
+  }
+  return turns;
+}
+
+Sequence& Scheduler::parked_sequence(RequestId id, std::size_t idx) {
+  const auto group = std::ranges::lower_bound(groups_, id, {}, [](const auto& one) { return one->id; });
+  QRL_INVARIANT(group != groups_.end() && (*group)->id == id && (*group)->sequences.at(idx).parked, "scheduler",
+                "a parked sequence", "request " + std::to_string(id) + ", sample " + std::to_string(idx));
+  return (*group)->sequences[idx];
+}
+
+void Scheduler::resume(Sequence& sequence, std::span<const types::TokenId> tokens, std::int64_t max_tokens) {
+  std::erase(parked_, &sequence);
+  sequence.parked = false;
+  types::Completion& completion = sequence.completion;
+  const std::int64_t version = completion.versions.empty() ? 0 : completion.versions.back();
+  if (!tokens.empty() && completion.sampled.empty()) completion.sampled.assign(completion.tokens.size(), 1);
+  completion.tokens.insert(completion.tokens.end(), tokens.begin(), tokens.end());
+  completion.sampler_logprobs.resize(completion.tokens.size(), 0.0F);
+  completion.versions.resize(completion.tokens.size(), version);
+  if (!completion.sampled.empty()) completion.sampled.resize(completion.tokens.size(), 0);
+  if (!completion.kept.empty()) completion.kept.fill(completion.tokens.size());
+  sequence.text_tail.clear();
+  sequence.max_tokens = std::min<std::int64_t>(max_tokens, sequence.group->request.params.max_new_tokens);
+  QRL_INVARIANT(std::cmp_less(completion.tokens.size(), sequence.max_tokens), "scheduler", "room for a token",
+                std::to_string(completion.tokens.size()) + " of " + std::to_string(sequence.max_tokens));
+  // A tick in flight may have computed the last token's row. The next token then needs that row again.
+  if (sequence.num_pending() == 0) --sequence.num_cached;
+  waiting_.push_back(&sequence);
+}
+
+void Scheduler::end(Sequence& sequence) {
+  std::erase(parked_, &sequence);
+  sequence.parked = false;
+  sequence.finished = true;
+  Sequence* const one[] = {&sequence};
+  retire(one);
+}
+
 void Scheduler::retire(std::span<Sequence* const> finished) {
   if (finished.empty()) return;
-  const auto is_finished = [](const Sequence* sequence) { return sequence->finished; };
-  const std::size_t num_running = std::erase_if(running_, is_finished);
-  // A sequence that was preempted while its last token was in flight is in waiting_.
-  if (num_running < finished.size()) std::erase_if(waiting_, is_finished);
+  leave_queues(finished);
   for (Sequence* sequence : finished) {
     Group& group = *sequence->group;
-    if (!sequence->pages.empty()) --group.num_running;
     free_pages(sequence->pages);
     if (--group.num_unfinished > 0) continue;
     forget_prefix(group);
@@ -221,6 +288,7 @@ void Scheduler::abandon() {
   chosen_.clear();
   running_.clear();
   waiting_.clear();
+  parked_.clear();
   finished_.clear();
   groups_.clear();
   num_cutting_ = 0;
@@ -238,6 +306,18 @@ bool Scheduler::forget_idle_prefix(const Group* keep) {
     return true;
   }
   return false;
+}
+
+/// Frees the pages of a sequence that waits: of the one parked last, else of the one that waits last.
+bool Scheduler::free_idle_sequence(const Sequence* keep) {
+  const auto holds = [keep](const Sequence* sequence) { return sequence != keep && !sequence->pages.empty(); };
+  const auto parked = std::find_if(parked_.rbegin(), parked_.rend(), holds);
+  const auto waiting = std::find_if(waiting_.rbegin(), waiting_.rend(), holds);
+  if (parked == parked_.rend() && waiting == waiting_.rend()) return false;
+  Sequence& sequence = parked != parked_.rend() ? **parked : **waiting;
+  free_pages(sequence.pages);
+  sequence.num_cached = 0;
+  return true;
 }
 
 void Scheduler::forget_prefix(Group& group) {

@@ -26,6 +26,10 @@ namespace qrl::decoder {
 /// only if enough pages are free for its tokens plus one page per running sequence. The sequence started first is never
 /// preempted, so every tick progresses.
 ///
+/// With Request::by_turns, a sequence is parked before its first turn and after each turn. It keeps its pages, which
+/// are freed before any running sequence is preempted. After `resume` the sequence waits behind others; without its
+/// pages it is recomputed.
+///
 /// After `advance`, another tick may be chosen while the previous tick is in flight. The previous tick's samples then
 /// count as pending tokens. If the previous tick ends a sequence, the next tick may hold an extra row of it. The
 /// sequence's pages are reusable at once, since ticks run in order.
@@ -40,7 +44,10 @@ class Scheduler {
   /// The caller has checked that the longest sample fits the pool.
   void submit(RequestId id, Request request);
 
-  bool done() const { return waiting_.empty() && running_.empty(); }
+  /// Returns whether no sequence waits for a tick or for the end of its turn's answer.
+  bool done() const { return !has_work() && parked_.empty(); }
+  /// Returns whether a sequence waits for a tick.
+  bool has_work() const { return !waiting_.empty() || !running_.empty(); }
   bool any_cuts() const { return num_cutting_ > 0; }
 
   /// Chooses the next tick's sequences, with at most max_num_batched_tokens rows. Sets their num_rows, pages and copy.
@@ -54,6 +61,17 @@ class Scheduler {
   /// Frees the pages of finished sequences. Each must be passed only once.
   void retire(std::span<Sequence* const> finished);
 
+  /// Parks sequences whose turn has ended. They keep their pages until others need them.
+  void park(std::span<Sequence* const> sequences);
+  /// Returns sequences parked after a turn since the last call that have no rows in flight.
+  std::vector<Sequence*> take_turns();
+  /// Returns a parked sequence of a request.
+  Sequence& parked_sequence(RequestId id, std::size_t idx);
+  /// Appends tokens that are not sampled to a parked sequence, which then waits for ticks.
+  void resume(Sequence& sequence, std::span<const types::TokenId> tokens, std::int64_t max_tokens);
+  /// Ends a parked sequence as it is.
+  void end(Sequence& sequence);
+
   /// Returns requests finished since the last call that have no rows in flight, in the order in which they ended.
   std::vector<FinishedRequest> take_finished();
 
@@ -62,6 +80,7 @@ class Scheduler {
 
  private:
   void take_rows(Sequence& sequence);
+  void leave_queues(std::span<Sequence* const> sequences);
   void choose_decoding();
   void choose_started();
   void start_waiting();
@@ -71,6 +90,7 @@ class Scheduler {
   void preempt_last();
   void free_pages(std::vector<PageId>& pages);
   bool forget_idle_prefix(const Group* keep);
+  bool free_idle_sequence(const Sequence* keep);
   void forget_prefix(Group& group);
   std::int64_t pages_of(std::int64_t num_tokens) const;
 
@@ -82,6 +102,7 @@ class Scheduler {
   std::int64_t num_cutting_ = 0;
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;  // in order of start
+  std::vector<Sequence*> parked_;   // in the order in which they were parked
   std::vector<Sequence*> chosen_;
   std::int64_t rows_left_ = 0;
 };

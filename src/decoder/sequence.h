@@ -24,7 +24,7 @@ enum class PrefixState : std::uint8_t {
 
 struct Group;
 
-/// Holds a sample: prompt and sampled tokens, of which the first num_cached have KV.
+/// Holds a sample: its prompt and the tokens behind it, of which the first num_cached have KV.
 struct Sequence {
   Group* group = nullptr;
   std::int32_t sample_idx = 0;
@@ -35,15 +35,20 @@ struct Sequence {
   std::int64_t num_rows = 0;    ///< number of rows in this tick; the first is at position num_cached
   PageCopy copy;                ///< page copy before this tick's forward pass; num_slots 0: none
   bool leads = false;           ///< if set, computes the group's prefix
+  bool runs = false;            ///< is among the scheduler's running sequences
+  bool parked = false;          ///< waits for what follows its turn
+  bool has_turn = false;        ///< parked after a turn that take_turns has not returned
   bool finished = false;
+  std::int64_t max_tokens = 0;  ///< number of the completion's tokens at which the turn is cut
   // Number of tokens in flight: sampled by started ticks, but not known yet.
   std::int32_t num_in_flight = 0;
   std::int32_t in_flight_output = 0;  ///< index, among its tick's samples, of the newest token in flight
 
   std::int64_t num_prompt_tokens() const;
+  /// Returns the number of tokens behind the prompt, with those in flight and those of an environment.
   std::int64_t num_sampled() const { return static_cast<std::int64_t>(completion.tokens.size()) + num_in_flight; }
   std::int64_t num_tokens() const { return num_prompt_tokens() + num_sampled(); }
-  /// Returns whether no token is left to sample; the last token may be in flight.
+  /// Returns whether no token is left to sample in this turn; the last token may be in flight.
   bool all_sampled() const;
   /// Returns the number of tokens without KV: 1 while decoding, more after a start or preemption.
   std::int64_t num_pending() const { return num_tokens() - num_cached; }
@@ -72,7 +77,7 @@ struct Group {
 inline std::int64_t Sequence::num_prompt_tokens() const {
   return static_cast<std::int64_t>(group->request.prompt_tokens.size());
 }
-inline bool Sequence::all_sampled() const { return num_sampled() >= group->request.params.max_new_tokens; }
+inline bool Sequence::all_sampled() const { return num_sampled() >= max_tokens; }
 inline types::TokenId Sequence::token(std::int64_t position) const {
   const std::int64_t sampled_idx = position - num_prompt_tokens();
   if (sampled_idx < 0) return group->request.prompt_tokens[static_cast<std::size_t>(position)];

@@ -39,13 +39,32 @@ bool TickLoop::tick(const model::Snapshot& snapshot) {
     if (!has_begun_) begin(snapshot);
     run_tick(snapshot);
   } catch (...) {
-    scheduler_.abandon();
-    num_under_way_ = 0;
-    has_begun_ = false;
+    abandon();
     throw;
   }
   if (idle()) has_begun_ = false;
   return true;
+}
+
+void TickLoop::abandon() {
+  scheduler_.abandon();
+  num_under_way_ = 0;
+  has_begun_ = false;
+}
+
+std::vector<TickLoop::Turn> TickLoop::take_turns() {
+  std::vector<Turn> turns;
+  for (const Sequence* sequence : scheduler_.take_turns()) {
+    const Group& group = *sequence->group;
+    turns.push_back({group.id, static_cast<std::size_t>(sequence - group.sequences.data()), &sequence->completion});
+  }
+  return turns;
+}
+
+void TickLoop::end(RequestId id, std::size_t idx) {
+  scheduler_.end(scheduler_.parked_sequence(id, idx));
+  ++stats_.samples_finished;
+  if (idle()) has_begun_ = false;
 }
 
 void TickLoop::begin(const model::Snapshot& snapshot) {
@@ -69,6 +88,8 @@ void TickLoop::run_tick(const model::Snapshot& snapshot) {
   while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // happens only if a request has top-k or top-p
   if (idle()) return;
   const std::span<Sequence* const> chosen = scheduler_.choose();
+  num_chosen_ = chosen.size();
+  if (!has_work()) return;  // all samples are parked
   if (!chosen.empty()) {
     start(chosen, snapshot);
     scheduler_.advance();
@@ -98,6 +119,7 @@ void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
                 "version " + std::to_string(snapshot.version()), "publish when no request is unfinished");
   const std::int64_t num_dropped = give_to_sequences(tick);
   count_tick(tick, num_dropped);
+  scheduler_.park(turned_);
   scheduler_.retire(finished_);
 }
 
@@ -105,11 +127,12 @@ void TickLoop::finish_oldest(const model::Snapshot& snapshot) {
 std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
   std::int64_t num_dropped = 0;
   finished_.clear();
+  turned_.clear();
   for (std::size_t i = 0; i < tick.samples.size(); ++i) {
     Sequence& sequence = *tick.plan.sampled_sequences[i];
     const ops::SampledToken& sampled = tick.samples[i];
     --sequence.num_in_flight;
-    if (sequence.finished) {
+    if (sequence.finished || sequence.parked) {
       ++num_dropped;
       continue;
     }
@@ -118,15 +141,16 @@ std::int64_t TickLoop::give_to_sequences(const StartedTick& tick) {
     completion.sampler_logprobs.push_back(sampled.logprob);
     completion.versions.push_back(version_);
     if (!sampled.kept.empty()) completion.kept.add(sampled.kept);
+    if (!completion.sampled.empty()) completion.sampled.push_back(1);
     completion.num_limited += sampled.limited ? 1 : 0;
     const bool ended = ends(sequence, sampled.token);
-    const std::int32_t max_new_tokens = sequence.group->request.params.max_new_tokens;
-    sequence.finished = ended || completion.tokens.size() == static_cast<std::size_t>(max_new_tokens);
     completion.stop = ended ? types::StopReason::eos : types::StopReason::length;
-    if (!sequence.finished) continue;
-    finished_.push_back(&sequence);
-    if (sequence.group->request.params.wants_routes)
-      completion.routes = backend_->routes(sequence.pages, sequence.num_tokens() - 1);
+    if (!ended && std::cmp_less(completion.tokens.size(), sequence.max_tokens)) continue;
+    const Request& request = sequence.group->request;
+    sequence.parked = sequence.has_turn = request.by_turns;
+    sequence.finished = !request.by_turns;
+    (request.by_turns ? turned_ : finished_).push_back(&sequence);
+    if (request.params.wants_routes) completion.routes = backend_->routes(sequence.pages, sequence.num_tokens() - 1);
   }
   return num_dropped;
 }

@@ -33,6 +33,29 @@ class TickLoop {
   bool tick(const model::Snapshot& snapshot);
   std::vector<FinishedRequest> take_finished() { return scheduler_.take_finished(); }
 
+  struct Turn {
+    RequestId id = 0;
+    std::size_t idx = 0;                        ///< of the sample in its request
+    const types::Completion* so_far = nullptr;  ///< valid until the sample goes on or ends
+  };
+  /// Returns samples whose turn has ended since the last call (Request::by_turns).
+  std::vector<Turn> take_turns();
+  /// Appends tokens that are not sampled to a parked sample, then samples its next turn.
+  void resume(RequestId id, std::size_t idx, std::span<const types::TokenId> tokens, std::int64_t max_tokens) {
+    scheduler_.resume(scheduler_.parked_sequence(id, idx), tokens, max_tokens);
+  }
+  void end(RequestId id, std::size_t idx);
+  /// Drops all requests.
+  void abandon();
+  /// Returns whether a tick would compute something. If not, all samples are parked or finished.
+  bool has_work() const { return scheduler_.has_work() || num_under_way_ > 0; }
+  /// Returns the number of sequences of the last tick.
+  std::size_t num_chosen() const { return num_chosen_; }
+  void add_slot_use(double used_s, double allowed_s) {
+    stats_.used_slot_s += used_s;
+    stats_.allowed_slot_s += allowed_s;
+  }
+
   bool idle() const { return scheduler_.done() && num_under_way_ == 0; }
 
   Backend& backend() { return *backend_; }
@@ -69,8 +92,10 @@ class TickLoop {
   std::int64_t num_started_ = 0;
   int num_under_way_ = 0;
   std::vector<Sequence*> finished_;  // sequences that the latest tick finished
-  double counted_s_ = 0;             // end of the time that is already attributed to ticks
-  double counted_waited_s_ = 0;      // device_stats().waited_s at that time
+  std::vector<Sequence*> turned_;    // sequences whose turn the latest tick ended
+  std::size_t num_chosen_ = 0;
+  double counted_s_ = 0;         // end of the time that is already attributed to ticks
+  double counted_waited_s_ = 0;  // device_stats().waited_s at that time
 };
 
 }  // namespace qrl::decoder

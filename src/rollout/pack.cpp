@@ -121,7 +121,7 @@ types::MicroBatch& new_batch(std::vector<types::MicroBatch>& batches) {
 }  // namespace
 
 PackItem sampled_item(std::span<const types::TokenId> prompt, const types::Completion& sample, float advantage) {
-  return {prompt, sample.tokens, sample.sampler_logprobs, advantage, {}, &sample.kept, &sample.routes};
+  return {prompt, sample.tokens, sample.sampler_logprobs, advantage, sample.sampled, &sample.kept, &sample.routes};
 }
 
 std::vector<types::MicroBatch> pack(std::span<const PackItem> items, std::int64_t max_tokens) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,11 +36,12 @@ struct Prompt {
 /// eos: ended by a stop token or a stop string; length: ended by max_new_tokens.
 enum class StopReason : std::uint8_t { eos, length };
 
-/// Tokens sampled for one prompt, the end token included.
+/// Tokens behind one prompt: those sampled, end tokens included, and those of an environment between turns.
 struct Completion {
   std::vector<TokenId> tokens;
-  std::vector<float> sampler_logprobs;  ///< [tokens]: natural logs under the sampled distribution
-  std::vector<std::int64_t> versions;   ///< [tokens]: version of the policy that sampled the token
+  /// [tokens]: natural logs under the sampled distribution; 0 for tokens of an environment.
+  std::vector<float> sampler_logprobs;
+  std::vector<std::int64_t> versions;  ///< [tokens]: version of the policy that sampled the token
   StopReason stop = StopReason::eos;
   /// Tokens from which each token was sampled. Empty unless max_kept is set and top-k or top-p is used.
   KeptTokens kept = {};
@@ -47,6 +49,12 @@ struct Completion {
   /// Routes of the prompt's tokens, then of all sampled tokens but the last. Empty unless wants_routes is set and the
   /// model has experts.
   Routes routes = {};
+  /// [tokens]: 1 for a sampled token, 0 for a token of an environment. Empty: all tokens are sampled.
+  std::vector<std::uint8_t> sampled = {};
+
+  std::int64_t num_sampled() const {
+    return sampled.empty() ? static_cast<std::int64_t>(tokens.size()) : std::count(sampled.begin(), sampled.end(), 1);
+  }
 };
 
 /// Temperature 0 is greedy: argmax, with log-prob 0 by convention. Training rejects it.
@@ -77,12 +85,18 @@ struct SampleKey {
   std::uint32_t step = 0;
 };
 
+class TurnPartner;
+
 class TextSource {
  public:
   virtual ~TextSource() = default;
   /// Returns all requests' completions in order; blocks until all have stopped.
   virtual std::vector<Completion> complete(std::span<const SampleRequest> requests, const SamplingParams& params,
                                            SampleKey key) = 0;
+  /// Samples turn by turn: after each turn, `partner` says what follows it. params.max_new_tokens limits all tokens
+  /// behind the prompt. Random numbers depend on a token's position behind the prompt, as in `complete`.
+  virtual std::vector<Completion> converse(std::span<const SampleRequest> requests, const SamplingParams& params,
+                                           SampleKey key, TurnPartner& partner) = 0;
 };
 
 }  // namespace qrl::types

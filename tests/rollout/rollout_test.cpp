@@ -42,6 +42,11 @@ class EchoSource final : public types::TextSource {
     }
     return all;
   }
+  std::vector<types::Completion> converse(std::span<const types::SampleRequest> requests,
+                                          const types::SamplingParams& params, types::SampleKey key,
+                                          types::TurnPartner&) override {
+    return complete(requests, params, key);
+  }
 };
 
 }  // namespace

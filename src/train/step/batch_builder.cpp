@@ -39,8 +39,10 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
     const auto b = static_cast<std::size_t>(groups.places[i / static_cast<std::size_t>(recipe.rollout.n)] / mini);
     if (!r.in_loss) continue;
     if (recipe.algorithm.mask_truncated && r.completion.stop == types::StopReason::length) continue;
-    counts[2 * b] += static_cast<std::int64_t>(r.completion.tokens.size());
-    counts[2 * b + 1] += r.completion.tokens.empty() ? 0 : 1;
+    const std::int64_t num_sampled = r.completion.num_sampled();
+    if (num_sampled == 0) continue;  // a conversation that failed before its first turn
+    counts[2 * b] += num_sampled;
+    ++counts[2 * b + 1];
     const bool learns = all_count || r.advantage != 0;
     if (learns || all_are_scored) {
       (learns ? items : idle)[b].push_back(
