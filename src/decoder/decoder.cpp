@@ -200,6 +200,20 @@ struct TurnPlace {
   friend auto operator<=>(const TurnPlace&, const TurnPlace&) = default;
 };
 
+/// Returns the completion at each sample's place. Places that a prompt of the sample's own replaced are left out.
+std::vector<types::Completion> completions_at(const std::vector<TurnPlace>& places,
+                                              const std::map<TurnPlace, std::size_t>& sample_at,
+                                              std::vector<FinishedRequest>& requests) {
+  std::vector<types::Completion> completions(places.size());
+  for (FinishedRequest& request : requests) {
+    for (std::size_t i = 0; i < request.completions.size(); ++i) {
+      const std::size_t sample = sample_at.at({request.id, i});
+      if (places[sample] == TurnPlace{request.id, i}) completions[sample] = std::move(request.completions[i]);
+    }
+  }
+  return completions;
+}
+
 }  // namespace
 
 std::vector<types::Completion> Decoder::converse(std::span<const types::SampleRequest> requests,
@@ -262,18 +276,12 @@ std::vector<types::Completion> Decoder::converse(std::span<const types::SampleRe
     state.loop.abandon();
     throw;
   }
-  std::vector<types::Completion> completions(places.size());
-  for (FinishedRequest& finished : state.loop.take_finished()) {
-    if (!sample_at.contains({finished.id, 0})) {
-      state.finished_before.push_back(std::move(finished));
-      continue;
-    }
-    for (std::size_t i = 0; i < finished.completions.size(); ++i) {
-      const std::size_t sample = sample_at.at({finished.id, i});
-      if (places[sample] == TurnPlace{finished.id, i}) completions[sample] = std::move(finished.completions[i]);
-    }
-  }
-  return completions;
+  std::vector<FinishedRequest> finished = state.loop.take_finished();
+  const auto is_own = [&](const FinishedRequest& one) { return sample_at.contains({one.id, 0}); };
+  const auto others = std::stable_partition(finished.begin(), finished.end(), is_own);
+  std::move(others, finished.end(), std::back_inserter(state.finished_before));
+  finished.erase(others, finished.end());
+  return completions_at(places, sample_at, finished);
 }
 
 void Decoder::release_kv() {
