@@ -38,7 +38,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
   config::LoadedRecipe loaded = recipe_of(name, arguments);
   config::Recipe& recipe = loaded.recipe;
   const model::ModelConfig config = config_of(arguments);
-  train::require_cpu_for_experts(recipe, config);
+  train::require_gpu_kernels(recipe, config);
   train::choose_rotation(recipe, config);
   const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);
   train::require_positions(config, arguments.prompt_tokens + arguments.new_tokens);

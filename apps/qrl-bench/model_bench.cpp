@@ -181,7 +181,7 @@ ModelBench::ModelBench(const std::string& what, const BenchArguments& arguments,
       ceilings((train::set_threads(loaded.recipe, world), ops::measure_ceilings())),
       hf(model_of(args)),
       config(hf.config) {
-  train::require_cpu_for_experts(loaded.recipe, config);
+  train::require_gpu_kernels(loaded.recipe, config);
   train::choose_rotation(loaded.recipe, config);
   if (name != "decode") plan_gpu(loaded.recipe, args, config);
   train::reset_peak_memory();  // the reported peak memory excludes measure_ceilings()

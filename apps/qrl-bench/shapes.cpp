@@ -59,10 +59,6 @@ quant::KvFormat gpu_kv_format(const std::string& name) { return named(kGpuKvForm
 model::ModelConfig built_in_shape(const std::string& name) {
   const Shape& shape = *std::ranges::find_if(kShapes, [&](const Shape& each) { return each.name == name; });
   model::ModelConfig config;
-  config.family = shape.num_experts > 0 ? model::Family::qwen3_moe
-                  : shape.qkv_bias      ? model::Family::qwen2
-                  : shape.qk_norm       ? model::Family::qwen3
-                                        : model::Family::llama;
   config.vocab_size = shape.vocab_size;
   config.hidden_size = shape.hidden_size;
   config.num_hidden_layers = shape.num_hidden_layers;

@@ -20,6 +20,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golde
 MAJOR = transformers.__version__.split(".")[0]
 FIELDS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size",
           "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings", "bos_token_id", "eos_token_id")
+FLAGS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "no_rope_layers")
 EXPERT_FIELDS = ("num_experts_per_tok", "moe_intermediate_size", "decoder_sparse_step", "mlp_only_layers", "norm_topk_prob",
                  "router_aux_loss_coef", "output_router_logits")
 
@@ -45,14 +46,16 @@ def experts(config):
 def facts(config):
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
+    attention = model.model.layers[0].self_attn
     return {
         **{field: getattr(config, field) for field in FIELDS},
-        "head_dim": model.model.layers[0].self_attn.head_dim,
+        "head_dim": attention.head_dim,
         "rope_theta": float(rope_theta(config)),
         "dtype": str(getattr(config, "dtype", None) or config.torch_dtype).removeprefix("torch."),
-        "qkv_bias": model.model.layers[0].self_attn.q_proj.bias is not None,
+        "qkv_bias": getattr(attention, "q_proj", getattr(attention, "qkv_proj", None)).bias is not None,
         "num_parameters": sum(p.numel() for p in model.parameters()),
         **experts(config),
+        **{field: getattr(config, field) for field in FLAGS if hasattr(config, field)},
     }
 
 

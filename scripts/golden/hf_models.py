@@ -1,4 +1,4 @@
-"""Tiny odd-shaped random models of the four families, with logits, greedy tokens and gradients by transformers.
+"""Tiny odd-shaped random models of all families, with logits, greedy tokens and gradients by transformers.
 
     python scripts/golden/hf_models.py [NAME ...]     writes tests/data/golden/hf_<name>/ (default: all), hf_manifest.json
 
@@ -15,8 +15,10 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
-                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
+from transformers import (GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config,
+                          SmolLM3ForCausalLM)
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golden"
 SEQUENCE_LENGTHS = (5, 7, 17)
@@ -89,6 +91,66 @@ MODELS = {
                               rope_parameters={"rope_type": "default", "rope_theta": 1e6}, num_local_experts=5,
                               num_experts_per_tok=3, moe_intermediate_size=13, norm_topk_prob=False, mlp_only_layers=[],
                               decoder_sparse_step=2, **COMMON | dict(num_hidden_layers=4))),
+    # A family's flags, on and off.
+    "mistral": dict(
+        model=MistralForCausalLM, seed=31, dtype=torch.float32,
+        config=MistralConfig(vocab_size=131, hidden_size=25, num_attention_heads=5, num_key_value_heads=1, head_dim=14,
+                             intermediate_size=33, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+                             sliding_window=None, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, **COMMON)),
+    "llama_linear": dict(
+        model=LlamaForCausalLM, seed=32, dtype=torch.float32,
+        config=LlamaConfig(vocab_size=131, hidden_size=24, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
+                           intermediate_size=29, rms_norm_eps=1e-5, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
+                           rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 2.5}, **COMMON)),
+    "granite": dict(
+        model=GraniteForCausalLM, seed=33, dtype=torch.float32,
+        config=GraniteConfig(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
+                             rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+                             embedding_multiplier=2.5, attention_multiplier=0.3, residual_multiplier=0.7, logits_scaling=1.5,
+                             tie_word_embeddings=True, bos_token_id=0, eos_token_id=0, **COMMON)),
+    "granite_bias": dict(
+        model=GraniteForCausalLM, seed=34, dtype=torch.bfloat16, max_shard_size="20KB", f32_gradients=True,
+        config=GraniteConfig(vocab_size=131, hidden_size=40, num_attention_heads=4, num_key_value_heads=4, intermediate_size=35,
+                             rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+                             residual_multiplier=0.22, attention_bias=True, tie_word_embeddings=False, bos_token_id=0,
+                             eos_token_id=[0, 3], **COMMON)),
+    "smollm3": dict(
+        model=SmolLM3ForCausalLM, seed=35, dtype=torch.float32,
+        config=SmolLM3Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
+                             rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 2e6},
+                             no_rope_layer_interval=2, tie_word_embeddings=True, bos_token_id=None, eos_token_id=3,
+                             **COMMON | dict(num_hidden_layers=4))),
+    "smollm3_bias": dict(
+        model=SmolLM3ForCausalLM, seed=36, dtype=torch.float32,
+        config=SmolLM3Config(vocab_size=131, hidden_size=24, num_attention_heads=4, num_key_value_heads=2, intermediate_size=35,
+                             rms_norm_eps=1e-6, rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+                                                                 "original_max_position_embeddings": 32},
+                             no_rope_layers=[0, 1], attention_bias=True, tie_word_embeddings=False, bos_token_id=None,
+                             eos_token_id=3, **COMMON)),
+    "olmo2": dict(
+        model=Olmo2ForCausalLM, seed=37, dtype=torch.float32,
+        config=Olmo2Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
+                           rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 5e5},
+                           tie_word_embeddings=False, bos_token_id=None, eos_token_id=3, **COMMON)),
+    "olmo2_tied": dict(
+        model=Olmo2ForCausalLM, seed=38, dtype=torch.bfloat16, max_shard_size="20KB", f32_gradients=True,
+        config=Olmo2Config(vocab_size=131, hidden_size=40, num_attention_heads=4, num_key_value_heads=4, intermediate_size=35,
+                           rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+                           tie_word_embeddings=True, bos_token_id=None, eos_token_id=3, **COMMON)),
+    # 12 of 16 elements rotate; all texts here are shorter than the original length.
+    "phi3": dict(
+        model=Phi3ForCausalLM, seed=39, dtype=torch.float32,
+        config=Phi3Config(vocab_size=131, hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=35,
+                          rms_norm_eps=1e-5, original_max_position_embeddings=96, tie_word_embeddings=True, bos_token_id=None,
+                          eos_token_id=3, partial_rotary_factor=0.75,
+                          rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
+                                           "short_factor": [1.0, 1.05, 1.2, 1.5, 2.0, 3.0],
+                                           "long_factor": [1.0, 1.5, 3.0, 9.0, 20.0, 40.0]}, **COMMON)),
+    "phi3_plain": dict(
+        model=Phi3ForCausalLM, seed=40, dtype=torch.bfloat16, max_shard_size="20KB", f32_gradients=True,
+        config=Phi3Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
+                          rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+                          tie_word_embeddings=False, bos_token_id=None, eos_token_id=[3, 4], **COMMON)),
 }
 
 
@@ -160,7 +222,8 @@ def make(name, spec):
     else:
         sys.exit(f"{name}: no seed gives margins of {MIN_MARGIN} and {MIN_DISTINCT} distinct tokens")
 
-    golden, facts = {}, {"seed": 1000 * spec["seed"] + attempt}
+    golden, facts = {}, {"seed": 1000 * spec["seed"] + attempt, "transformers": transformers.__version__,
+                         "torch": torch.__version__}
     exact = spec["model"](spec["config"]).eval().double()
     exact.load_state_dict(model.state_dict())
     worst = 0.0
@@ -203,12 +266,10 @@ def main():
     torch.set_num_threads(1)
     wanted = sys.argv[1:] or list(MODELS)
     path = GOLDEN / "hf_manifest.json"
-    made = json.loads(path.read_text())["models"] if sys.argv[1:] else {}
-    manifest = {
-        "command": "python scripts/golden/hf_models.py",
-        "python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
-        "safetensors": safetensors.__version__, "models": made | {name: make(name, MODELS[name]) for name in wanted},
-    }
+    manifest = json.loads(path.read_text()) if sys.argv[1:] else {
+        "command": "python scripts/golden/hf_models.py", "python": platform.python_version(),
+        "safetensors": safetensors.__version__, "models": {}}
+    manifest["models"] |= {name: make(name, MODELS[name]) for name in wanted}
     path.write_text(json.dumps(manifest, indent=2) + "\n")
     print(json.dumps(manifest, indent=2))
 

@@ -86,6 +86,9 @@ void check_request(const Request& request, const DecoderOptions& options, const 
 std::unique_ptr<Backend> make_backend(const model::ModelConfig& config, const DecoderOptions& options) {
   check_options(options, config);
   if (options.device == base::Device::cpu) return make_cpu_backend(config, options);
+  const std::string missing = model::missing_on_gpu(config);
+  QRL_REQUIRE(missing.empty(), "rollout.device cuda", "a model that the CUDA kernels compute", "one with " + missing,
+              "use rollout.device cpu");
   return make_device_backend(config, options, cuda::make_engine(engine_options(config, options)));
 }
 
@@ -158,6 +161,7 @@ RequestId Decoder::submit(Request request) {
   State& state = *state_;
   (void)snapshot();
   check_request(request, state.options, state.config);
+  request.params.temperature *= state.config.logits_scaling;  // softmax(logits / scaling / temperature)
   return state.loop.submit(std::move(request));
 }
 

@@ -161,13 +161,15 @@ void Learner::publish(model::Snapshot& snapshot, std::int64_t version, model::De
 
 void Learner::apply_uaq(float scale) {
   QRL_REQUIRE(scale > 0 && std::isfinite(scale), "quant.uaq_scale", "above 0", std::to_string(scale));
+  const model::ModelConfig& config = weights_->config();
+  QRL_REQUIRE(model::has_norms_before(config), "quant.uaq_scale", "1 for a model without norms before its matrices",
+              std::to_string(scale), "no gain can take the factor: set quant.uaq_scale: 1");
   accumulator_->finish();
   const torch::NoGradGuard no_grad;
   std::set<std::string> gains;
-  for (const model::WeightSpec& spec : model::weight_specs(weights_->config()))
-    gains.insert(model::norm_before(spec.name));
+  for (const model::WeightSpec& spec : model::weight_specs(config)) gains.insert(model::norm_before(config, spec.name));
   const auto is_gain = [&](const std::string& name) { return gains.contains(name); };
-  const auto reads_norm = [&](const std::string& name) { return !model::norm_before(name).empty(); };
+  const auto reads_norm = [&](const std::string& name) { return !model::norm_before(config, name).empty(); };
   weights_->parameters().named().change_masters(
       [&](const std::string& name) { return is_gain(name) || reads_norm(name); },
       [&](const std::string& name, std::span<float> values) {

@@ -4,7 +4,7 @@
 
 namespace qrl::model {
 
-std::string norm_before(const std::string& weight) {
+std::string norm_before(const ModelConfig& config, const std::string& weight) {
   std::string norm;
   const auto note = [&](std::string_view module, std::string_view its_norm) {
     const std::string end = std::string(module) + ".weight";
@@ -14,14 +14,15 @@ std::string norm_before(const std::string& weight) {
   const auto note_matrix = [&](const BlockMatrix& matrix, const auto&) {
     for (const BlockModule& module : matrix.modules) note(module.name, matrix.norm);
   };
-  ModelConfig any;
-  any.num_hidden_layers = 1;
+  ModelConfig any = names_of(config);
   visit_matrices(any, 0, note_matrix);
   any.num_experts = 1;
   visit_matrices(any, 0, note_matrix,
                  [&](const BlockExperts& experts, const auto&) { note(experts.tensor, experts.matrix.norm); });
   return norm;
 }
+
+bool has_norms_before(const ModelConfig& config) { return !norm_before_attention(config).empty(); }
 
 namespace {
 

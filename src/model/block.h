@@ -45,11 +45,12 @@ struct BlockGain {
   std::int64_t width = 0;
 };
 
-/// Holds one value per parameter of a layer. q and k have gains only with `qk_norm`. A sparse layer has a router and
-/// experts instead of gate_up and down.
+/// Holds one value per parameter of a layer. A gain that the model lacks stays empty: input_norm_D and post_norm_D
+/// (before attention and MLP), attention_norm_D and mlp_norm_D (on their outputs), q_norm_E and k_norm_E. A sparse
+/// layer has a router and experts instead of gate_up and down.
 template <class Gain, class Matrix, class Experts = std::vector<Matrix>>
 struct Block {
-  Gain input_norm_D{}, post_norm_D{}, q_norm_E{}, k_norm_E{};
+  Gain input_norm_D{}, post_norm_D{}, attention_norm_D{}, mlp_norm_D{}, q_norm_E{}, k_norm_E{};
   Matrix qkv{}, o{}, gate_up{}, down{}, router{};
   Experts expert_gate_up{}, expert_down{};
 };
@@ -62,35 +63,61 @@ inline std::string expert_module(const std::string& prefix, std::int64_t expert,
   return prefix + "mlp.experts." + std::to_string(expert) + "." + std::string(module.name);
 }
 
+/// Returns the names of the norms before attention and before the MLP; empty if the model has none there.
+inline std::string_view norm_before_attention(const ModelConfig& config) {
+  return config.norms == NormPlace::before ? "input_layernorm" : "";
+}
+inline std::string_view norm_before_mlp(const ModelConfig& config) {
+  return config.norms == NormPlace::before ? "post_attention_layernorm" : "";
+}
+
+inline BlockMatrix qkv_matrix(const ModelConfig& config) {
+  const std::int64_t q = config.q_size(), kv = config.kv_size();
+  std::vector<BlockModule> modules = {{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
+  if (config.fused_projections) modules = {{"self_attn.qkv_proj", q + 2 * kv}};
+  return {"qkv", norm_before_attention(config), modules, config.hidden_size, config.qkv_bias};
+}
+inline BlockMatrix gate_up_matrix(const ModelConfig& config) {
+  const std::int64_t inner = config.intermediate_size;
+  std::vector<BlockModule> modules = {{"mlp.gate_proj", inner}, {"mlp.up_proj", inner}};
+  if (config.fused_projections) modules = {{"mlp.gate_up_proj", 2 * inner}};
+  return {"gate_up", norm_before_mlp(config), modules, config.hidden_size, /*has_bias=*/false};
+}
+
 /// Visits the parameters before a layer's feed-forward part, like visit_block.
 template <class OnGain, class OnMatrix>
 void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
   QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",
                 "one of " + std::to_string(config.num_hidden_layers) + " layers", std::to_string(layer));
   const std::int64_t width = config.hidden_size;
-  gain(
-      BlockGain{"input_layernorm", "input_layernorm", width}, [](auto& block) -> auto& { return block.input_norm_D; });
+  const bool is_before = config.norms == NormPlace::before;
+  const auto whole_or_head = [&](std::int64_t whole) { return config.qk_norm_whole ? whole : config.head_dim; };
+  if (is_before) {
+    gain(
+        BlockGain{"input_layernorm", "input_layernorm", width},
+        [](auto& block) -> auto& { return block.input_norm_D; });
+  }
   matrix(
-      BlockMatrix{"qkv",
-                  "input_layernorm",
-                  {{"self_attn.q_proj", config.q_size()},
-                   {"self_attn.k_proj", config.kv_size()},
-                   {"self_attn.v_proj", config.kv_size()}},
-                  width,
-                  config.qkv_bias},
-      [](auto& block) -> auto& { return block.qkv; });
+      qkv_matrix(config), [](auto& block) -> auto& { return block.qkv; });
   if (config.qk_norm) {
     gain(
-        BlockGain{"q_norm", "self_attn.q_norm", config.head_dim}, [](auto& block) -> auto& { return block.q_norm_E; });
+        BlockGain{"q_norm", "self_attn.q_norm", whole_or_head(config.q_size())},
+        [](auto& block) -> auto& { return block.q_norm_E; });
     gain(
-        BlockGain{"k_norm", "self_attn.k_norm", config.head_dim}, [](auto& block) -> auto& { return block.k_norm_E; });
+        BlockGain{"k_norm", "self_attn.k_norm", whole_or_head(config.kv_size())},
+        [](auto& block) -> auto& { return block.k_norm_E; });
   }
   matrix(
       BlockMatrix{"o", {}, {{"self_attn.o_proj", width}}, config.q_size(), config.o_bias},
       [](auto& block) -> auto& { return block.o; });
-  gain(
-      BlockGain{"post_attention_layernorm", "post_attention_layernorm", width},
-      [](auto& block) -> auto& { return block.post_norm_D; });
+  // Hugging Face calls the norm after attention and the norm before the MLP alike.
+  const BlockGain after{"post_attention_layernorm", "post_attention_layernorm", width};
+  if (is_before)
+    gain(
+        after, [](auto& block) -> auto& { return block.post_norm_D; });
+  else
+    gain(
+        after, [](auto& block) -> auto& { return block.attention_norm_D; });
 }
 
 /// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a dense layer in forward order.
@@ -100,14 +127,15 @@ template <class OnGain, class OnMatrix>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
   visit_attention(config, layer, gain, matrix);
   QRL_INVARIANT(!config.is_sparse(layer), "block", "a dense layer", "layer " + std::to_string(layer) + " of experts");
-  const std::int64_t width = config.hidden_size, inner = config.intermediate_size;
   matrix(
-      BlockMatrix{
-          "gate_up", "post_attention_layernorm", {{"mlp.gate_proj", inner}, {"mlp.up_proj", inner}}, width, false},
-      [](auto& block) -> auto& { return block.gate_up; });
+      gate_up_matrix(config), [](auto& block) -> auto& { return block.gate_up; });
   matrix(
-      BlockMatrix{"down", {}, {{"mlp.down_proj", width}}, inner, false},
+      BlockMatrix{"down", {}, {{"mlp.down_proj", config.hidden_size}}, config.intermediate_size, false},
       [](auto& block) -> auto& { return block.down; });
+  if (config.norms == NormPlace::before) return;
+  gain(
+      BlockGain{"post_feedforward_layernorm", "post_feedforward_layernorm", config.hidden_size},
+      [](auto& block) -> auto& { return block.mlp_norm_D; });
 }
 
 /// Visits any layer like the function above. In a sparse layer, calls matrix for the router, then experts(BlockExperts,
@@ -120,10 +148,10 @@ void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& ga
   const std::int64_t width = config.hidden_size, inner = config.moe_intermediate_size, count = config.num_experts;
   matrix(
       BlockMatrix{
-          "router", "post_attention_layernorm", {{"mlp.gate", count}}, width, /*has_bias=*/false, /*is_router=*/true},
+          "router", norm_before_mlp(config), {{"mlp.gate", count}}, width, /*has_bias=*/false, /*is_router=*/true},
       [](auto& block) -> auto& { return block.router; });
   experts(
-      BlockExperts{{"experts.gate_up", "post_attention_layernorm", {{"gate_proj", inner}, {"up_proj", inner}}, width},
+      BlockExperts{{"experts.gate_up", norm_before_mlp(config), {{"gate_proj", inner}, {"up_proj", inner}}, width},
                    count,
                    "mlp.experts.gate_up_proj"},
       [](auto& block) -> auto& { return block.expert_gate_up; });
@@ -144,16 +172,26 @@ void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatri
       config, layer, [](const BlockGain&, const auto&) {}, matrix, experts);
 }
 
+/// Returns a config of one dense layer with a family's names, and sizes of 0.
+inline ModelConfig names_of(const ModelConfig& config) {
+  ModelConfig names;
+  names.norms = config.norms;
+  names.fused_projections = config.fused_projections;
+  names.num_hidden_layers = 1;
+  return names;
+}
+
 /// Calls matrix(BlockMatrix) for each kind of matrix in a dense layer. Only names are set; sizes are 0.
 template <class OnMatrix>
-void visit_known_matrices(const OnMatrix& matrix) {
-  ModelConfig any;
-  any.num_hidden_layers = 1;
-  visit_matrices(any, 0, [&](const BlockMatrix& known, const auto&) { matrix(known); });
+void visit_known_matrices(const ModelConfig& config, const OnMatrix& matrix) {
+  visit_matrices(names_of(config), 0, [&](const BlockMatrix& known, const auto&) { matrix(known); });
 }
 
 /// Returns the name of the gain before a linear weight: "model.layers.3.post_attention_layernorm.weight" for
-/// "model.layers.3.mlp.up_proj.weight". Empty for other tensors.
-std::string norm_before(const std::string& weight);
+/// "model.layers.3.mlp.up_proj.weight". Empty for other tensors, and if no norm precedes the weight.
+std::string norm_before(const ModelConfig& config, const std::string& weight);
+
+/// Returns whether a norm precedes some linear weight, so that a factor can move between both.
+bool has_norms_before(const ModelConfig& config);
 
 }  // namespace qrl::model

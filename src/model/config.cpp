@@ -25,37 +25,9 @@ constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHeads = 4096;
 constexpr std::int64_t kMaxHeadDim = 4096;
 constexpr std::int64_t kMaxLayers = 4096;
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 30;
-
-struct FamilyNames {
-  Family family;
-  const char* model_type;
-  const char* architecture;
-};
-constexpr std::array<FamilyNames, 4> kFamilies = {{{Family::qwen3, "qwen3", "Qwen3ForCausalLM"},
-                                                   {Family::qwen2, "qwen2", "Qwen2ForCausalLM"},
-                                                   {Family::llama, "llama", "LlamaForCausalLM"},
-                                                   {Family::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"}}};
-constexpr const char* kFamilyWords = R"("qwen3", "qwen2", "llama" or "qwen3_moe")";
-
-bool is_qwen3(Family family) { return family == Family::qwen3 || family == Family::qwen3_moe; }
-
-const FamilyNames& names_of(Family family) {
-  return *std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return f.family == family; });
-}
-
-bool contains(std::span<const std::string_view> keys, std::string_view key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
 
 using Reader = ConfigReader;
 constexpr auto shown = state::shown_value;
-
-double positive(const Json& value, double max, const std::string& where) {
-  QRL_REQUIRE(value.is_number() && value.get<double>() > 0 && value.get<double>() <= max, where,
-              "a number above 0 and at most " + Json(max).dump(), shown(value));
-  return value.get<double>();
-}
 
 types::TokenId token_id(const Json& value, std::int64_t vocab_size, const std::string& where) {
   QRL_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size), where,
@@ -79,133 +51,16 @@ std::int64_t optional_token_id(const Reader& reader, const std::string& key, std
   return value == nullptr || *value == -1 ? -1 : token_id(*value, vocab_size, reader.at(key));
 }
 
-Family read_family(const Reader& reader) {
-  const Json& type = reader.get("model_type", kFamilyWords);
-  const auto* names =
-      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const FamilyNames& f) { return type == f.model_type; });
-  QRL_REQUIRE(names != kFamilies.end(), reader.at("model_type"), kFamilyWords, shown(type));
-  reader.require_only("architectures", Json::array({names->architecture}));
-  return names->family;
-}
-
-std::optional<double> rope_number(const Json& value, const char* key, double min, const std::string& where) {
-  const auto found = value.find(key);
-  if (found == value.end() || found->is_null()) return std::nullopt;
-  QRL_REQUIRE(found->is_number() && found->get<double>() >= min && found->get<double>() <= 1e6, where + "." + key,
-              "a number from " + Json(min).dump() + " to 1e6", shown(*found));
-  return found->get<double>();
-}
-
-double required_rope_number(const Json& value, const char* key, double min, const std::string& where) {
-  const auto number = rope_number(value, key, min, where);
-  QRL_REQUIRE(number.has_value(), where + "." + key, "a number", "no value", "add it: this key has no default");
-  return *number;
-}
-
-RopeScaling read_rope_scaling(const Reader& reader, const std::string& key, const Json& value) {
-  const std::string where = reader.at(key);
-  Json type = "default";
-  for (const char* name : {"rope_type", "type"}) {
-    if (value.contains(name)) type = value[name];
-  }
-  RopeScaling scaling;
-  std::vector<std::string_view> known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
-  if (type == "llama3") {
-    scaling.type = RopeType::llama3;
-    known.insert(known.end(), {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"});
-  } else if (type == "yarn") {
-    scaling.type = RopeType::yarn;
-    known.insert(known.end(), {"factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
-                               "attention_factor", "mscale", "mscale_all_dim", "truncate"});
-  } else {
-    QRL_REQUIRE(type == "default", where + ".rope_type",
-                "\"default\", \"llama3\" or \"yarn\" (no other rope scaling is supported)", shown(type));
-  }
-  for (const auto& [name, field] : value.items()) {
-    QRL_REQUIRE(contains(known, name), where + "." + name, "the keys of rope_type " + type.dump() + " only",
-                "a key of a different rope_type");
-  }
-  if (const auto partial = value.find("partial_rotary_factor"); partial != value.end()) {
-    QRL_REQUIRE(*partial == 1, where + ".partial_rotary_factor", "1 (partial rotary is not supported)",
-                shown(*partial));
-  }
-  if (scaling.type == RopeType::plain) return scaling;
-  scaling.factor = required_rope_number(value, "factor", 1, where);
-  // The default is max_position_embeddings, as in transformers.
-  const bool has_original = value.contains("original_max_position_embeddings");
-  const Json original =
-      has_original ? value["original_max_position_embeddings"] : reader.get("max_position_embeddings", "an integer");
-  QRL_REQUIRE(original.is_number_unsigned() && original.get<std::uint64_t>() >= 1 &&
-                  original.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxPositions),
-              where + ".original_max_position_embeddings", "a positive integer", shown(original));
-  scaling.original_max_position_embeddings = original.get<std::int64_t>();
-  if (scaling.type == RopeType::llama3) {
-    scaling.low_freq_factor = required_rope_number(value, "low_freq_factor", 1e-6, where);
-    scaling.high_freq_factor = required_rope_number(value, "high_freq_factor", 1e-6, where);
-    QRL_REQUIRE(scaling.high_freq_factor > scaling.low_freq_factor, where + ".high_freq_factor",
-                "more than low_freq_factor", Json(scaling.high_freq_factor).dump());
-    return scaling;
-  }
-  scaling.beta_fast = rope_number(value, "beta_fast", 1e-6, where).value_or(32);
-  scaling.beta_slow = rope_number(value, "beta_slow", 1e-6, where).value_or(1);
-  QRL_REQUIRE(scaling.beta_fast >= scaling.beta_slow, where + ".beta_fast", "at least beta_slow",
-              Json(scaling.beta_fast).dump());
-  scaling.attention_factor = rope_number(value, "attention_factor", 1e-6, where);
-  scaling.mscale = rope_number(value, "mscale", 1e-6, where);
-  scaling.mscale_all_dim = rope_number(value, "mscale_all_dim", 1e-6, where);
-  if (const auto truncate = value.find("truncate"); truncate != value.end() && !truncate->is_null()) {
-    QRL_REQUIRE(truncate->is_boolean(), where + ".truncate", "true or false", shown(*truncate));
-    scaling.truncate = truncate->get<bool>();
-  }
-  return scaling;
-}
-
-/// Reads transformers 4's form (rope_theta, rope_scaling) or 5's (rope_parameters).
-void read_rope(const Reader& reader, ModelConfig& config) {
-  constexpr double kMaxTheta = 1e12;
-  std::vector<double> thetas;
-  std::vector<RopeScaling> scalings;
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const Json* value = reader.find(key);
-    if (value == nullptr) continue;
-    QRL_REQUIRE(value->is_object(), reader.at(key), "an object", shown(*value));
-    scalings.push_back(read_rope_scaling(reader, key, *value));
-    const auto theta = value->find("rope_theta");
-    if (theta != value->end())
-      thetas.push_back(positive(*theta, kMaxTheta, reader.at(std::string(key) + ".rope_theta")));
-  }
-  if (const Json* theta = reader.find("rope_theta"))
-    thetas.push_back(positive(*theta, kMaxTheta, reader.at("rope_theta")));
-  QRL_REQUIRE(!thetas.empty(), reader.at("rope_theta"), "a number here or in rope_parameters", "no value",
-              "add it: this key has no default");
-  QRL_REQUIRE(std::count(thetas.begin(), thetas.end(), thetas[0]) == static_cast<std::ptrdiff_t>(thetas.size()),
-              reader.at("rope_theta"), "the same value in rope_theta and rope_parameters", "different values");
-  QRL_REQUIRE(scalings.size() < 2 || scalings[0] == scalings[1], reader.at("rope_scaling"),
-              "the same as rope_parameters", "a different rope scaling");
-  config.rope_theta = thetas[0];
-  if (!scalings.empty()) config.rope_scaling = scalings[0];
-  QRL_REQUIRE(config.rope_scaling.type != RopeType::yarn || config.rope_theta > 1, reader.at("rope_theta"),
-              "more than 1 with yarn", Json(config.rope_theta).dump());
-}
-
-Json rope_scaling_json(const RopeScaling& scaling) {
-  if (scaling.type == RopeType::plain) return nullptr;
-  Json value = {{"factor", scaling.factor},
-                {"original_max_position_embeddings", scaling.original_max_position_embeddings}};
-  if (scaling.type == RopeType::llama3) {
-    value["rope_type"] = "llama3";
-    value["low_freq_factor"] = scaling.low_freq_factor;
-    value["high_freq_factor"] = scaling.high_freq_factor;
-    return value;
-  }
-  value["rope_type"] = "yarn";
-  value["beta_fast"] = scaling.beta_fast;
-  value["beta_slow"] = scaling.beta_slow;
-  value["truncate"] = scaling.truncate;
-  if (scaling.attention_factor) value["attention_factor"] = *scaling.attention_factor;
-  if (scaling.mscale) value["mscale"] = *scaling.mscale;
-  if (scaling.mscale_all_dim) value["mscale_all_dim"] = *scaling.mscale_all_dim;
-  return value;
+const FamilySpec& read_family(const Reader& reader) {
+  const std::string words = family_words();
+  const Json& type = reader.get("model_type", words);
+  const std::string word = type.is_string() ? type.get<std::string>() : "";
+  const FamilySpec* family = find_family(word);
+  const std::string_view missing = missing_part(word);
+  QRL_REQUIRE(family != nullptr, reader.at("model_type"), words, shown(type),
+              missing.empty() ? "" : "it has " + std::string(missing) + ", which are not supported");
+  reader.require_only("architectures", Json::array({family->architecture}));
+  return *family;
 }
 
 DType read_dtype(const Reader& reader) {
@@ -229,10 +84,12 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
+constexpr std::uint64_t kAssumedWindow = 4096;
+
 /// Returns whether any layer has a sliding window. If layer_types is present, it decides. Otherwise, if windows are
 /// enabled, layer max_window_layers and all later layers have a window.
-bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
-  const bool is_switched = reader.find("use_sliding_window") != nullptr;
+bool has_sliding_layers(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
+  const bool is_switched = family.window != WindowRule::assumed && reader.find("use_sliding_window") != nullptr;
   const bool is_on = is_switched && reader.boolean("use_sliding_window");
   if (const Json* types = reader.find("layer_types")) {
     const auto is_known = [](const Json& type) { return type == "full_attention" || type == "sliding_attention"; };
@@ -241,17 +98,19 @@ bool has_sliding_layers(const Reader& reader, const ModelConfig& config) {
                 reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
     return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
   }
-  // Without use_sliding_window, windows are off in Qwen's configs and on in Llama's.
-  if (!is_on && (is_switched || config.family != Family::llama || reader.find("sliding_window") == nullptr))
+  if (family.window == WindowRule::assumed && !reader.root().contains("sliding_window")) return true;
+  if (!is_on && (is_switched || family.window == WindowRule::switched || reader.find("sliding_window") == nullptr))
     return false;
   const Json* first = reader.find("max_window_layers");
   return first == nullptr || !first->is_number_unsigned() ||
          first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
 }
 
-void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
-  if (!has_sliding_layers(reader, config)) return;
-  const Json* window = reader.find("sliding_window");
+void refuse_sliding_window(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
+  if (!has_sliding_layers(reader, config, family)) return;
+  const Json assumed = kAssumedWindow;
+  const bool is_assumed = family.window == WindowRule::assumed && !reader.root().contains("sliding_window");
+  const Json* window = is_assumed ? &assumed : reader.find("sliding_window");
   const std::string max_positions = std::to_string(config.max_position_embeddings);
   QRL_REQUIRE(window != nullptr && window->is_number_unsigned() &&
                   window->get<std::uint64_t>() >= static_cast<std::uint64_t>(config.max_position_embeddings),
@@ -264,11 +123,11 @@ void refuse_sliding_window(const Reader& reader, const ModelConfig& config) {
               "sliding windows are not supported");
 }
 
-void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
+void refuse_unsupported(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantized model",
               "a quantized model", "use the bf16 or fp32 model that it was made from");
   for (const std::string_view name : kForeignKeys) {
-    if (config.has_experts() && contains(kExpertKeys, name)) continue;
+    if (family.has_key(name)) continue;
     const std::string key(name);
     const Json* value = reader.find(key);
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "false, or no such key", shown(*value),
@@ -277,18 +136,20 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config) {
   reader.require_only("hidden_act", "silu");
   reader.require_only("mlp_bias", false);
   reader.require_only("attention_dropout", 0);
-  reader.require_only("partial_rotary_factor", 1);
+  reader.require_only("lm_head_bias", false);
+  for (const char* key : {"embd_pdrop", "resid_pdrop"}) reader.require_only(key, 0);
+  for (const char* key : {"full_attn_mod", "interpolate_factor"}) reader.require_only(key, 1);
   reader.require_only("rope_interleaved", false);
-  refuse_sliding_window(reader, config);
+  refuse_sliding_window(reader, config, family);
 }
 
-std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config) {
+std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
   const std::int64_t width = config.hidden_size;
   const std::int64_t heads = config.num_attention_heads;
   // transformers' LlamaConfig refuses a hidden_size that is not a multiple of the number of heads, even if head_dim is
   // given.
-  const bool from_width = !is_qwen3(config.family) && reader.find("head_dim") == nullptr;
-  QRL_REQUIRE(width % heads == 0 || !(from_width || config.family == Family::llama), reader.at("hidden_size"),
+  const bool from_width = !family.needs_head_dim && reader.find("head_dim") == nullptr;
+  QRL_REQUIRE(width % heads == 0 || !(from_width || family.splits_width), reader.at("hidden_size"),
               "a multiple of num_attention_heads", std::to_string(width) + " with " + std::to_string(heads) + " heads");
   const std::int64_t head_dim = from_width ? width / heads : reader.size("head_dim", kMaxHeadDim);
   QRL_REQUIRE(head_dim % 2 == 0, reader.at("head_dim"), "an even number (rotary embeddings rotate pairs)",
@@ -302,14 +163,30 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-void read_attention_bias(const Reader& reader, ModelConfig& config) {
-  if (config.family == Family::qwen2) {
-    reader.require_only("attention_bias", true);
-    config.qkv_bias = true;
-    return;
-  }
+void read_attention_bias(const Reader& reader, const FamilySpec& family, ModelConfig& config) {
+  config.qkv_bias = family.bias == AttentionBias::always;
+  if (family.bias != AttentionBias::by_key) return reader.require_only("attention_bias", config.qkv_bias);
   if (reader.find("attention_bias") == nullptr) return;
   config.qkv_bias = config.o_bias = reader.boolean("attention_bias");
+}
+
+/// Sets the flags of a config's family, and reads the family's own numbers.
+void read_flags(const Reader& reader, const FamilySpec& family, ModelConfig& config) {
+  constexpr double kMaxMultiplier = 1e6;
+  config.family = family.family;
+  config.qk_norm = family.qk_norm != QkNorm::none;
+  config.qk_norm_whole = family.qk_norm == QkNorm::whole;
+  config.norms = family.norms;
+  config.fused_projections = family.fused_projections;
+  read_attention_bias(reader, family, config);
+  for (const NumberKey& number : family.numbers) {
+    config.*number.member = number.missing;
+    if (reader.find(number.key) == nullptr) continue;
+    config.*number.member =
+        static_cast<float>(positive(reader.get(number.key, "a number"), kMaxMultiplier, reader.at(number.key)));
+    QRL_REQUIRE(std::isnormal(config.*number.member), reader.at(number.key), "a number that fp32 can represent",
+                shown(reader.get(number.key, "a number")));
+  }
 }
 
 }  // namespace
@@ -325,9 +202,8 @@ double shortest_decimal(float value) {
 ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   ModelConfig config;
-  config.family = read_family(reader);
-  config.qk_norm = is_qwen3(config.family);
-  read_attention_bias(reader, config);
+  const FamilySpec& family = read_family(reader);
+  read_flags(reader, family, config);
   config.vocab_size = reader.size("vocab_size", kMaxVocab);
   config.hidden_size = reader.size("hidden_size", kMaxWidth);
   config.num_hidden_layers = reader.size("num_hidden_layers", kMaxLayers);
@@ -336,7 +212,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   QRL_REQUIRE(config.num_attention_heads % config.num_key_value_heads == 0, reader.at("num_key_value_heads"),
               "a divisor of num_attention_heads (" + std::to_string(config.num_attention_heads) + ")",
               std::to_string(config.num_key_value_heads));
-  config.head_dim = read_head_dim(reader, config);
+  config.head_dim = read_head_dim(reader, config, family);
   config.intermediate_size = reader.size("intermediate_size", kMaxWidth);
   config.max_position_embeddings = reader.size("max_position_embeddings", kMaxPositions);
   if (reader.find("initializer_range") != nullptr) {
@@ -347,7 +223,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   config.rms_norm_eps = static_cast<float>(eps);
   QRL_REQUIRE(std::isnormal(config.rms_norm_eps), reader.at("rms_norm_eps"), "a number that fp32 can represent",
               Json(eps).dump());
-  read_rope(reader, config);
+  read_rope(reader, family, config);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings");
   config.dtype = read_dtype(reader);
   if (const Json* eos = reader.find("eos_token_id")) {
@@ -355,19 +231,29 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   }
   config.bos_token_id = optional_token_id(reader, "bos_token_id", config.vocab_size);
   config.pad_token_id = optional_token_id(reader, "pad_token_id", config.vocab_size);
-  if (config.family == Family::qwen3_moe) read_experts(reader, config);
-  refuse_unsupported(reader, config);
+  if (family.experts) read_experts(reader, config);
+  refuse_unsupported(reader, config, family);
   return config;
+}
+
+std::string missing_on_gpu(const ModelConfig& config) {
+  if (config.embedding_multiplier != 1 || config.residual_multiplier != 1 || config.attention_multiplier != 0)
+    return "multipliers of embeddings, residuals and scores";
+  if (config.norms != NormPlace::before) return "norms behind attention and MLP";
+  if (config.qk_norm_whole) return "norms over whole projections";
+  if (config.rotary_dim() != config.head_dim) return "rotary positions in a part of a head (partial_rotary_factor)";
+  if (!config.no_rope_layers.empty()) return "layers without rotary positions";
+  return {};
 }
 
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
   const Json* type = reader.find("model_type");
-  const bool of_experts = type != nullptr && *type == names_of(Family::qwen3_moe).model_type;
+  const FamilySpec* family = type != nullptr && type->is_string() ? find_family(type->get<std::string>()) : nullptr;
   std::vector<std::string> unknown;
   for (const auto& [key, value] : reader.root().items()) {
     if (!value.is_null() && !key.starts_with('_') && !contains(kReadKeys, key) && !contains(kHarmlessKeys, key) &&
-        !(of_experts && contains(kExpertKeys, key)))
+        !(family != nullptr && family->has_key(key)))
       unknown.push_back(key);
   }
   return unknown;
@@ -399,11 +285,11 @@ std::string stop_strings_note(std::string_view json_text, const std::string& whe
 }
 
 std::string config_json(const ModelConfig& config) {
-  const FamilyNames& names = names_of(config.family);
+  const FamilySpec& family = spec_of(config.family);
   const Json dtype = config.dtype == DType::f32 ? "float32" : "bfloat16";
   const auto id_or_null = [](std::int64_t id) { return id < 0 ? Json() : Json(id); };
   Json root = {
-      {"architectures", Json::array({names.architecture})},
+      {"architectures", Json::array({family.architecture})},
       {"attention_dropout", 0.0},
       {"bos_token_id", id_or_null(config.bos_token_id)},
       {"dtype", dtype},
@@ -414,28 +300,24 @@ std::string config_json(const ModelConfig& config) {
       {"initializer_range", shortest_decimal(config.initializer_range)},
       {"intermediate_size", config.intermediate_size},
       {"max_position_embeddings", config.max_position_embeddings},
-      {"model_type", names.model_type},
+      {"model_type", family.model_type},
       {"num_attention_heads", config.num_attention_heads},
       {"num_hidden_layers", config.num_hidden_layers},
       {"num_key_value_heads", config.num_key_value_heads},
       {"pad_token_id", id_or_null(config.pad_token_id)},
       {"rms_norm_eps", shortest_decimal(config.rms_norm_eps)},
-      {"rope_theta", config.rope_theta},
       {"tie_word_embeddings", config.tie_word_embeddings},
       {"torch_dtype", dtype},
       {"use_cache", true},
       {"vocab_size", config.vocab_size},
   };
-  Json rope = rope_scaling_json(config.rope_scaling);
-  if (!rope.is_null()) root["rope_scaling"] = rope;
-  else rope["rope_type"] = "default";
-  rope["rope_theta"] = config.rope_theta;
-  root["rope_parameters"] = rope;
+  write_rope(config, family, root);
   if (config.eos_token_ids.size() == 1) root["eos_token_id"] = config.eos_token_ids[0];
   else if (!config.eos_token_ids.empty()) root["eos_token_id"] = config.eos_token_ids;
-  if (config.family != Family::qwen2) root["attention_bias"] = config.o_bias;
-  if (config.family == Family::llama) root["mlp_bias"] = false;
-  else root["use_sliding_window"] = false;
+  if (family.bias == AttentionBias::by_key) root["attention_bias"] = config.o_bias;
+  for (const std::string_view key : family.false_keys) root[std::string(key)] = false;
+  if (family.window == WindowRule::assumed) root["sliding_window"] = nullptr;
+  for (const NumberKey& number : family.numbers) root[number.key] = shortest_decimal(config.*number.member);
   if (config.has_experts()) write_experts(config, root);
   return root.dump(2) + "\n";
 }
@@ -456,18 +338,17 @@ std::string describe_config(const std::filesystem::path& file) {
   const std::string where = state::shown(file);
   const std::string text = state::read_text(file, kMaxConfig_bytes);
   const ModelConfig config = parse_config(text, where);
-  std::string line =
-      where + ": " + names_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
-      " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " + std::to_string(config.hidden_size) +
-      ", " + std::to_string(config.num_hidden_layers) + " layers, " + std::to_string(config.num_attention_heads) + "/" +
-      std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
-      std::to_string(config.intermediate_size) + describe_experts(config) + ", " +
-      std::to_string(config.max_position_embeddings) + " positions, rope theta " + Json(config.rope_theta).dump() +
-      (config.rope_scaling.type == RopeType::plain
-           ? ""
-           : ", rope scaling " + rope_scaling_json(config.rope_scaling).dump()) +
-      ", " + (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
-      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+  std::string line = where + ": " + spec_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
+                     " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " +
+                     std::to_string(config.hidden_size) + ", " + std::to_string(config.num_hidden_layers) +
+                     " layers, " + std::to_string(config.num_attention_heads) + "/" +
+                     std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) +
+                     ", ffn " + std::to_string(config.intermediate_size) + describe_experts(config) + ", " +
+                     std::to_string(config.max_position_embeddings) + " positions" + describe_rope(config) + ", " +
+                     (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
+                     (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+  for (const NumberKey& number : spec_of(config.family).numbers)
+    line += std::string(number.key) + " " + Json(shortest_decimal(config.*number.member)).dump() + ", ";
   const std::string float16 = float16_note(text, where);
   line += float16.empty() ? std::string(base::name(config.dtype)) : "F16; " + float16;
   const std::vector<std::string> unknown = unknown_config_keys(text, where);

@@ -9,54 +9,66 @@
 #include <vector>
 
 #include "base/view.h"
+#include "model/families.h"
 #include "types/prompt.h"
 
 namespace qrl::model {
 
 inline constexpr std::uint64_t kMaxConfig_bytes = 1'000'000;
 
-enum class Family : std::uint8_t { qwen3, qwen2, llama, qwen3_moe };
-
 /// Limit on experts per layer: a route stores an expert's index in a byte.
 inline constexpr std::int64_t kMaxExperts = 256;
 
 inline constexpr const char* kExpertsLack = "experts have no kernels for GPUs and no adapters yet";
 
-enum class RopeType : std::uint8_t { plain, llama3, yarn };
+enum class RopeType : std::uint8_t { plain, llama3, yarn, linear, longrope };
 
 /// Holds config.json's rope_scaling (transformers 4) or rope_parameters (5).
 struct RopeScaling {
   RopeType type = RopeType::plain;
-  double factor = 1;  ///< 1 or more
+  double factor = 1;  ///< 1 or more; not longrope's
   std::int64_t original_max_position_embeddings = 0;
   double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
   double beta_fast = 32, beta_slow = 1;              ///< yarn
-  std::optional<double> attention_factor;        ///< yarn; default: from mscale and mscale_all_dim, else from factor
+  /// yarn, longrope; default: from mscale and mscale_all_dim, else from the ratio of lengths
+  std::optional<double> attention_factor;
   std::optional<double> mscale, mscale_all_dim;  ///< yarn
   bool truncate = true;                          ///< yarn: round the ramp's bounds to whole dimensions
+  /// longrope: divisors of the frequencies up to the original length, and beyond it. Only the former are used.
+  std::vector<double> short_factor, long_factor;
+  std::int64_t longest = 0;  ///< longrope: config.json's max_position_embeddings, which needs long_factor
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
-/// Describes a decoder-only transformer: pre-norm, RMSNorm, rotary positions (rotate-half), grouped-query attention,
-/// SwiGLU or experts. Tensor names use the letters below.
+/// Describes a decoder-only transformer: RMSNorm, rotary positions (rotate-half), grouped-query attention, SwiGLU or
+/// experts. Tensor names use the letters below.
 struct ModelConfig {
-  Family family = Family::qwen3;
-  std::int64_t vocab_size = 0;           ///< V
-  std::int64_t hidden_size = 0;          ///< D
-  std::int64_t num_hidden_layers = 0;    ///< L
-  std::int64_t num_attention_heads = 0;  ///< H
-  std::int64_t num_key_value_heads = 0;  ///< K, divides H
-  std::int64_t head_dim = 0;             ///< E, even; H·E may differ from D
-  std::int64_t intermediate_size = 0;    ///< F, of dense layers
-  std::int64_t max_position_embeddings = 0;
+  Family family = {};
+  std::int64_t vocab_size = 0;               ///< V
+  std::int64_t hidden_size = 0;              ///< D
+  std::int64_t num_hidden_layers = 0;        ///< L
+  std::int64_t num_attention_heads = 0;      ///< H
+  std::int64_t num_key_value_heads = 0;      ///< K, divides H
+  std::int64_t head_dim = 0;                 ///< E, even; H·E may differ from D
+  std::int64_t intermediate_size = 0;        ///< F, of dense layers
+  std::int64_t max_position_embeddings = 0;  ///< with longrope at most its original length
   float rms_norm_eps = 0;
   double rope_theta = 0;
   RopeScaling rope_scaling;
+  double partial_rotary_factor = 1;          ///< fraction of a head's elements that rotate, from the first on
+  std::vector<std::int64_t> no_rope_layers;  ///< layers without rotary positions, ascending
+  NormPlace norms = NormPlace::before;
+  bool fused_projections = false;   ///< whether q, k and v are one tensor (qkv_proj), and gate and up (gate_up_proj)
+  float embedding_multiplier = 1;   ///< factor of the embeddings
+  float residual_multiplier = 1;    ///< factor of what attention and MLP add to the residual stream
+  float attention_multiplier = 0;   ///< factor of the scores; 0: 1/√E
+  float logits_scaling = 1;         ///< divisor of the logits
   float initializer_range = 0.02F;  ///< standard deviation of new weights; Hugging Face's default
   bool tie_word_embeddings = false;
-  bool qk_norm = false;                  ///< Qwen3: RMSNorm over E on q and k before rope
-  bool qkv_bias = false;                 ///< bias on q, k and v: always in Qwen2; attention_bias in Qwen3 and Llama
-  bool o_bias = false;                   ///< bias on o: attention_bias in Qwen3 and Llama
+  bool qk_norm = false;                  ///< RMSNorm on q and k before rope: over E, or as qk_norm_whole says
+  bool qk_norm_whole = false;            ///< if set, with qk_norm, the norms are over H·E and K·E
+  bool qkv_bias = false;                 ///< bias on q, k and v
+  bool o_bias = false;                   ///< bias on o
   base::DType dtype = base::DType::f32;  ///< dtype of the folder's weights: f32 or bf16 (f16 is written as bf16)
   std::vector<types::TokenId> eos_token_ids;
   std::int64_t bos_token_id = -1;  ///< −1: none
@@ -87,6 +99,14 @@ struct ModelConfig {
   }
   std::int64_t num_sparse_layers() const { return static_cast<std::int64_t>(sparse_layers().size()); }
 
+  /// Returns how many elements of a head rotate: a layer's, or those of layers with rotary positions.
+  std::int64_t rotary_dim() const {
+    return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial_rotary_factor);
+  }
+  std::int64_t rotary_dim(std::int64_t layer) const {
+    return std::binary_search(no_rope_layers.begin(), no_rope_layers.end(), layer) ? 0 : rotary_dim();
+  }
+
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -94,19 +114,24 @@ struct ModelConfig {
 
 /// Parses a config.json; `where` names it in errors. Keys have the same meaning as in transformers.
 /// - Required: model_type, every size of ModelConfig, rms_norm_eps, tie_word_embeddings, rope_theta and dtype (or
-///   torch_dtype). qwen2 and llama may omit head_dim: it is then hidden_size / num_attention_heads.
-/// - Omitted keys have transformers' value: hidden_act "silu", no biases but Qwen2's, no window, no dropout,
-///   initializer_range 0.02.
-/// - Refused by name: another model_type or architecture, a rope_type other than default, llama3 and yarn, mlp_bias,
-///   another activation, partial rotary, dropout, quantization_config, remote code.
-/// - Also refused: keys by which related models change the forward pass (multipliers, soft caps, …), experts outside
-///   qwen3_moe, and a layer's sliding window shorter than max_position_embeddings.
-/// - Experts (qwen3_moe) require num_experts or num_local_experts of at most 256, num_experts_per_tok,
-///   moe_intermediate_size and norm_topk_prob. Shared experts are refused.
+///   torch_dtype). Most families may omit head_dim: it is then hidden_size / num_attention_heads.
+/// - Omitted keys have transformers' value: hidden_act "silu", no biases but those that a family always has, no
+/// dropout,
+///   initializer_range 0.02, multipliers of 1. An omitted window is none, except where the family assumes one.
+/// - Refused by name: a model_type or architecture that families.cpp lacks, an unknown rope_type, mlp_bias, another
+///   activation, dropout, quantization_config, remote code.
+/// - Also refused: keys by which other families change the forward pass (multipliers, soft caps, …), and a layer's
+///   sliding window shorter than max_position_embeddings.
+/// - With longrope, max_position_embeddings is at most the original length: longer sequences need other frequencies.
+/// - Experts require num_experts or num_local_experts of at most 256, num_experts_per_tok, moe_intermediate_size and
+///   norm_topk_prob. Shared experts are refused.
 /// - Ignored: null values, keys without effect on the forward pass, and unknown keys, which unknown_config_keys lists.
 ModelConfig parse_config(std::string_view json_text, const std::string& where);
 /// Reads a config.json of at most 1 MB; warns of unknown keys and of float16 weights.
 ModelConfig read_config(const std::filesystem::path& file);
+
+/// Returns the first part of the model that the CUDA kernels lack: "multipliers", …; empty if they have all.
+std::string missing_on_gpu(const ModelConfig& config);
 
 /// Returns the keys that are neither read nor known to be harmless.
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where);

@@ -1,20 +1,22 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/families.h"
 #include "state/json.h"
 
 namespace qrl::model {
 
-struct ModelConfig;
-
 /// Limit on widths, which keeps products of sizes below 2^63.
 inline constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMaxPositions = std::int64_t{1} << 30;
 
 /// Reads a JSON object's values. Errors are input errors that name the file and the key.
 class ConfigReader {
@@ -66,8 +68,29 @@ class ConfigReader {
   nlohmann::json root_;
 };
 
+inline bool contains(std::span<const std::string_view> keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+/// Throws an input error unless the value is a number above 0 and at most `max`.
+inline double positive(const nlohmann::json& value, double max, const std::string& where) {
+  QRL_REQUIRE(value.is_number() && value.get<double>() > 0 && value.get<double>() <= max, where,
+              "a number above 0 and at most " + nlohmann::json(max).dump(), state::shown_value(value));
+  return value.get<double>();
+}
+
 /// Returns the shortest decimal of a float: 1e-06, not 9.99999997e-07.
 double shortest_decimal(float value);
+
+/// Reads rotary positions into a config whose sizes are set: transformers 4's form (rope_theta, rope_scaling) or 5's
+/// (rope_parameters), and the layers without them.
+void read_rope(const ConfigReader& reader, const FamilySpec& family, ModelConfig& config);
+
+/// Writes the same keys in both forms.
+void write_rope(const ModelConfig& config, const FamilySpec& family, nlohmann::json& root);
+
+/// Returns ", rope theta 10000.0, rope scaling {…}, 96 of 128 elements rotate, no rope in layers [3,7]".
+std::string describe_rope(const ModelConfig& config);
 
 /// Reads the experts' keys into a config whose other sizes are set.
 void read_experts(const ConfigReader& reader, ModelConfig& config);
@@ -81,12 +104,13 @@ std::string describe_experts(const ModelConfig& config);
 // clang-format off
 
 inline constexpr std::string_view kReadKeys[] = {
-    "architectures", "attention_bias", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "head_dim",
-    "hidden_act", "hidden_size", "initializer_range", "intermediate_size", "layer_types", "max_position_embeddings",
-    "max_window_layers", "mlp_bias", "model_type", "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "pad_token_id",
-    "partial_rotary_factor", "quantization_config", "rms_norm_eps", "rope_interleaved", "rope_parameters",
-    "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window",
-    "vocab_size"};
+    "architectures", "attention_bias", "attention_dropout", "bos_token_id", "dtype", "embd_pdrop", "eos_token_id",
+    "full_attn_mod", "head_dim", "hidden_act", "hidden_size", "initializer_range", "intermediate_size",
+    "interpolate_factor", "layer_types", "lm_head_bias", "max_position_embeddings", "max_window_layers", "mlp_bias",
+    "model_type", "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "pad_token_id",
+    "partial_rotary_factor", "quantization_config", "resid_pdrop", "rms_norm_eps", "rope_interleaved",
+    "rope_parameters", "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype",
+    "use_sliding_window", "vocab_size"};
 
 /// Keys of transformers without effect on the forward pass. Keys with a leading underscore are also harmless.
 inline constexpr std::string_view kHarmlessKeys[] = {
@@ -102,13 +126,8 @@ inline constexpr std::string_view kHarmlessKeys[] = {
     "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
     "transformers_version", "typical_p", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache"};
 
-/// Keys that only qwen3_moe may have.
-inline constexpr std::string_view kExpertKeys[] = {
-    "decoder_sparse_step", "mlp_only_layers", "moe_intermediate_size", "n_shared_experts", "norm_topk_prob", "num_experts",
-    "num_experts_per_tok", "num_local_experts", "num_shared_experts", "output_router_logits", "router_aux_loss_coef",
-    "shared_expert_intermediate_size"};
-
-/// Keys that change the forward pass of related models. A config is refused if such a key is neither null nor false.
+/// Keys that change the forward pass of related models. A config is refused if such a key is neither null nor false,
+/// unless it is its family's own.
 inline constexpr std::string_view kForeignKeys[] = {
     "alibi", "attention_chunk_size", "attention_multiplier", "attention_out_bias", "attn_logit_softcapping",
     "auto_map", "clip_qkv", "embedding_multiplier", "final_logit_softcapping", "layer_norm_eps",

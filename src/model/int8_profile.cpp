@@ -79,8 +79,9 @@ const float* smoothing_of(const Int8Profile* profile, const std::string& norm) {
   return tensor_of(profile, smoothing_name(norm));
 }
 
-ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format) {
-  return {tensor_of(profile, smoothing_name(norm_before(matrix))),
+ops::FixedScales fixed_scales(const ModelConfig& config, const Int8Profile* profile, const std::string& matrix,
+                              quant::Format format) {
+  return {tensor_of(profile, smoothing_name(norm_before(config, matrix))),
           format == quant::Format::int8 ? tensor_of(profile, scale_name(matrix)) : nullptr};
 }
 
@@ -93,7 +94,7 @@ std::vector<WeightSpec> profile_specs(const ModelConfig& config) {
   for (const WeightSpec& spec : weight_specs(config)) {
     if (spec.kind != WeightKind::linear) continue;
     specs.push_back({scale_name(spec.name), {spec.shape.numel() / spec.shape.dims().back()}, spec.kind});
-    const std::string norm = norm_before(spec.name);
+    const std::string norm = norm_before(config, spec.name);
     if (!norm.empty() && norms.insert(norm).second) {
       specs.push_back({smoothing_name(norm), {config.hidden_size}, WeightKind::norm});
     }
@@ -110,14 +111,15 @@ Int8Profile make_int8_profile(const ModelConfig& config, const WeightSource& wei
   }
   std::map<std::string, std::vector<float>> largest_behind;  // key: norm; value: largest |w| per channel
   for_each_weight(matrices, weights, [&](const WeightSpec& spec, const base::View& view) {
-    const std::string norm = norm_before(spec.name);
+    const std::string norm = norm_before(config, spec.name);
     if (!norm.empty()) widen(largest_behind[norm], view);
   });
   for (const auto& [norm, largest] : largest_behind) {
     profile.tensors.emplace(smoothing_name(norm), make_smoothing(ranges.at(norm), largest));
   }
   for_each_weight(matrices, weights, [&](const WeightSpec& spec, const base::View& view) {
-    profile.tensors.emplace(scale_name(spec.name), row_scales(view, smoothing_of(&profile, norm_before(spec.name))));
+    profile.tensors.emplace(scale_name(spec.name),
+                            row_scales(view, smoothing_of(&profile, norm_before(config, spec.name))));
   });
   return profile;
 }

@@ -41,7 +41,8 @@ std::string weights_hash(const ModelConfig& config, const WeightSource& weights)
 const float* smoothing_of(const Int8Profile* profile, const std::string& norm);
 /// Returns a matrix's fixed scales. They are null without a profile and for lm_head. A layer exempt from int8 has only
 /// input factors.
-ops::FixedScales fixed_scales(const Int8Profile* profile, const std::string& matrix, quant::Format format);
+ops::FixedScales fixed_scales(const ModelConfig& config, const Int8Profile* profile, const std::string& matrix,
+                              quant::Format format);
 
 /// Writes or replaces a safetensors file, whose metadata holds the hashes.
 void save_int8_profile(const std::filesystem::path& file, const Int8Profile& profile);

@@ -303,7 +303,7 @@ void save_peft(const fs::path& dir, const ModelConfig& config, const LoraConfig&
 
   std::vector<std::string> targets = lora.target_modules;
   if (targets.empty()) {
-    visit_known_matrices([&](const BlockMatrix& matrix) {
+    visit_known_matrices(config, [&](const BlockMatrix& matrix) {
       for (const BlockModule& module : matrix.modules)
         targets.emplace_back(module.name.substr(module.name.rfind('.') + 1));
     });

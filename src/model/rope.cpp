@@ -26,7 +26,7 @@ double yarn_attention(double factor, double scale) { return factor <= 1 ? 1 : 0.
 /// Returns the fractional index of the dimension pair that makes `rotations` turns over the original positions.
 double yarn_dimension(double rotations, const ModelConfig& config) {
   const auto original = static_cast<double>(config.rope_scaling.original_max_position_embeddings);
-  return static_cast<double>(config.head_dim) * std::log(original / (rotations * 2 * std::numbers::pi)) /
+  return static_cast<double>(config.rotary_dim()) * std::log(original / (rotations * 2 * std::numbers::pi)) /
          (2 * std::log(config.rope_theta));
 }
 
@@ -38,7 +38,7 @@ void scale_yarn(const ModelConfig& config, RopeFrequencies& rope) {
     high = std::ceil(high);
   }
   low = std::max(low, 0.0);
-  high = std::min(high, static_cast<double>(config.head_dim - 1));
+  high = std::min(high, static_cast<double>(config.rotary_dim() - 1));
   if (low == high) high += 0.001;  // avoids a division by zero, as in transformers
   for (std::size_t i = 0; i < rope.inverse.size(); ++i) {
     const double kept = 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
@@ -54,17 +54,29 @@ void scale_yarn(const ModelConfig& config, RopeFrequencies& rope) {
   }
 }
 
+void scale_longrope(const ModelConfig& config, RopeFrequencies& rope) {
+  const RopeScaling& scaling = config.rope_scaling;
+  for (std::size_t i = 0; i < rope.inverse.size(); ++i) rope.inverse[i] /= scaling.short_factor.at(i);
+  const auto original = static_cast<double>(scaling.original_max_position_embeddings);
+  const double ratio = static_cast<double>(scaling.longest) / original;
+  const double by_ratio = ratio <= 1 ? 1 : std::sqrt(1 + std::log(ratio) / std::log(original));
+  rope.attention_factor = scaling.attention_factor.value_or(by_ratio);
+}
+
 }  // namespace
 
 RopeFrequencies rope_frequencies(const ModelConfig& config) {
   RopeFrequencies rope;
-  for (std::int64_t i = 0; i < config.head_dim / 2; ++i) {
-    const double plain =
-        std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
-    const bool is_llama3 = config.rope_scaling.type == RopeType::llama3;
-    rope.inverse.push_back(is_llama3 ? llama3_frequency(plain, config.rope_scaling) : plain);
+  const RopeScaling& scaling = config.rope_scaling;
+  const auto width = static_cast<double>(config.rotary_dim());
+  for (std::int64_t i = 0; i < config.rotary_dim() / 2; ++i) {
+    const double plain = std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / width);
+    rope.inverse.push_back(scaling.type == RopeType::llama3   ? llama3_frequency(plain, scaling)
+                           : scaling.type == RopeType::linear ? plain / scaling.factor
+                                                              : plain);
   }
-  if (config.rope_scaling.type == RopeType::yarn) scale_yarn(config, rope);
+  if (scaling.type == RopeType::yarn) scale_yarn(config, rope);
+  if (scaling.type == RopeType::longrope) scale_longrope(config, rope);
   return rope;
 }
 

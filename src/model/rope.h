@@ -9,13 +9,14 @@
 namespace qrl::model {
 
 struct RopeFrequencies {
-  std::vector<double> inverse;  ///< radians per position, for each of head_dim / 2 pairs
+  std::vector<double> inverse;  ///< radians per position, for each of rotary_dim / 2 pairs
   double attention_factor = 1;  ///< multiplied into cosines and sines
 };
 
 /// Computes a config's rotary frequencies. llama3 divides low frequencies by `factor`, keeps high frequencies and
 /// interpolates between them, as in transformers. yarn: Peng et al. 2023, "YaRN", sections 3.2 (NTK-by-parts) and 3.4
-/// (attention factor 0.1·ln(factor) + 1).
+/// (attention factor 0.1·ln(factor) + 1). longrope: Ding et al. 2024, "LongRoPE", with the
+/// factors of texts up to the original length. Its attention factor is √(1 + ln(ratio of lengths) / ln(original)).
 RopeFrequencies rope_frequencies(const ModelConfig& config);
 
 base::Buffer make_rope_table(const ModelConfig& config, std::int64_t max_positions);

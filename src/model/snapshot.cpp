@@ -210,7 +210,8 @@ class Snapshot::Writer {
       if (part.first_row > 0) team.barrier();
       std::int64_t changed = 0;
       note(ops::pack_rows(team, view.as<float>(), view.shape[0], part.first_row, *part.matrix,
-                          fixed_scales(snapshot_.profile_.get(), name, part.matrix->format), &changed),
+                          fixed_scales(snapshot_.config_, snapshot_.profile_.get(), name, part.matrix->format),
+                          &changed),
            name);
       count(*part.matrix, changed);
     }
@@ -252,7 +253,8 @@ class Snapshot::Writer {
     const std::size_t num_modules = spec.parts.size() / part.experts.size();
     for (std::int64_t expert = mine.begin; expert < mine.end; ++expert) {
       ops::PackedLinear& packed = part.experts[static_cast<std::size_t>(expert)];
-      const ops::FixedScales fixed = fixed_scales(snapshot_.profile_.get(), part.weight, packed.format);
+      const ops::FixedScales fixed =
+          fixed_scales(snapshot_.config_, snapshot_.profile_.get(), part.weight, packed.format);
       const std::vector<std::int64_t> whole{packed.out};
       std::int64_t first = 0;
       std::size_t module = static_cast<std::size_t>(expert) * num_modules;
@@ -400,7 +402,7 @@ void Snapshot::DeviceWriter::write(const WeightViews& masters) {
                   "F32 " + spec.shape.to_string(), found->second.shape.to_string());
     ops::FixedScales fixed{smoothing_of(profile, spec.name), nullptr};
     if (const auto format = formats_.find(spec.name); format != formats_.end())
-      fixed = fixed_scales(profile, spec.name, format->second);
+      fixed = fixed_scales(snapshot_.config_, profile, spec.name, format->second);
     quantized.push_back({spec.name, found->second, fixed.input_factors, fixed.row_scales});
   }
   num_written_ += quantized.size();

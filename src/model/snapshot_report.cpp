@@ -168,7 +168,7 @@ std::vector<WeightError> Snapshot::format_errors(const ReadMaster& read) const {
         if (master.empty()) continue;
         const auto& part = parts[first + static_cast<std::size_t>(i)];
         const std::span<float> original(master.as<float>(), static_cast<std::size_t>(master.shape().numel()));
-        const float* factors = fixed_scales(profile_.get(), part.weight, part.matrix->format).input_factors;
+        const float* factors = fixed_scales(config_, profile_.get(), part.weight, part.matrix->format).input_factors;
         errors[first + static_cast<std::size_t>(i)] = error_of(part, format_, factors, original);
       }
     });

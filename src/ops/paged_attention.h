@@ -14,6 +14,14 @@ struct HeadShape {
   std::int64_t num_heads = 0;     ///< H
   std::int64_t num_kv_heads = 0;  ///< K
   std::int64_t head_dim = 0;      ///< E
+  float score_scale = 0;          ///< factor of the scores; 0: 1/√E
+};
+
+/// Describes the norms of q and k heads. With `whole`, a norm is over all heads of a row: gains [H·E] and [K·E].
+struct HeadNorms {
+  const float *q = nullptr, *k = nullptr;  ///< gains [E]; null: no norm
+  float eps = 0;
+  bool whole = false;
 };
 
 /// Describes one layer's key/value pages, which it does not own. A page holds its kv heads in order. With g =
@@ -43,12 +51,11 @@ struct AttentionRows {
   const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order
 };
 
-/// Applies RMSNorm over E to each q and k head (gains [E]; null: no norm), then the rotary embedding (rotate-half) at
-/// the row's position. Works in place on qkv rows, fp32 [*, (H+2K)·E]: q, k, v heads. Then stores k and v in the row's
-/// page slot, in the pages' format.
-void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_norm_E, const float* k_norm_E, float eps,
-                    const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
-                    float* qkv);
+/// Applies RMSNorm to q and k heads, then the rotary embedding (rotate-half) at the row's position. It turns the first
+/// elements of a head, as many as rope_table has columns; others stay. Works in place on qkv rows, fp32 [*, (H+2K)·E]:
+/// q, k, v heads. Then stores k and v in the row's page slot, in the pages' format.
+void rope_and_store(base::Team& team, const HeadShape& shape, const HeadNorms& norms, const base::View& rope_table,
+                    const AttentionRows& where, base::Range rows, const KvPages& pages, float* qkv);
 
 /// Stores the k and v heads of `rows`, to which norm and rotary embedding are already applied. With `write_back`, also
 /// writes the dequantized values to qkv.
@@ -60,7 +67,7 @@ void store_kv(base::Team& team, const HeadShape& shape, const AttentionRows& whe
 /// fp8_e4m3 pages then computes FP8 scores: exact products, fp32 sums.
 void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows, const float* scales_K, float* qkv);
 
-/// Computes causal attention of each row's q heads over its sequence's pages, with softmax scale 1/sqrt(E).
+/// Computes causal attention of each row's q heads over its sequence's pages, with the shape's score_scale.
 ///
 /// Operands by format of the pages:
 /// f32   Queries and softmax weights stay fp32. Products and sums are fp32 (fma).

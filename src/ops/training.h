@@ -11,7 +11,7 @@
 
 namespace qrl::ops {
 
-/// Computes sum = x + (y + y_bias) and normed = sum · gain / sqrt(mean(sum²) + eps).
+/// Computes sum = x + factor · (y + y_bias) and normed = sum · gain / sqrt(mean(sum²) + eps).
 struct AddRmsNorm {
   std::int64_t rows = 0, width = 0;
   float eps = 0;
@@ -22,10 +22,12 @@ struct AddRmsNorm {
   float* sum = nullptr;
   MixedArray normed;
   float* inverse_rms = nullptr;  ///< [rows], for the backward pass
+  float factor = 1;              ///< factor of the branch
 };
 void add_rms_norm(const AddRmsNorm& args);
 
-/// Computes gradients of AddRmsNorm: dx = d_sum + ∂normed/∂sum · d_normed; dy is dx in y's dtype.
+/// Computes gradients of AddRmsNorm: dx = d_sum + ∂normed/∂sum · d_normed; dy = factor · dx in
+/// y's dtype.
 struct AddRmsNormBackward {
   std::int64_t rows = 0, width = 0;
   const float* sum = nullptr;
@@ -37,11 +39,13 @@ struct AddRmsNormBackward {
   MixedArray dy;              ///< null data: not computed
   float* d_gain = nullptr;    ///< [width], accumulated; null: not computed
   float* d_y_bias = nullptr;  ///< [width], accumulated; null: not computed
+  float factor = 1;
 };
 void add_rms_norm_backward(const AddRmsNormBackward& args);
 
-/// Transforms q, k and v heads before attention. Adds the bias, then applies RMSNorm over E and rotary positions
-/// (rotate-half) to q and k. With round_kv_to_bf16, rounds k and v as a bf16 paged cache stores them.
+/// Transforms q, k and v heads before attention. Adds the bias, then applies RMSNorm over E, and rotary
+/// positions (rotate-half) in a head's first rotary_dim elements, to q and k. With round_kv_to_bf16, rounds k and v as
+/// a bf16 paged cache stores them.
 struct QkvTransform {
   std::int64_t rows = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -49,7 +53,8 @@ struct QkvTransform {
   const float* q_gain = nullptr;  ///< [E]; null: no norm of q and k
   const float* k_gain = nullptr;
   float eps = 0;
-  const float* rope_table = nullptr;        ///< from make_rope_table
+  std::int64_t rotary_dim = 0;
+  const float* rope_table = nullptr;        ///< from make_rope_table, [*, rotary_dim]; unused if rotary_dim is 0
   const std::int32_t* positions = nullptr;  ///< [rows]
   bool round_kv_to_bf16 = false;
   MixedArray in;  ///< [rows, C], C = (H+2K)·E

@@ -10,9 +10,19 @@
 
 namespace qrl::ops {
 
-/// Looks up x[row, :] = table[tokens[row], :] as fp32. The table is [V, D] in bf16 or fp32. Throws an internal error
-/// for a token beyond V.
-void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND);
+/// Looks up x[row, :] = factor · table[tokens[row], :] in fp32. The table is [V, D] in bf16 or fp32. Throws an internal
+/// error for a token beyond V.
+void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND,
+           float factor = 1);
+
+/// Adds factor · y to x, both fp32 [*, width]. With a gain, adds factor · y · gain / sqrt(mean(y²) + eps); the mean is
+/// summed as in rms_norm. Products are rounded before they are added.
+struct BranchSum {
+  std::int64_t width = 0;
+  const float* gain = nullptr;  ///< [width]; null: no norm
+  float eps = 0, factor = 1;
+};
+void add_branch(base::Team& team, const BranchSum& sum, const float* y_ND, base::Range rows, float* x_ND);
 
 /// Computes out = quantize(x · gain / sqrt(mean(x²) + eps)) for x, fp32 [*, out.width]. The mean is summed in fp32 in a
 /// fixed order. `also`, unless null, receives the same values in its own format.

@@ -27,11 +27,12 @@ struct VarlenAttention {
   /// bf16: rounds queries, keys, values and softmax weights (before they are summed), as paged_attention does over bf16
   /// pages. The backward pass also rounds d_out and the scores' gradients.
   MatmulType products = MatmulType::f32;
+  float score_scale = 0;  ///< factor of the scores; 0: 1/√E
 };
 
-/// Computes out[n, h] = Σ_t softmax_t(q·k_t / √E) v_t over the rows that row n attends to, with fp32 sums. Also writes
-/// lse[n, h] = log Σ_t exp(q·k_t / √E) for the backward pass. out: [N, H·E]. Splits (family, key head) pairs over
-/// base::num_threads(). Results do not depend on the number of threads.
+/// Computes out[n, h] = Σ_t softmax_t(score_scale · q·k_t) v_t over the rows that row n attends to, with fp32 sums.
+/// Also writes lse[n, h] = log Σ_t exp(score_scale · q·k_t) for the backward pass. out: [N, H·E]. Splits (family, key
+/// head) pairs over base::num_threads(). Results do not depend on the number of threads.
 void varlen_attention(const VarlenAttention& attention, MixedArray out_NHE, float* lse_NH);
 
 /// Overwrites d_qkv [N, C] with the gradients from d_out [N, H·E]. Method: FlashAttention (Dao et al. 2022, §3.1)

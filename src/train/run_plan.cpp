@@ -130,7 +130,7 @@ void require_known_score(const config::Recipe& recipe, const std::vector<PromptS
 RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world) {
   RunOutline outline{.loaded = given, .model = model_config(given.recipe)};
   config::Recipe& recipe = outline.loaded.recipe;
-  require_cpu_for_experts(recipe, outline.model);
+  require_gpu_kernels(recipe, outline.model);
   take_recorded_keys(outline.loaded, world);
   resolve_rotation(outline.loaded, outline.model, world);
   if (request.is_run) {

@@ -134,7 +134,7 @@ TEST_CASE("device KV: keys, values and queries equal the CPU's, in every KV form
       const std::vector<const std::int32_t*> tables(static_cast<std::size_t>(num_rows), pages.table.data());
       const ops::AttentionRows where{positions.data(), tables.data()};
       base::Team alone = base::Team::solo();
-      ops::rope_and_store(alone, pages.heads, q_gain.data(), k_gain.data(), 1e-6F, table.view(), where, {0, num_rows},
+      ops::rope_and_store(alone, pages.heads, {q_gain.data(), k_gain.data(), 1e-6F}, table.view(), where, {0, num_rows},
                           pages.cpu, cpu_qkv.data());
 
       const OnDevice<std::uint16_t> qkv_there(qkv);

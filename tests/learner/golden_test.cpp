@@ -5,6 +5,7 @@
 #include "learner/learner.h"
 #include "learner/support.h"
 #include "learner/tensors/torch.h"
+#include "learner/torch_learner.h"
 #include "model/rope.h"
 #include "ops/transformer.h"
 #include "state/safetensors.h"
@@ -28,9 +29,11 @@ struct Golden {
   std::vector<std::vector<types::TokenId>> sequences;
 };
 
-const char* const kModels[] = {"hf_qwen3",        "hf_qwen3_untied",   "hf_qwen2",      "hf_llama",
-                               "hf_llama_scaled", "hf_qwen3_yarn",     "hf_llama_bias", "hf_qwen3_bias",
-                               "hf_qwen3_moe",    "hf_qwen3_moe_mixed"};
+const char* const kModels[] = {"hf_qwen3",        "hf_qwen3_untied",    "hf_qwen2",      "hf_llama",
+                               "hf_llama_scaled", "hf_qwen3_yarn",      "hf_llama_bias", "hf_qwen3_bias",
+                               "hf_qwen3_moe",    "hf_qwen3_moe_mixed", "hf_mistral",    "hf_llama_linear",
+                               "hf_granite",      "hf_granite_bias",    "hf_smollm3",    "hf_smollm3_bias",
+                               "hf_olmo2",        "hf_olmo2_tied",      "hf_phi3",       "hf_phi3_plain"};
 
 }  // namespace
 
@@ -56,37 +59,38 @@ TEST_CASE("learner logits: equal transformers'") {
     const auto ops = std::make_shared<const learner::FusedOps>(
         rows, config, learner::forward_numerics(test::options(config::ComputeDType::f32).numerics));
     const torch::Tensor hidden = learner::hidden_states(parameters.policy(), ops, {});
-    const torch::Tensor logits = torch::mm(hidden, parameters.policy().lm_head.value.t());
+    const torch::Tensor logits =
+        torch::mm(hidden, parameters.policy().lm_head.value.t()) / static_cast<double>(config.logits_scaling);
     for (int i = 0; i < 3; ++i) {
       const base::Buffer want = golden.file.read_f32("logits." + std::to_string(i));
       const torch::Tensor expected = torch::from_blob(want.as<float>(), {want.shape()[0], want.shape()[1]});
       const auto s = static_cast<std::size_t>(i);
       const torch::Tensor got = logits.slice(0, rows.sequence_starts[s], rows.sequence_starts[s + 1]);
-      CHECK((got - expected).abs().max().item<double>() <= 1e-4);
+      CHECK((got - expected).abs().max().item<double>() <= 2e-5);
     }
   }
 }
 
 TEST_CASE("cross-entropy gradients: equal transformers'") {
   for (const std::string name : kModels) {
-    for (const bool checkpointing : {false, true}) {
-      CAPTURE(name, checkpointing);
+    for (const auto& [checkpointing, torch_ops] :
+         {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+      CAPTURE(name, checkpointing, torch_ops);
       const Golden golden(name);
+      if (torch_ops && golden.model.config.has_experts()) continue;
       std::vector<test::Sequence> sequences;
       for (const auto& tokens : golden.sequences) {
         sequences.push_back({tokens, 1, 0, std::vector<float>(tokens.size()), {}, std::vector<float>(tokens.size())});
       }
       const types::MicroBatch batch = test::pack(sequences, false);
       const auto world = dist::make_solo();
-      learner::LearnerOptions options = test::options();
+      test::LearnerOptions options = test::options();
       options.activation_checkpointing = checkpointing;
-      learner::Learner learner(golden.model.config, golden.model.weights, options, *world);
+      options.torch_ops = torch_ops;
+      test::Learner learner(golden.model.config, golden.model.weights, options, *world);
       learner.accumulate(batch, test::count({batch}), {learner::LossKind::sft, {}, {}}, {1.0F});
       test::Named want;
-      const bool has_experts = golden.model.config.has_experts();
-      double bound =
-          has_experts ? 2e-5
-                      : 1e-4;  // a bf16 or fp16 model's gradients are stored as such: half a unit of 2⁻⁸ or 2⁻¹¹ each
+      double bound = 2e-5;  // a bf16 or fp16 model's gradients are stored as such: half a unit of 2⁻⁸ or 2⁻¹¹ each
       for (const auto& [tensor, entry] : golden.file.tensors()) {
         if (!tensor.starts_with("grad.")) continue;
         if (entry.dtype == base::DType::bf16) bound = 3e-3;
@@ -94,7 +98,17 @@ TEST_CASE("cross-entropy gradients: equal transformers'") {
         want[std::string(tensor.substr(5))] = test::copy(golden.file.read_f32(tensor).view());
       }
       std::string worst;
-      const double difference = test::relative_difference(test::gradients_of(learner), want, worst, 1e-7);
+      test::Named got = test::gradients_of(learner);
+      const auto largest = [](const std::vector<float>& values) {
+        return std::abs(*std::ranges::max_element(values, {}, [](float x) { return std::abs(x); }));
+      };
+      // A bias of keys without rotary positions moves all scores of a query alike: its gradient is rounding.
+      for (auto& [tensor, values] : want) {
+        if (largest(values) > 1e-6F) continue;
+        CHECK(largest(got.at(tensor)) < 1e-6F);
+        got.at(tensor) = values;
+      }
+      const double difference = test::relative_difference(got, want, worst, 1e-7);
       CAPTURE(worst);
       CHECK(difference <= bound);
       const double loss = learner.update().metrics.at("actor/sft_loss");

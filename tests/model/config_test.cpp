@@ -71,8 +71,10 @@ TEST_CASE("config.json: malformed files behave as their manifest declares") {
 TEST_CASE("config.json: published ones are read as transformers reads them") {
   // hub: as published; transformers4, transformers5: rewritten by these versions (scripts/golden/hf_configs.py).
   const Json expected = Json::parse(qrl::test::read_file(kConfigs / "expected.json"));
-  for (const std::string model : {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct",
-                                  "llama3_8b_instruct", "llama3.2_1b"}) {
+  for (const std::string model :
+       {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b",
+        "granite_3.3_8b_instruct", "mistral_7b_instruct_v0.3", "mistral_nemo_base_2407", "olmo2_1124_7b",
+        "phi4_mini_instruct", "smollm3_3b_base"}) {
     for (const std::string writer : {"hub", "transformers4", "transformers5"}) {
       const std::string file = model + "." + writer + ".json";
       INFO(file);
@@ -86,12 +88,20 @@ TEST_CASE("config.json: published ones are read as transformers reads them") {
       CHECK(config.num_key_value_heads == want["num_key_value_heads"]);
       CHECK(config.head_dim == want["head_dim"]);
       CHECK(config.intermediate_size == want["intermediate_size"]);
-      CHECK(config.max_position_embeddings == want["max_position_embeddings"]);
+      const bool is_long = config.rope_scaling.type == RopeType::longrope;  // only short texts are supported
+      CHECK((is_long ? config.rope_scaling.longest : config.max_position_embeddings) ==
+            want["max_position_embeddings"]);
       CHECK(config.rms_norm_eps == want["rms_norm_eps"].get<float>());
       CHECK(config.rope_theta == want["rope_theta"]);
       CHECK(config.tie_word_embeddings == want["tie_word_embeddings"]);
       CHECK(config.qkv_bias == want["qkv_bias"]);
-      CHECK(config.bos_token_id == want["bos_token_id"]);
+      CHECK(config.bos_token_id == (want["bos_token_id"].is_null() ? -1 : want["bos_token_id"].get<std::int64_t>()));
+      CHECK(config.embedding_multiplier == want.value("embedding_multiplier", 1.0F));
+      CHECK(config.residual_multiplier == want.value("residual_multiplier", 1.0F));
+      CHECK(config.attention_multiplier == want.value("attention_multiplier", 0.0F));
+      CHECK(config.logits_scaling == want.value("logits_scaling", 1.0F));
+      for (std::int64_t layer = 0; layer < config.num_hidden_layers && want.contains("no_rope_layers"); ++layer)
+        CHECK((config.rotary_dim(layer) > 0) == (want["no_rope_layers"][static_cast<std::size_t>(layer)] == 1));
       CHECK(config.eos_token_ids == (want["eos_token_id"].is_array()
                                          ? want["eos_token_id"].get<std::vector<types::TokenId>>()
                                          : std::vector<types::TokenId>{want["eos_token_id"]}));
@@ -105,8 +115,10 @@ TEST_CASE("config.json: published ones are read as transformers reads them") {
 
 TEST_CASE("config.json: written as transformers 4 and 5 were seen to read it, and reads back equal") {
   // hf_configs.py --check loads the committed text with both versions and compares it with the hub's form.
-  for (const std::string model : {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct",
-                                  "llama3_8b_instruct", "llama3.2_1b"}) {
+  for (const std::string model :
+       {"qwen3_0.6b", "qwen3_0.6b_yarn", "qwen3_30b_a3b", "qwen2.5_0.5b_instruct", "llama3_8b_instruct", "llama3.2_1b",
+        "granite_3.3_8b_instruct", "mistral_7b_instruct_v0.3", "mistral_nemo_base_2407", "olmo2_1124_7b",
+        "phi4_mini_instruct", "smollm3_3b_base"}) {
     INFO(model);
     const ModelConfig config = read_config(kConfigs / (model + ".hub.json"));
     CHECK(config_json(config) == qrl::test::read_file(kConfigs / (model + ".exported.json")));
@@ -151,11 +163,84 @@ TEST_CASE("config.json: every field survives writing and reading") {
   config.tie_word_embeddings = false;
   config.dtype = base::DType::f32;
   CHECK(parse_config(config_json(config), "x") == config);
+  config.rope_scaling = {RopeType::linear, 2.5};
+  CHECK(parse_config(config_json(config), "x") == config);
   config.rope_scaling = {RopeType::yarn, 4, 32768, 1, 4, 30, 2, 1.25, 0.5, 0.75, false};
   CHECK(parse_config(config_json(config), "x") == config);
   config.eos_token_ids.clear();
   config.bos_token_id = -1;
   CHECK(parse_config(config_json(config), "x") == config);
+}
+
+TEST_CASE("config.json: a family's own keys are read, and missing ones have transformers' values") {
+  const auto of = [](const char* family, const char* architecture, const Json& keys) {
+    Json config = base_config("llama");
+    config["model_type"] = family;
+    config["architectures"] = {architecture};
+    if (!keys.is_null()) config.update(keys);
+    return config.dump();
+  };
+  const auto read = [&](const char* family, const char* architecture, const Json& keys) {
+    const ModelConfig config = parse_config(of(family, architecture, keys), "x");
+    CHECK(parse_config(config_json(config), "x") == config);
+    return config;
+  };
+  const ModelConfig granite = read("granite", "GraniteForCausalLM", {{"residual_multiplier", 0.22}});
+  CHECK(granite.residual_multiplier == 0.22F);
+  CHECK(granite.embedding_multiplier == 1);
+  CHECK(granite.attention_multiplier == 1);  // not 1/√E
+  CHECK(read("smollm3", "SmolLM3ForCausalLM", {{"num_hidden_layers", 9}}).no_rope_layers ==
+        std::vector<std::int64_t>{3, 7});
+  CHECK(read("smollm3", "SmolLM3ForCausalLM", {{"no_rope_layers", {1, 1}}}).no_rope_layers.empty());
+  const ModelConfig olmo2 = read("olmo2", "Olmo2ForCausalLM", {{"attention_bias", false}});
+  CHECK(olmo2.norms == NormPlace::after);
+  CHECK((olmo2.qk_norm && olmo2.qk_norm_whole));
+  CHECK(read("mistral", "MistralForCausalLM", {{"sliding_window", nullptr}, {"hidden_size", 66}}).head_dim == 16);
+  const Json longrope = {
+      {"type", "longrope"}, {"short_factor", {1, 1.5, 2, 2, 3, 3}}, {"long_factor", {2, 3, 4, 5, 6, 7}}};
+  const ModelConfig phi3 =
+      read("phi3", "Phi3ForCausalLM",
+           {{"partial_rotary_factor", 0.75}, {"original_max_position_embeddings", 128}, {"rope_scaling", longrope}});
+  CHECK(phi3.fused_projections);
+  CHECK(phi3.rotary_dim() == 12);
+  CHECK(phi3.max_position_embeddings == 128);
+  CHECK(phi3.rope_scaling.longest == 512);
+
+  struct Refused {
+    const char *family, *architecture;
+    Json keys;
+    const char* about;
+  };
+  const Refused refused[] = {
+      {"mistral", "MistralForCausalLM", {}, "sliding_window"},  // a missing key means 4096; here 512 positions fit it
+      {"mistral", "MistralForCausalLM", {{"max_position_embeddings", 8192}}, "sliding_window"},
+      {"mistral", "MistralForCausalLM", {{"sliding_window", 16}}, "sliding_window"},
+      {"mistral", "MistralForCausalLM", {{"sliding_window", nullptr}, {"attention_bias", true}}, "attention_bias"},
+      {"granite", "GraniteForCausalLM", {{"logits_scaling", 0}}, "logits_scaling"},
+      {"granite", "GraniteForCausalLM", {{"residual_multiplier", "1"}}, "residual_multiplier"},
+      {"granite", "GraniteForCausalLM", {{"mlp_bias", true}}, "mlp_bias"},
+      {"llama", "LlamaForCausalLM", {{"residual_multiplier", 0.5}}, "residual_multiplier"},
+      {"llama", "LlamaForCausalLM", {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
+      {"smollm3", "SmolLM3ForCausalLM", {{"no_rope_layers", {1}}}, "no_rope_layers"},
+      {"smollm3", "SmolLM3ForCausalLM", {{"no_rope_layers", {1, 2}}}, "no_rope_layers"},
+      {"smollm3", "SmolLM3ForCausalLM", {{"use_sliding_window", true}, {"sliding_window", 8}}, "sliding_window"},
+      {"olmo2", "Olmo2ForCausalLM", {{"attention_bias", true}}, "attention_bias"},
+      {"phi3", "Phi3ForCausalLM", {{"sliding_window", 300}}, "sliding_window"},
+      {"phi3", "Phi3ForCausalLM", {{"partial_rotary_factor", 0.3}}, "partial_rotary_factor"},
+      {"phi3", "Phi3ForCausalLM", {{"rope_scaling", longrope}}, "short_factor"},
+      {"phi3", "Phi3ForCausalLM", {{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}}, "rope_type"},
+      {"phi3", "Phi3ForCausalLM", {{"lm_head_bias", true}}, "lm_head_bias"},
+      {"gemma2", "Gemma2ForCausalLM", {}, "soft caps"},
+      {"gpt_oss", "GptOssForCausalLM", {}, "attention sinks"},
+      {"lfm2", "Lfm2ForCausalLM", {}, "convolution"},
+      {"ministral3", "Ministral3ForCausalLM", {}, "llama_4_scaling_beta"},
+  };
+  for (const Refused& one : refused) {
+    const std::string text = of(one.family, one.architecture, one.keys);
+    INFO(text);
+    if (&one == &refused[0]) CHECK(refusal(text).empty());
+    else CHECK(refusal(text).find(one.about) != std::string::npos);
+  }
 }
 
 TEST_CASE("config.json: impossible values are refused by the name of their key") {
@@ -206,9 +291,10 @@ TEST_CASE("config.json: impossible values are refused by the name of their key")
       {"rope_interleaved", {"true"}},
       {"quantization_config", {"{\"quant_method\":\"awq\"}", "{}"}},
       {"rope_scaling",
-       {"{\"type\":\"linear\",\"factor\":2}", "{\"rope_type\":\"yarn\"}", "{\"rope_type\":\"dynamic\"}",
-        "{\"factor\":2}", "\"linear\"", "[]", "{\"rope_type\":null}", "{\"type\":\"yarn\",\"factor\":0.5}",
-        "{\"type\":\"yarn\",\"factor\":\"4\"}", "{\"type\":\"yarn\",\"factor\":4,\"low_freq_factor\":1}",
+       {"{\"type\":\"linear\"}", "{\"type\":\"longrope\",\"short_factor\":[],\"long_factor\":[]}",
+        "{\"rope_type\":\"yarn\"}", "{\"rope_type\":\"dynamic\"}", "{\"factor\":2}", "\"linear\"", "[]",
+        "{\"rope_type\":null}", "{\"type\":\"yarn\",\"factor\":0.5}", "{\"type\":\"yarn\",\"factor\":\"4\"}",
+        "{\"type\":\"yarn\",\"factor\":4,\"low_freq_factor\":1}",
         "{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}",
         "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":0}",
         "{\"type\":\"yarn\",\"factor\":4,\"truncate\":1}",
@@ -233,8 +319,8 @@ TEST_CASE("config.json: impossible values are refused by the name of their key")
     }
   }
   Json other = base_config();
-  other["model_type"] = "mistral";
-  CHECK(refusal(other.dump()).ends_with("got \"mistral\""));
+  other["model_type"] = "gpt_neox";
+  CHECK(refusal(other.dump()).ends_with("got \"gpt_neox\""));
   Json uneven = base_config("llama");
   uneven["hidden_size"] = 66;
   CHECK(refusal(uneven.dump()).find("hidden_size") != std::string::npos);

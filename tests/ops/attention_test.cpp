@@ -105,9 +105,9 @@ Outcome run(const Setup& setup, const std::vector<float>& qkv) {
   base::parallel(setup.members, [&](Team& team) {
     for (std::int64_t begin = 0; begin < rows; begin += setup.rows_per_call) {
       const Range part{begin, std::min(rows, begin + setup.rows_per_call)};
-      ops::rope_and_store(team, shape, setup.q_gain.empty() ? nullptr : setup.q_gain.data(),
-                          setup.k_gain.empty() ? nullptr : setup.k_gain.data(), 1e-6F, rope.view(), where, part, pages,
-                          out.qkv.data());
+      const ops::HeadNorms norms{setup.q_gain.empty() ? nullptr : setup.q_gain.data(),
+                                 setup.k_gain.empty() ? nullptr : setup.k_gain.data(), 1e-6F};
+      ops::rope_and_store(team, shape, norms, rope.view(), where, part, pages, out.qkv.data());
       team.barrier();
       if (!setup.query_scales.empty()) {
         ops::quantize_queries(team, shape, part, setup.query_scales.data(), out.qkv.data());

@@ -41,6 +41,26 @@ inline model::ModelConfig model_config(model::Family family, const ModelSizes& s
   return config;
 }
 
+/// Gives a config the flags of a family, switched on: multipliers, layers without rope, a part of a head that rotates.
+inline model::ModelConfig with_flags(model::ModelConfig config, model::Family family) {
+  const model::FamilySpec& spec = model::spec_of(family);
+  config.family = family;
+  config.norms = spec.norms;
+  config.fused_projections = spec.fused_projections;
+  config.qk_norm = spec.qk_norm != model::QkNorm::none;
+  config.qk_norm_whole = spec.qk_norm == model::QkNorm::whole;
+  config.qkv_bias = config.o_bias = spec.bias == model::AttentionBias::by_key;
+  if (!spec.numbers.empty()) {
+    config.embedding_multiplier = 2.5F;
+    config.attention_multiplier = 0.3F;
+    config.residual_multiplier = 0.7F;
+    config.logits_scaling = 1.5F;
+  }
+  if (spec.layers_without_rope) config.no_rope_layers = {1};
+  if (spec.partial_rotary) config.partial_rotary_factor = 0.6;
+  return config;
+}
+
 /// Makes a model of 3 layers a mixture: 2 of 5 experts act on a token in layers 0 and 2.
 inline model::ModelConfig with_experts(model::ModelConfig config, std::int64_t width, bool norm_topk_prob = true) {
   config.family = model::Family::qwen3_moe;

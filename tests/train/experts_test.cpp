@@ -21,13 +21,13 @@ TEST_CASE("MoE: refused on a GPU before a GPU is searched, and with adapters on 
     CHECK(outcome.output.find(about) != std::string::npos);
     CHECK(outcome.output.find(model::kExpertsLack) != std::string::npos);
   };
-  refuses("--set trainer.device=cuda", "trainer.device: expected cpu for a mixture of experts (qwen3_moe), got cuda");
-  refuses("--set rollout.device=cuda", "rollout.device: expected cpu for a mixture of experts (qwen3_moe), got cuda");
+  refuses("--set trainer.device=cuda", "trainer.device: expected cpu for a model with experts, got cuda");
+  refuses("--set rollout.device=cuda", "rollout.device: expected cpu for a model with experts, got cuda");
   refuses("--set lora.rank=2", "lora.target_modules");
   const test::Outcome run = test::run_command(test::kProgram + test::kTiny + " " + kMixture +
                                               "--set rollout.device=cuda --set trainer.default_local_dir=/nowhere/run");
   CHECK(run.exit_code == 2);
-  CHECK(test::says(run, "expected cpu for a mixture of experts"));
+  CHECK(test::says(run, "expected cpu for a model with experts"));
 }
 
 TEST_CASE("MoE: a run counts each expert's matrices by format") {

@@ -58,6 +58,7 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
   check(snapshot.config(), tokens);
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   const std::int64_t vocab_size = snapshot.config().vocab_size;
+  const float logits_scaling = snapshot.config().logits_scaling;
   const std::vector<PageId> in_order = pages_in_order(num_tokens, layout.page_size);
   const std::vector<PageId>& pages = layout.pages.empty() ? in_order : layout.pages;
   QRL_INVARIANT(pages.size() == in_order.size(), "given sequence", std::to_string(in_order.size()) + " pages",
@@ -77,7 +78,9 @@ std::vector<float> forced_logits(const model::Snapshot& snapshot, std::span<cons
                  const float* from =
                      transformer.logits(team, static_cast<std::int64_t>(some.size()), {0, vocab_size}, scratch);
                  float* to = logits.data() + (first + static_cast<std::int64_t>(at)) * vocab_size;
-                 if (team.rank() == 0) std::copy_n(from, static_cast<std::int64_t>(some.size()) * vocab_size, to);
+                 if (team.rank() != 0) continue;
+                 std::transform(from, from + static_cast<std::int64_t>(some.size()) * vocab_size, to,
+                                [&](float logit) { return logit / logits_scaling; });
                }
              });
   return logits;

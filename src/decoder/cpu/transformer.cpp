@@ -53,6 +53,24 @@ void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positi
   }
 }
 
+namespace {
+
+ops::HeadShape head_shape(const model::ModelConfig& config) {
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.attention_multiplier};
+}
+
+bool has_plain_branches(const model::ModelConfig& config) {
+  return config.residual_multiplier == 1 && config.norms == model::NormPlace::before;
+}
+
+/// Returns a layer's rope table, without columns if the layer has no rotary positions.
+base::View rope_of_layer(const model::ModelConfig& config, std::int64_t layer_idx, base::View table) {
+  table.shape = {table.shape[0], config.rotary_dim(layer_idx)};
+  return table;
+}
+
+}  // namespace
+
 Transformer::QuantizedActivations::QuantizedActivations(const model::Snapshot& snapshot, std::int64_t width)
     : common(snapshot.format(), kBlockRows, width, snapshot.rotation()) {
   if (model::has_exempt_layers(snapshot)) exempt = ops::Activations(quant::Format::bf16, kBlockRows, width);
@@ -78,6 +96,7 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot, std::int64_t 
       halves(DType::f32, {kBlockRows, 2 * snapshot.config().intermediate_size}),
       sampled_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
       summaries(kLogitRows) {
+  if (!has_plain_branches(snapshot.config())) branch = Buffer(DType::f32, {kBlockRows, snapshot.config().hidden_size});
   if (snapshot.config().has_experts())
     experts = std::make_unique<ExpertScratch>(snapshot, std::min(max_rows, kExpertRows));
   if (!snapshot.lora().enabled()) return;
@@ -91,8 +110,9 @@ void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {
 
 Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions)
     : snapshot_(snapshot),
-      heads_{snapshot.config().num_attention_heads, snapshot.config().num_key_value_heads, snapshot.config().head_dim},
+      heads_(head_shape(snapshot.config())),
       rope_table_(model::make_rope_table(snapshot.config(), max_positions)),
+      adds_plain_branches_(has_plain_branches(snapshot.config())),
       x_ND_(DType::f32, {max_rows, snapshot.config().hidden_size}) {
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
     const auto is_wide = [&](const ops::PackedLinear& packed) { return packed.format != snapshot.format(); };
@@ -114,7 +134,8 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
   kv.copy(team,
           std::span(plan.copies)
               .subspan(static_cast<std::size_t>(part.copies.begin), static_cast<std::size_t>(part.copies.size())));
-  ops::embed(team, snapshot_.embedding_VD().view(), plan.tokens_N.data(), part.rows, x_ND);
+  ops::embed(team, snapshot_.embedding_VD().view(), plan.tokens_N.data(), part.rows, x_ND,
+             snapshot_.config().embedding_multiplier);
   team.barrier();
   if (outputs != nullptr) outputs->note(0, positions, x_ND + part.rows.begin * width);
 
@@ -165,25 +186,53 @@ void Transformer::linear(base::Team& team, QuantizedActivations& x, const ops::P
                           y);
 }
 
+void Transformer::enter(base::Team& team, const base::Buffer& gain, const LayerRows& in, ops::Activations& to,
+                        ops::Activations* beside) const {
+  if (!gain.empty()) {
+    ops::rms_norm(team, in.x_ND, gain.as<float>(), snapshot_.config().rms_norm_eps, in.rows, to, beside);
+  } else {
+    ops::quantize(team, in.x_ND, in.rows, to);
+    if (beside != nullptr) ops::quantize(team, in.x_ND, in.rows, *beside);
+  }
+}
+
+void Transformer::leave(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
+                        const model::MatrixAdapter& adapter, const base::Buffer& gain, const LayerRows& in,
+                        Workspace& scratch) const {
+  const model::ModelConfig& config = snapshot_.config();
+  if (adds_plain_branches_) {
+    linear(team, x, weight, adapter, in.rows, scratch, true, in.x_ND);
+  } else {
+    auto* branch = scratch.branch.as<float>();
+    linear(team, x, weight, adapter, in.rows, scratch, false, branch);
+    team.barrier();
+    ops::add_branch(team,
+                    {config.hidden_size, gain.empty() ? nullptr : gain.as<float>(), config.rms_norm_eps,
+                     config.residual_multiplier},
+                    branch, in.rows, in.x_ND);
+  }
+  team.barrier();
+}
+
 void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& scratch) const {
   const model::ModelConfig& config = snapshot_.config();
   const model::LayerSnapshot& layer = snapshot_.layer(in.layer_idx);
-  const float eps = config.rms_norm_eps;
-  const float* q_norm = config.qk_norm ? layer.q_norm_E.as<float>() : nullptr;
-  const float* k_norm = config.qk_norm ? layer.k_norm_E.as<float>() : nullptr;
+  const ops::HeadNorms norms{config.qk_norm ? layer.q_norm_E.as<float>() : nullptr,
+                             config.qk_norm ? layer.k_norm_E.as<float>() : nullptr, config.rms_norm_eps,
+                             config.qk_norm_whole};
+  const base::View rope = rope_of_layer(config, in.layer_idx, rope_table_.view());
   auto* qkv = scratch.qkv.as<float>();
   auto* context = scratch.context.as<float>();
   ops::Activations& before = scratch.normed.for_layer(layer.qkv);
   ops::Activations& attended = scratch.attended.for_layer(layer.o);
 
-  ops::rms_norm(team, in.x_ND, layer.input_norm_D.as<float>(), eps, in.rows, before,
-                scratch.normed.beside(layer.qkv, layer.adapters.qkv));
+  enter(team, layer.input_norm_D, in, before, scratch.normed.beside(layer.qkv, layer.adapters.qkv));
   team.barrier();
-  if (in.observed != nullptr)
+  if (in.observed != nullptr && !layer.input_norm_D.empty())
     ObservedInputs::note(before, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].qkv);
   linear(team, scratch.normed, layer.qkv, layer.adapters.qkv, in.rows, scratch, false, qkv);
   team.barrier();
-  ops::rope_and_store(team, heads_, q_norm, k_norm, eps, rope_table_.view(), in.where, in.rows, in.pages, qkv);
+  ops::rope_and_store(team, heads_, norms, rope, in.where, in.rows, in.pages, qkv);
   team.barrier();
   if (in.queries != nullptr) in.queries->note(in.layer_idx, in.first_row, in.rows, qkv);
   ops::KvPages pages = in.pages;
@@ -198,8 +247,7 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   if (ops::Activations* plain = scratch.attended.beside(layer.o, layer.adapters.o); plain != nullptr)
     ops::quantize(team, context, in.rows, *plain);
   team.barrier();
-  linear(team, scratch.attended, layer.o, layer.adapters.o, in.rows, scratch, true, in.x_ND);
-  team.barrier();
+  leave(team, scratch.attended, layer.o, layer.adapters.o, layer.attention_norm_D, in, scratch);
 }
 
 void Transformer::mlp(base::Team& team, const LayerRows& in, Workspace& scratch) const {
@@ -208,17 +256,15 @@ void Transformer::mlp(base::Team& team, const LayerRows& in, Workspace& scratch)
   ops::Activations& after = scratch.normed.for_layer(layer.gate_up);
   ops::Activations& gated = scratch.gated.for_layer(layer.down);
 
-  ops::rms_norm(team, in.x_ND, layer.post_norm_D.as<float>(), snapshot_.config().rms_norm_eps, in.rows, after,
-                scratch.normed.beside(layer.gate_up, layer.adapters.gate_up));
+  enter(team, layer.post_norm_D, in, after, scratch.normed.beside(layer.gate_up, layer.adapters.gate_up));
   team.barrier();
-  if (in.observed != nullptr)
+  if (in.observed != nullptr && !layer.post_norm_D.empty())
     ObservedInputs::note(after, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].gate_up);
   linear(team, scratch.normed, layer.gate_up, layer.adapters.gate_up, in.rows, scratch, false, halves);
   team.barrier();
   ops::swiglu(team, halves, in.rows, gated, scratch.gated.beside(layer.down, layer.adapters.down));
   team.barrier();
-  linear(team, scratch.gated, layer.down, layer.adapters.down, in.rows, scratch, true, in.x_ND);
-  team.barrier();
+  leave(team, scratch.gated, layer.down, layer.adapters.down, layer.mlp_norm_D, in, scratch);
 }
 
 void Transformer::choose_rows(base::Team& team, std::span<const std::int32_t> wanted, Workspace& scratch) const {

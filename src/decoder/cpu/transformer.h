@@ -82,6 +82,7 @@ class Transformer {
     QuantizedActivations normed, attended, gated;
     ops::Activations final_normed;
     base::Buffer qkv, context, halves;       ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
+    base::Buffer branch;                     ///< fp32 [kBlockRows, D]; empty if branches are added as they are
     std::unique_ptr<ExpertScratch> experts;  ///< null in dense models
     model::AdapterProducts products;
     base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
@@ -128,6 +129,14 @@ class Transformer {
     std::int64_t first_row;    ///< index of the first row in the plan
     const RoutePages& routes;  ///< storage of sparse layers' routes
   };
+  /// Computes the rows that a layer's attention or MLP reads: the norm's output, or without a norm the residual stream.
+  void enter(base::Team& team, const base::Buffer& gain, const LayerRows& in, ops::Activations& to,
+             ops::Activations* beside) const;
+  /// Adds x · Wᵀ to the residual stream: as it is, or normalized or multiplied as the model's branches are. Ends with a
+  /// barrier.
+  void leave(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
+             const model::MatrixAdapter& adapter, const base::Buffer& gain, const LayerRows& in,
+             Workspace& scratch) const;
   /// Adds attention's output to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
   /// Computes x · Wᵀ plus the adapter's output. Writes the sum to y, or with `accumulate` adds it to y.
@@ -146,7 +155,8 @@ class Transformer {
   ops::HeadShape heads_;
   std::vector<bool> has_wide_experts_L_;  ///< by layer: whether some experts are exempt
   base::Buffer rope_table_;
-  base::Buffer x_ND_;  // residual stream, fp32
+  bool adds_plain_branches_;  ///< whether attention and MLP add their outputs as they are
+  base::Buffer x_ND_;         // residual stream, fp32
 };
 
 }  // namespace qrl::decoder

@@ -23,9 +23,20 @@ Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
 
 Tensor normed(const Tensor& x, const Tensor& gain, double eps) { return torch::rms_norm(x, {x.size(-1)}, gain, eps); }
 
+/// Turns the first elements of each head, as many as the angles have columns.
 Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
-  const std::vector<Tensor> x = x_NHE.chunk(2, -1), angle = rows.angles_NE.unsqueeze(1).chunk(2, -1);
-  return torch::cat({x[0] * angle[0] - x[1] * angle[1], x[1] * angle[0] + x[0] * angle[1]}, -1);
+  const std::int64_t width = rows.angles_NR.size(1), rest = x_NHE.size(2) - width;
+  const std::vector<Tensor> x = x_NHE.narrow(-1, 0, width).chunk(2, -1),
+                            angle = rows.angles_NR.unsqueeze(1).chunk(2, -1);
+  const Tensor low = x[0] * angle[0] - x[1] * angle[1], high = x[1] * angle[0] + x[0] * angle[1];
+  return rest == 0 ? torch::cat({low, high}, -1) : torch::cat({low, high, x_NHE.narrow(-1, width, rest)}, -1);
+}
+
+/// Computes x + factor · (branch + bias); the branch may be undefined.
+Tensor residual_sum(const Tensor& x_ND, const Tensor& branch_ND, const Tensor& bias, float factor) {
+  if (!branch_ND.defined()) return x_ND;
+  const Tensor branch = bias.defined() ? f32(branch_ND) + bias : f32(branch_ND);
+  return x_ND + (factor == 1 ? branch : branch * static_cast<double>(factor));
 }
 
 Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarType compute) {
@@ -41,14 +52,18 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
 AddedNorm add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType out,
                    const cuda::TrainingKernels* kernels) {
   if (kernels != nullptr) return fused_add_norm(*kernels, x_ND, branch, gain, eps, out);
+  if (!gain.defined()) {
+    const Tensor sum_ND = residual_sum(x_ND, branch.value_ND, {}, branch.factor);
+    return {sum_ND, sum_ND.to(out)};
+  }
   if (!branch.value_ND.defined()) {
     const auto norm = [eps, out](const TensorList& in) { return TensorList{normed(in[0], in[1], eps).to(out)}; };
     return {x_ND, checkpointed(norm, {x_ND}, {gain})[0]};
   }
   const bool has_bias = branch.bias.defined();
   const TensorList results = checkpointed(
-      [eps, out, has_bias](const TensorList& in) {
-        const Tensor sum_ND = in[0] + (has_bias ? f32(in[1]) + in[3] : f32(in[1]));
+      [eps, out, has_bias, factor = branch.factor](const TensorList& in) {
+        const Tensor sum_ND = residual_sum(in[0], in[1], has_bias ? in[3] : Tensor(), factor);
         return TensorList{sum_ND, normed(sum_ND, in[2], eps).to(out)};
       },
       {x_ND, branch.value_ND}, has_bias ? std::vector<Weight>{gain, branch.bias} : std::vector<Weight>{gain});
@@ -62,7 +77,7 @@ struct Qkv {
 Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, const QkvWeights& weights,
               torch::ScalarType out, const cuda::TrainingKernels* kernels) {
   if (kernels != nullptr) {
-    const TensorList parts = fused_qkv(*kernels, qkv_NC, rows.angles_NE, heads, weights, out);
+    const TensorList parts = fused_qkv(*kernels, qkv_NC, rows.angles_NR, heads, weights, out);
     return {parts[0], parts[1], parts[2]};
   }
   std::vector<Weight> present;
@@ -71,18 +86,26 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   }
   const bool has_bias = weights.bias.defined(), has_norms = weights.q_gain.defined();
   const TensorList results = checkpointed(
-      [rows, heads, has_bias, has_norms, out](const TensorList& in) {
+      [rows, heads, has_bias, has_norms, turns = weights.turns, out](const TensorList& in) {
         const Tensor x_NC = has_bias ? f32(in[0]) + in[1] : f32(in[0]);
         const std::int64_t num_heads = heads.num_heads, num_kv_heads = heads.num_kv_heads;
         const std::vector<Tensor> parts =
             x_NC.view({x_NC.size(0), -1, heads.head_dim}).split_with_sizes({num_heads, num_kv_heads, num_kv_heads}, 1);
+        const auto normed_heads = [&](const Tensor& x_NHE, const Tensor& gain) {
+          return heads.norms_whole ? normed(x_NHE.flatten(1), gain, heads.norm_eps).view(x_NHE.sizes())
+                                   : normed(x_NHE, gain, heads.norm_eps);
+        };
         Tensor q = parts[0], k = parts[1];
         if (has_norms) {
           const std::size_t first = has_bias ? 2 : 1;
-          q = normed(q, in[first], heads.norm_eps);
-          k = normed(k, in[first + 1], heads.norm_eps);
+          q = normed_heads(q, in[first]);
+          k = normed_heads(k, in[first + 1]);
         }
-        return TensorList{rotated(q, rows).to(out), rotated(k, rows).to(out), parts[2].to(out)};
+        if (turns) {
+          q = rotated(q, rows);
+          k = rotated(k, rows);
+        }
+        return TensorList{q.to(out), k.to(out), parts[2].to(out)};
       },
       {qkv_NC}, present);
   return {results[0], results[1], results[2]};
@@ -102,7 +125,7 @@ Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& head
     const Tensor v_HTE = heads_first(qkv.v_NKE, first_key, num_keys).repeat_interleave(group, 0);
     const Tensor all_QT = torch::ones({num_queries, num_keys}, q_HQE.options().dtype(torch::kBool));
     const Tensor later_QT = all_QT.triu(num_keys - num_queries + 1);
-    const Tensor scores_HQT = q_HQE.matmul(k_HTE.transpose(1, 2)) / std::sqrt(static_cast<double>(heads.head_dim));
+    const Tensor scores_HQT = q_HQE.matmul(k_HTE.transpose(1, 2)) / heads.score_divisor();
     const Tensor weights_HQT = scores_HQT.masked_fill(later_QT, -INFINITY).softmax(-1);
     outputs.push_back(weights_HQT.matmul(v_HTE).transpose(0, 1).to(qkv.q_NHE.scalar_type()));
     first += num_queries;
@@ -134,11 +157,11 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
         {qkv.q_NHE, qkv.k_NKE, qkv.v_NKE})[0];
   }
   constexpr bool kCausal = true;  // the mask aligns the last query with the last key
-  return std::get<0>(at::_flash_attention_forward(
-      qkv.q_NHE, qkv.k_NKE, qkv.v_NKE, rows.starts, rows.key_starts,
-      *std::max_element(rows.lengths.begin(), rows.lengths.end()),
-      *std::max_element(rows.key_lengths.begin(), rows.key_lengths.end()), /*dropout_p=*/0, kCausal,
-      /*return_debug_mask=*/false, 1 / std::sqrt(static_cast<double>(heads.head_dim))));
+  return std::get<0>(at::_flash_attention_forward(qkv.q_NHE, qkv.k_NKE, qkv.v_NKE, rows.starts, rows.key_starts,
+                                                  *std::max_element(rows.lengths.begin(), rows.lengths.end()),
+                                                  *std::max_element(rows.key_lengths.begin(), rows.key_lengths.end()),
+                                                  /*dropout_p=*/0, kCausal,
+                                                  /*return_debug_mask=*/false, 1 / heads.score_divisor()));
 }
 
 /// Rounds keys or values like int8 pages, with one scale per row and head. Gradients pass straight through.
@@ -160,12 +183,12 @@ Tensor gated(const Tensor& halves_N2F, torch::ScalarType out, const cuda::Traini
 
 }  // namespace
 
-DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device) {
+DeviceRows place_rows(const PackedRows& rows, std::int64_t rotary_dim, const torch::Device& device) {
   DeviceRows placed;
-  const Tensor angles_NE = torch::empty({rows.num_rows(), head_dim});
+  const Tensor angles_NR = torch::empty({rows.num_rows(), rotary_dim});
   for (std::int64_t r = 0; r < rows.num_rows(); ++r) {
-    std::copy_n(rows.rope_table + rows.positions[static_cast<std::size_t>(r)] * head_dim, head_dim,
-                angles_NE.data_ptr<float>() + r * head_dim);
+    std::copy_n(rows.rope_table + rows.positions[static_cast<std::size_t>(r)] * rotary_dim, rotary_dim,
+                angles_NR.data_ptr<float>() + r * rotary_dim);
   }
 
   std::vector<std::int32_t> key_rows;
@@ -192,7 +215,7 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
                                    array_of(tokens.distinct),
                                    array_of(tokens.starts),
                                    array_of(tokens.rows),
-                                   {angles_NE.data_ptr(), torch::kFloat32, {rows.num_rows(), head_dim}},
+                                   {angles_NR.data_ptr(), torch::kFloat32, {rows.num_rows(), rotary_dim}},
                                    array_of(starts),
                                    array_of(key_starts)};
   const std::size_t without_keys = arrays.size();
@@ -203,7 +226,7 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
   }
   const TensorList sent = send(arrays, device);
   placed.tokens = {sent[0], sent[1], sent[2], sent[3]};
-  placed.angles_NE = sent[4];
+  placed.angles_NR = sent[4];
   placed.starts = sent[5];
   placed.key_starts = sent[6];
   if (sent.size() > without_keys) placed.keys = {sent[without_keys], sent[without_keys + 1], sent[without_keys + 2]};
@@ -212,15 +235,22 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch
 
 TorchOps::TorchOps(DeviceRows rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
                    const TorchDevice& device)
-    : Ops(numerics), rows_(std::move(rows)), heads_(heads_of(config)), device_(device) {}
+    : Ops(numerics),
+      rows_(std::move(rows)),
+      heads_(heads_of(config)),
+      embedding_multiplier_(config.embedding_multiplier),
+      residual_multiplier_(config.residual_multiplier),
+      device_(device) {}
 
 Tensor TorchOps::embed(const Weight& table_VD) const {
   if (device_.kernels != nullptr) return fused_embed(*device_.kernels, rows_.tokens, table_VD, numerics().compute);
-  return embed_rows(rows_, table_VD, numerics().compute);
+  const Tensor x_ND = embed_rows(rows_, table_VD, numerics().compute);
+  return embedding_multiplier_ == 1 ? x_ND : x_ND * static_cast<double>(embedding_multiplier_);
 }
 
 Normed TorchOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const {
-  const AddedNorm added = learner::add_norm(x_ND, branch, gain, heads_.norm_eps, out, device_.kernels);
+  const Branch multiplied{branch.value_ND, branch.bias, branch.bias_is_in, residual_multiplier_};
+  const AddedNorm added = learner::add_norm(x_ND, multiplied, gain, heads_.norm_eps, out, device_.kernels);
   return {added.sum_ND, added.normed_ND, {}};
 }
 

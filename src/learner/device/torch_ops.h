@@ -12,13 +12,13 @@ namespace qrl::learner {
 
 struct DeviceRows {
   TokenLists tokens;
-  Tensor angles_NE;  ///< fp32; a row holds the cosines of its RoPE angles, then the sines
+  Tensor angles_NR;  ///< fp32; a row holds the cosines of its RoPE angles, then the sines; R elements of a head turn
   RowLists keys;     ///< gather of each sequence's keys, prefix first; undefined: rows 0 … N−1 are the keys
   Tensor starts, key_starts;  ///< cumulative sequence lengths of queries and of keys, int32 [S+1] each
   /// Numbers of queries and keys, [S] each. A sequence's keys are those of its prefix, then one per query.
   std::vector<std::int64_t> lengths, key_lengths;
 };
-DeviceRows place_rows(const PackedRows& rows, std::int64_t head_dim, const torch::Device& device);
+DeviceRows place_rows(const PackedRows& rows, std::int64_t rotary_dim, const torch::Device& device);
 
 struct TorchDevice {
   /// Kernels for operations between matmuls, run on LibTorch's current stream. Null: LibTorch runs these operations.
@@ -49,6 +49,7 @@ class TorchOps final : public Ops {
  private:
   DeviceRows rows_;
   Heads heads_;
+  float embedding_multiplier_, residual_multiplier_;
   TorchDevice device_;
 };
 

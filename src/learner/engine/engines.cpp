@@ -37,6 +37,7 @@ std::unique_ptr<ForwardEngine> choose_engine(const model::ModelConfig& config, c
                                              const dist::Collectives& world) {
   if (options.device == base::Device::cpu) return std::make_unique<FusedEngine>(config, options);
   check_torch_engine(config, options);
+  require_gpu_kernels(config);
   const int number = load_cuda_library(world.local_rank());
   return make_torch_engine(config, options, {torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(number))});
 }

@@ -116,8 +116,8 @@ class TorchEngine : public ForwardEngine {
     const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
     ForwardOptions options = forward_options(task);
     if (sampled != nullptr) options.after_layer = &sampled->after_layer;
-    const auto ops = std::make_shared<const TorchOps>(place_rows(task.rows, config().head_dim, place_.device), config(),
-                                                      numerics(), TorchDevice{place_.kernels, decoder_});
+    const auto ops = std::make_shared<const TorchOps>(place_rows(task.rows, config().rotary_dim(), place_.device),
+                                                      config(), numerics(), TorchDevice{place_.kernels, decoder_});
     return device_target_log_probs(hidden_states(policy, ops, options), policy.lm_head, task.targets, place_.kernels,
                                    sampled != nullptr ? &sampled->scores : nullptr);
   }
@@ -176,9 +176,16 @@ void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& 
               "quant.learner.backward model_dtype or fp8_e4m3", "int8", "use trainer.device cpu");
 }
 
+void require_gpu_kernels(const model::ModelConfig& config) {
+  const std::string missing = model::missing_on_gpu(config);
+  QRL_REQUIRE(missing.empty(), "trainer.device cuda", "a model that the CUDA kernels compute", "one with " + missing,
+              "use trainer.device cpu");
+}
+
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,
                                                  const TorchPlace& place) {
   check_torch_engine(config, options);
+  if (place.kernels != nullptr) require_gpu_kernels(config);
   const bool low_bit = options.numerics.forward == config::LearnerForward::low_bit;
   if (options.numerics.bitwise && low_bit) return std::make_unique<SampledEngine>(config, options, place);
   return std::make_unique<TorchEngine>(config, options, place);

@@ -28,6 +28,9 @@ struct TorchPlace {
 /// Throws an input error for features that only the CPU has: experts and backward int8.
 void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options);
 
+/// Throws an input error for a model that cuda/ does not compute (model::missing_on_gpu).
+void require_gpu_kernels(const model::ModelConfig& config);
+
 /// Makes an engine that uses LibTorch's operations and the device's kernels. With low_bit and `bitwise`, the decoder
 /// runs the forward pass on its device. Throws like check_torch_engine.
 std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& config, const LearnerOptions& options,

@@ -26,7 +26,9 @@ struct ForwardNumerics {
   bool low_bit() const { return forward == config::LearnerForward::low_bit; }
 };
 inline Heads heads_of(const model::ModelConfig& config) {
-  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.rms_norm_eps};
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim,
+          config.rms_norm_eps,        config.qk_norm_whole,       config.rotary_dim(),
+          config.attention_multiplier};
 }
 
 /// Declares differentiable operations on one micro-batch's packed rows. Weights' gradients are added to
@@ -41,16 +43,18 @@ class Ops {
   const ForwardNumerics& numerics() const { return numerics_; }
   virtual bool recomputes_norms() const { return false; }
 
-  /// Gathers the tokens' rows of the embedding, fp32 [N, D]. The result starts the autograd graph.
+  /// Gathers the tokens' rows of the embedding, fp32 [N, D], times the model's multiplier. The result starts the
+  /// autograd graph.
   virtual Tensor embed(const Weight& table_VD) const = 0;
-  /// Adds a residual branch and its bias to the fp32 residual stream. Computes RMSNorm of the sum, in dtype `out`.
+  /// Adds a residual branch and its bias, times the model's multiplier, to the fp32 residual stream. Computes RMSNorm
+  /// of the sum, in dtype `out`. Without a gain, the second result is the sum in dtype `out`.
   virtual Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain,
                           torch::ScalarType out) const = 0;
   /// Computes x · Wᵀ, [N, out], without bias: attention or add_norm adds it. Unless needs_output, the result may be
   /// uninitialized.
   virtual Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output = true) const = 0;
-  /// Adds the bias, normalizes q and k, and applies RoPE to both. Computes causal attention, [N, H·E], within each
-  /// sequence.
+  /// Adds the bias, normalizes q and k, and applies the layer's RoPE to both. Computes causal attention, [N, H·E],
+  /// within each sequence.
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
   /// Computes silu(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;

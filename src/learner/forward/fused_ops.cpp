@@ -39,7 +39,7 @@ PageLayout::PageLayout(const PackedRows& rows) {
 
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward) {
-  const ops::HeadShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim};
+  const ops::HeadShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim, heads.score_scale};
   const std::int64_t num_rows = rows.num_rows(), width = heads.num_heads * heads.head_dim;
   const Tensor out_NHE = torch::empty({num_rows, width}), lse_NH = torch::empty({num_rows, heads.num_heads});
   {
@@ -74,19 +74,27 @@ Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const Pag
 
 FusedOps::FusedOps(const PackedRows& rows, const model::ModelConfig& config, const ForwardNumerics& numerics,
                    const model::Snapshot* snapshot)
-    : Ops(numerics), rows_(rows), heads_(heads_of(config)), router_(model::router_of(config)), snapshot_(snapshot) {
+    : Ops(numerics),
+      rows_(rows),
+      heads_(heads_of(config)),
+      embedding_multiplier_(config.embedding_multiplier),
+      residual_multiplier_(config.residual_multiplier),
+      router_(model::router_of(config)),
+      snapshot_(snapshot) {
   if (numerics.bitwise) pages_.emplace(rows);
 }
 
 Tensor FusedOps::embed(const Weight& table_VD) const {
-  if (!numerics().quantized()) return learner::embed(rows_, table_VD, table_VD.value, numerics().compute);
-  const Tensor sampled_VD = snapshot_embedding(*snapshot_);
-  return learner::embed(rows_, table_VD, sampled_VD, sampled_VD.scalar_type());
+  const Tensor values_VD = numerics().quantized() ? snapshot_embedding(*snapshot_) : table_VD.value;
+  const Tensor x_ND =
+      learner::embed(rows_, table_VD, values_VD, numerics().quantized() ? values_VD.scalar_type() : numerics().compute);
+  return embedding_multiplier_ == 1 ? x_ND : x_ND * static_cast<double>(embedding_multiplier_);
 }
 
 Normed FusedOps::add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const {
   const bool bias_is_in = numerics().quantized();
-  return add_rms_norm(x_ND, {branch.value_ND, branch.bias, bias_is_in}, gain, heads_.norm_eps, out);
+  return add_rms_norm(x_ND, {branch.value_ND, branch.bias, bias_is_in, residual_multiplier_}, gain, heads_.norm_eps,
+                      out);
 }
 
 Tensor FusedOps::linear(const Linear& linear, const Recomputable& x, bool needs_output) const {
@@ -98,7 +106,10 @@ Tensor FusedOps::linear(const Linear& linear, const Recomputable& x, bool needs_
 }
 
 Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {
-  const Recomputable rotated = qkv_transform(qkv_NC, rows_, heads_, weights, numerics().quantized());
+  const bool is_whole = heads_.norms_whole && weights.q_gain.defined();
+  const Recomputable rotated = is_whole ? qkv_transform(normed_projections(qkv_NC, heads_, weights), rows_, heads_,
+                                                        {weights.bias, {}, {}, weights.turns}, numerics().quantized())
+                                        : qkv_transform(qkv_NC, rows_, heads_, weights, numerics().quantized());
   if (!pages_) return learner::attention(rotated, rows_, heads_, {numerics().attention, numerics().between});
   return sampled_attention(rotated.value, rows_, *pages_, heads_, numerics().kv_format, numerics().compute);
 }

@@ -98,6 +98,7 @@ class FusedOps final : public Ops {
  private:
   const PackedRows& rows_;
   Heads heads_;
+  float embedding_multiplier_, residual_multiplier_;
   ops::Router router_;
   const model::Snapshot* snapshot_;
   std::optional<PageLayout> pages_;  // set with `bitwise`

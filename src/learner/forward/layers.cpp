@@ -56,6 +56,7 @@ ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, c
   args.q_gain = floats(weights.q_gain.value);
   args.k_gain = floats(weights.k_gain.value);
   args.eps = heads.norm_eps;
+  args.rotary_dim = weights.turns ? heads.table_width() : 0;
   args.rope_table = rows.rope_table;
   args.positions = rows.positions.data();
   args.round_kv_to_bf16 = qkv_NC.scalar_type() == torch::kBFloat16;
@@ -74,7 +75,8 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
           heads.num_kv_heads,
           heads.head_dim,
           floats(qkv_NC),
-          matmuls == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32};
+          matmuls == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32,
+          heads.score_scale};
 }
 
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more) {
@@ -117,8 +119,22 @@ Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x, bool
   })[0];
 }
 
+namespace {
+
+/// Computes add_rms_norm without a norm.
+Normed add_branch(const Tensor& x_ND, const Branch& branch, torch::ScalarType compute) {
+  QRL_INVARIANT(!branch.bias.defined(), "residual sum", "branches without biases where no norm follows", "a bias");
+  const Tensor sum_ND = branch.value_ND.defined()
+                            ? x_ND + branch.value_ND.to(torch::kFloat32).mul(static_cast<double>(branch.factor))
+                            : x_ND;
+  return {sum_ND, sum_ND.to(compute), [kept = sum_ND.detach(), compute] { return kept.to(compute); }};
+}
+
+}  // namespace
+
 Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps,
                     torch::ScalarType compute) {
+  if (!gain.defined()) return add_branch(x_ND, branch, compute);
   const Tensor& branch_ND = branch.value_ND;
   const std::int64_t rows = x_ND.size(0), width = x_ND.size(1);
   const bool has_branch = branch_ND.defined();
@@ -126,7 +142,7 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
   const Tensor sum_ND = has_branch ? make(rows, width, torch::kFloat32) : x_ND.detach();
   ops::add_rms_norm({rows, width, eps, floats(x_ND), mixed(branch_ND),
                      branch.bias_is_in ? nullptr : floats(branch.bias.value), floats(gain.value), floats(sum_ND),
-                     mixed(normed_ND), floats(inverse_rms_N)});
+                     mixed(normed_ND), floats(inverse_rms_N), branch.factor});
 
   const Recompute recompute_normed = [rows, width, compute, eps, gain, inverse_rms_N, kept_sum = sum_ND.detach()] {
     const Tensor again_ND = make(rows, width, compute);
@@ -143,14 +159,16 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
     return again_ND;
   };
   const auto backward = [rows, width, compute, has_branch, gain, d_bias = branch.bias.gradient, inverse_rms_N,
+                         factor = branch.factor,
                          kept_sum = sum_ND.detach()](const Tensor& d_sum, const Tensor& d_normed) {
     const Tensor d_normed_ND = contiguous_or_zeros(d_normed, rows, width, compute);
     const Tensor d_sum_ND = d_sum.defined() ? d_sum.contiguous() : d_sum;
     const Tensor dx = make(rows, width, torch::kFloat32);
-    const Tensor dy = has_branch && compute != torch::kFloat32 ? make(rows, width, compute) : Tensor();
+    const bool is_dx = compute == torch::kFloat32 && factor == 1;
+    const Tensor dy = has_branch && !is_dx ? make(rows, width, compute) : Tensor();
     ops::add_rms_norm_backward({rows, width, floats(kept_sum), floats(gain.value), floats(inverse_rms_N),
                                 mixed(d_normed_ND), floats(d_sum_ND), floats(dx), mixed(dy), floats(gain.gradient),
-                                floats(d_bias)});
+                                floats(d_bias), factor});
     return std::pair(dx, has_branch && !dy.defined() ? dx : dy);
   };
   if (!has_branch) {
@@ -163,6 +181,15 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
     return TensorList{dx, dy};
   });
   return {out[0], out[1], recompute_normed};
+}
+
+Tensor normed_projections(const Tensor& qkv_NC, const Heads& heads, const QkvWeights& weights) {
+  const std::int64_t q = heads.num_heads * heads.head_dim, kv = heads.num_kv_heads * heads.head_dim;
+  const auto normed = [&](std::int64_t first, std::int64_t width, const Weight& gain) {
+    const Tensor part = qkv_NC.narrow(1, first, width).to(torch::kFloat32).contiguous();
+    return add_rms_norm(part, {}, gain, heads.norm_eps, qkv_NC.scalar_type()).normed_ND;
+  };
+  return torch::cat({normed(0, q, weights.q_gain), normed(q, kv, weights.k_gain), qkv_NC.narrow(1, q + kv, kv)}, 1);
 }
 
 Recomputable qkv_transform(const Tensor& qkv_NC, const PackedRows& rows, const Heads& heads, const QkvWeights& weights,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,16 @@ struct PackedRows {
 struct Heads {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   float norm_eps = 0;
+  bool norms_whole = false;      ///< whether q and k are normalized over all heads of a row together
+  std::int64_t rotary_dim = -1;  ///< columns of the rope table; −1: head_dim
+  float score_scale = 0;         ///< factor of the scores; 0: 1/√E
+
+  /// Returns how many elements of a head turn in a layer with these weights.
+  std::int64_t table_width() const { return rotary_dim < 0 ? head_dim : rotary_dim; }
+  /// Returns 1 / the factor of the scores.
+  double score_divisor() const {
+    return score_scale > 0 ? 1 / static_cast<double>(score_scale) : std::sqrt(static_cast<double>(head_dim));
+  }
 };
 
 /// Recomputes a result bitwise from kept values. Called at most once, before the values are freed.
@@ -57,7 +68,7 @@ Tensor embed(const PackedRows& rows, const Weight& table_VD, const Tensor& value
 Tensor linear(const Tensor& x, const Weight& weight, Recompute recompute_x = {}, bool needs_output = true);
 
 struct Normed {
-  Tensor sum_ND;     ///< x + branch + bias, fp32
+  Tensor sum_ND;     ///< x + factor · (branch + bias), fp32
   Tensor normed_ND;  ///< RMSNorm(sum) · gain, in the requested dtype
   Recompute recompute_normed;
 };
@@ -66,13 +77,18 @@ struct Branch {
   Tensor value_ND;
   Weight bias{};            ///< bias of the branch's matmul; undefined: none
   bool bias_is_in = false;  ///< whether value_ND already includes the bias
+  float factor = 1;         ///< factor of value and bias
 };
+/// Without a gain, normed_ND is the sum in dtype `compute`.
 Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType compute);
 
 /// A weight that the model lacks is undefined.
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
+  bool turns = true;  ///< whether the layer has rotary positions
 };
+/// Normalizes q and k over all heads of a row together, in qkv_NC's dtype. The bias, if any, must be in qkv_NC.
+Tensor normed_projections(const Tensor& qkv_NC, const Heads& heads, const QkvWeights& weights);
 /// Adds the bias, normalizes q and k, and applies RoPE to both. Returns fp32 [N, C]. For bf16 input, rounds k and v to
 /// bf16, like the decoder's pages. With `bias_is_in`, qkv_NC already includes the bias, whose gradient is still
 /// computed. `rows` must outlive the backward pass.

@@ -12,7 +12,7 @@ namespace qrl::learner {
 struct TargetRows {
   std::vector<std::int64_t> rows;     ///< [M], ascending
   std::vector<std::int32_t> targets;  ///< [M]
-  float temperature = 1.0F;
+  float temperature = 1.0F;           ///< divisor of lm_head's outputs: the sampling temperature · logits_scaling
   /// One span into the micro-batch per target: the tokens that top-k and top-p kept. Empty without these.
   std::vector<std::span<const types::TokenId>> kept = {};
   std::int64_t chunk_tokens = 1024;  ///< largest number of rows whose logits exist at once

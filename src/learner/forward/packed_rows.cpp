@@ -94,7 +94,7 @@ TargetRows MicroBatchPacker::targets(const types::MicroBatch& batch, const ops::
               "a temperature above 0 (greedy sampling leaves nothing to train on)",
               std::to_string(sample_params.temperature));
   TargetRows targets;
-  targets.temperature = sample_params.temperature;
+  targets.temperature = sample_params.temperature * config_.logits_scaling;
   targets.chunk_tokens = chunk_tokens_;
   for (std::size_t t = 0; t < batch.loss_mask.size(); ++t) {
     if (batch.loss_mask[t] == 0) continue;

@@ -4,16 +4,27 @@ namespace qrl::learner {
 
 namespace {
 
-Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
-  if (w.is_sparse()) return ops.mlp_of_experts(w, x, needs_output);
+/// Normalizes what attention or MLP adds to the residual stream; without a gain, returns it.
+Tensor normed_branch(const Ops& ops, const Tensor& y_ND, const Weight& gain) {
+  if (!gain.defined()) return y_ND;
+  return ops.add_norm(y_ND.to(torch::kFloat32), {}, gain, ops.numerics().between).normed_ND;
+}
+
+Tensor dense_mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
   if (const Tensor y_ND = ops.fused_mlp(w.gate_up, w.down, x.value); y_ND.defined()) return y_ND;
   const Tensor halves_N2F = ops.linear(w.gate_up, x);
   return ops.linear(w.down, ops.swiglu(halves_N2F), needs_output);
 }
 
+Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
+  if (w.is_sparse()) return ops.mlp_of_experts(w, x, needs_output);
+  return normed_branch(ops, dense_mlp(ops, w, x, needs_output || w.mlp_norm_D.defined()), w.mlp_norm_D);
+}
+
 Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
   const Tensor attended_NHE = ops.attention(ops.linear(w.qkv, x), w.transform());
-  return ops.linear(w.o, {attended_NHE, {}}, needs_output);
+  return normed_branch(ops, ops.linear(w.o, {attended_NHE, {}}, needs_output || w.attention_norm_D.defined()),
+                       w.attention_norm_D);
 }
 
 /// Computes attention or the MLP from the normalized residual stream. In recomputation, needs_output is false, and the

@@ -55,8 +55,9 @@ struct ExpertLinear {
 /// A gain that the model lacks is undefined.
 struct LayerWeights : model::Block<Weight, Linear, ExpertLinear> {
   std::int64_t sparse_idx = -1;  ///< number of sparse layers before this layer; −1: a dense layer
+  bool turns = true;             ///< whether the layer has rotary positions
   bool is_sparse() const { return sparse_idx >= 0; }
-  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E}; }
+  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E, turns}; }
 };
 
 struct PolicyWeights {

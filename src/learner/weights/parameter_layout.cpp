@@ -28,9 +28,9 @@ namespace {
 int rank_of_kind(const model::WeightSpec& spec) { return !is_matrix(spec) ? 2 : (is_layer_matrix(spec.kind) ? 0 : 1); }
 
 /// Orders a layer's tensors so that those of one matmul are adjacent.
-int rank_in_group(std::string_view name) {
+int rank_in_group(const model::ModelConfig& config, std::string_view name) {
   int next = 0, rank = -1;
-  model::visit_known_matrices([&](const model::BlockMatrix& matrix) {
+  model::visit_known_matrices(config, [&](const model::BlockMatrix& matrix) {
     if (matrix.modules.size() == 1) return;
     for (const model::BlockModule& module : matrix.modules) {
       if (name.find(std::string(module.name) + ".") != std::string_view::npos) rank = next;
@@ -50,18 +50,18 @@ std::int64_t layer_of(std::string_view name) {
 ParameterLayout::ParameterLayout(const model::ModelConfig& config, const LayoutOptions& options) : options_(options) {
   const bool has_adapters = options.lora.enabled();
   QRL_INVARIANT(!has_adapters || !is_sharded(), "parameters", "adapters on every rank", "sharded adapters");
-  place(has_adapters ? model::adapter_specs(config, options.lora) : model::weight_specs(config));
+  place(config, has_adapters ? model::adapter_specs(config, options.lora) : model::weight_specs(config));
   share_out();
 }
 
-void ParameterLayout::place(const std::vector<model::WeightSpec>& specs) {
+void ParameterLayout::place(const model::ModelConfig& config, const std::vector<model::WeightSpec>& specs) {
   for (const model::WeightSpec& spec : specs) placements_.push_back({spec});
   std::vector<Placement*> order;
   for (Placement& placement : placements_) order.push_back(&placement);
   if (!options_.lora.enabled())  // adapter_specs are already in order
-    std::stable_sort(order.begin(), order.end(), [](const Placement* a, const Placement* b) {
-      const auto key = [](const model::WeightSpec& spec) {
-        return std::tuple(rank_of_kind(spec), layer_of(spec.name), rank_in_group(spec.name));
+    std::stable_sort(order.begin(), order.end(), [&](const Placement* a, const Placement* b) {
+      const auto key = [&](const model::WeightSpec& spec) {
+        return std::tuple(rank_of_kind(spec), layer_of(spec.name), rank_in_group(config, spec.name));
       };
       return key(a->spec) < key(b->spec);
     });

@@ -76,7 +76,7 @@ class ParameterLayout {
   std::vector<AdamwSegment> adamw_segments(const GradientRange& range) const;
 
  private:
-  void place(const std::vector<model::WeightSpec>& specs);
+  void place(const model::ModelConfig& config, const std::vector<model::WeightSpec>& specs);
   void share_out();
   std::vector<std::size_t> in_order() const;  ///< indices into placements_, sorted by offset
 

@@ -148,6 +148,7 @@ void Parameters::bind_policy(const model::WeightSource& base) {
     const std::string layer = model::layer_prefix(idx);
     LayerWeights bound;
     if (config.is_sparse(idx)) bound.sparse_idx = num_sparse++;
+    bound.turns = config.rotary_dim(idx) > 0;
     model::visit_block(
         config, idx,
         [&](const model::BlockGain& gain, const auto& of) {

@@ -198,12 +198,12 @@ void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, 
   }
 }
 
-void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_norm_E, const float* k_norm_E, float eps,
-                    const base::View& rope_table, const AttentionRows& where, base::Range rows, const KvPages& pages,
-                    float* qkv) {
+void rope_and_store(base::Team& team, const HeadShape& shape, const HeadNorms& norms, const base::View& rope_table,
+                    const AttentionRows& where, base::Range rows, const KvPages& pages, float* qkv) {
   check_heads(shape, pages, "rope_and_store");
-  QRL_INVARIANT(rope_table.shape.rank() == 2 && rope_table.shape[1] == shape.head_dim, "rope_and_store",
-                "a table [*, " + std::to_string(shape.head_dim) + "]", rope_table.shape.to_string());
+  QRL_INVARIANT(rope_table.shape.rank() == 2 && rope_table.shape[1] <= shape.head_dim && rope_table.shape[1] % 2 == 0,
+                "rope_and_store", "a table of at most " + std::to_string(shape.head_dim) + " columns, an even number",
+                rope_table.shape.to_string());
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     QRL_INVARIANT(0 <= where.positions[row] && where.positions[row] < rope_table.shape[0],
                   "rope_and_store, row " + std::to_string(row),
@@ -216,16 +216,18 @@ void rope_and_store(base::Team& team, const HeadShape& shape, const float* q_nor
     const std::int64_t position = where.positions[row];
     RopeTask task;
     task.head_dim = shape.head_dim;
-    task.eps = eps;
-    task.rope = rope_table.as<float>() + position * shape.head_dim;
+    task.eps = norms.eps;
+    task.norms_whole = norms.whole;
+    task.rotary_dim = rope_table.shape[1];
+    task.rope = rope_table.as<float>() + position * task.rotary_dim;
     task.heads = qkv + row * row_width;
     task.num_heads = shape.num_heads;
-    task.gain = q_norm_E;
+    task.gain = norms.q;
     kernels().rope(task);
     float* k = task.heads + shape.num_heads * shape.head_dim;
     task.heads = k;
     task.num_heads = shape.num_kv_heads;
-    task.gain = k_norm_E;
+    task.gain = norms.k;
     kernels().rope(task);
     store_row(shape, where, row, pages, false, k);
   }
@@ -276,7 +278,7 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   task.head_bytes = head_bytes(shape, pages.format, pages.page_size);
   task.page_bytes = shape.num_kv_heads * task.head_bytes;
   if (pages.format == KvFormat::int8) task.scales = quantized_bytes(shape, pages.format, pages.page_size);
-  task.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  task.softmax_scale = shape.score_scale > 0 ? shape.score_scale : 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   thread_local std::vector<AttentionTask> tasks;
   tasks.clear();
   std::int64_t before = 0;

@@ -22,7 +22,8 @@ base::Range share(const base::Team& team, base::Range rows) {
 
 }  // namespace
 
-void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND) {
+void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tokens, base::Range rows, float* x_ND,
+           float factor) {
   QRL_INVARIANT(table_VD.shape.rank() == 2 && (table_VD.dtype == DType::f32 || table_VD.dtype == DType::bf16), "embed",
                 "an fp32 or bf16 table [V, D]", std::string(name(table_VD.dtype)) + " " + table_VD.shape.to_string());
   const std::int64_t width = table_VD.shape[1];
@@ -39,6 +40,18 @@ void embed(base::Team& team, const base::View& table_VD, const std::int32_t* tok
     } else {
       kernels().widen_bf16(static_cast<const std::uint16_t*>(table_VD.data) + first, width, x);
     }
+    if (factor == 1) continue;
+    for (std::int64_t i = 0; i < width; ++i) x[i] *= factor;
+  }
+}
+
+void add_branch(base::Team& team, const BranchSum& sum, const float* y_ND, base::Range rows, float* x_ND) {
+  const base::Range mine = share(team, rows);
+  float* normed = scratch(sum.width);
+  for (std::int64_t row = mine.begin; row < mine.end; ++row) {
+    const float* y = y_ND + row * sum.width;
+    if (sum.gain != nullptr) kernels().rms_norm(y, sum.gain, sum.eps, sum.width, normed);
+    kernels().add_scaled(sum.gain != nullptr ? normed : y, sum.factor, sum.width, x_ND + row * sum.width);
   }
 }
 

@@ -48,15 +48,17 @@ struct LinearTask {
   AddedTask added;           ///< added in fp32 after the bias; set only if Kernels::adds_products
 };
 
-/// Applies RMSNorm (unless `gain` is null), then rotate-half, to one row's heads in place. `rope` holds cosines, then
-/// sines.
+/// Applies RMSNorm (unless `gain` is null), then rotate-half to the first rotary_dim elements, to one row's heads in
+/// place. `rope` holds cosines, then sines.
 struct RopeTask {
   float* heads = nullptr;  ///< [num_heads, head_dim]
   std::int64_t num_heads = 0;
   std::int64_t head_dim = 0;
-  const float* gain = nullptr;
+  const float* gain = nullptr;  ///< [head_dim]; with `norms_whole` [num_heads · head_dim]
   float eps = 0;
-  const float* rope = nullptr;  ///< [head_dim]
+  bool norms_whole = false;  ///< if set, one norm is over all heads
+  std::int64_t rotary_dim = 0;
+  const float* rope = nullptr;  ///< [rotary_dim]
 };
 
 /// `turned` receives the rotated row and may be `x`.
@@ -96,6 +98,8 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
   void (*rope)(const RopeTask& task);
+  /// Computes x + factor · y in x; the product is rounded.
+  void (*add_scaled)(const float* y, float factor, std::int64_t n, float* x);
   /// Returns the largest x; may ignore NaN.
   float (*max_value)(const float* x, std::int64_t n);
   /// Computes weights = exp((x − max) · inverse_temperature); returns their fp32 sum.
@@ -165,6 +169,7 @@ void linear_int4_int8(const LinearTask& task);
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* y);
 void swiglu(const float* gate, const float* up, std::int64_t n, float* y);
 void rope(const RopeTask& task);
+void add_scaled(const float* y, float factor, std::int64_t n, float* x);
 float max_value(const float* x, std::int64_t n);
 float exp_weights(const float* x, std::int64_t n, float max, float inverse_temperature, float* weights);
 float exp_sum(const float* x, std::int64_t n, float max, float inverse_temperature);

@@ -25,11 +25,13 @@ void swiglu(const float* gate, const float* up, std::int64_t n, float* y) {
 }
 
 void rope(const RopeTask& task) {
-  const std::int64_t half = task.head_dim / 2;
+  const std::int64_t half = task.rotary_dim / 2;
+  const float* gain = task.norms_whole ? nullptr : task.gain;
+  if (task.norms_whole) rms_norm(task.heads, task.gain, task.eps, task.num_heads * task.head_dim, task.heads);
   for (std::int64_t h = 0; h < task.num_heads; ++h) {
     float* first = task.heads + h * task.head_dim;
     float* second = first + half;
-    if (task.gain != nullptr) rms_norm(first, task.gain, task.eps, task.head_dim, first);
+    if (gain != nullptr) rms_norm(first, gain, task.eps, task.head_dim, first);
     for_vectors(half, [&](std::int64_t i, auto lanes) {
       const VecF a = load(first + i, lanes), b = load(second + i, lanes);
       const VecF cosine = load(task.rope + i, lanes), sine = load(task.rope + half + i, lanes);
@@ -37,6 +39,11 @@ void rope(const RopeTask& task) {
       store(second + i, fma(b, cosine, a * sine), lanes);
     });
   }
+}
+
+void add_scaled(const float* y, float factor, std::int64_t n, float* x) {
+  for_vectors(
+      n, [&](std::int64_t i, auto lanes) { store(x + i, load(x + i, lanes) + load(y + i, lanes) * factor, lanes); });
 }
 
 namespace {

@@ -24,6 +24,7 @@ constinit const Kernels kKernels = {
     .rms_norm = rms_norm,
     .swiglu = swiglu,
     .rope = rope,
+    .add_scaled = add_scaled,
     .max_value = max_value,
     .exp_weights = exp_weights,
     .exp_sum = exp_sum,

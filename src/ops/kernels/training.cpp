@@ -19,6 +19,7 @@ void with_types(MixedArray a, MixedArray b, const Body& body) {
 float inverse_root(float mean_square) { return 1.0F / __builtin_sqrtf(mean_square); }
 
 void add_rms_norm(const AddRmsNorm& args, std::int64_t begin, std::int64_t end) {
+  const VecF factor = splat(args.factor);
   with_types(args.y, args.normed, [&](const auto* y, auto* normed) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t at = r * args.width;
@@ -28,7 +29,7 @@ void add_rms_norm(const AddRmsNorm& args, std::int64_t begin, std::int64_t end) 
         for_vectors(args.width, [&](std::int64_t i, auto n) {
           VecF branch = load(y + at + i, n);
           if (args.y_bias != nullptr) branch += load(args.y_bias + i, n);
-          const VecF sum = load(args.x + at + i, n) + branch;
+          const VecF sum = load(args.x + at + i, n) + branch * factor;
           store(args.sum + at + i, sum, n);
           squares = fma(sum, sum, squares);
         });
@@ -49,6 +50,7 @@ void add_rms_norm(const AddRmsNorm& args, std::int64_t begin, std::int64_t end) 
 }
 
 void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, std::int64_t end) {
+  const VecF factor = splat(args.factor);
   with_types(args.d_normed, args.dy, [&](const auto* d_normed, auto* dy) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t at = r * args.width;
@@ -66,8 +68,9 @@ void add_rms_norm_backward(const AddRmsNormBackward& args, std::int64_t begin, s
         VecF dx = (load(d_normed + at + i, n) * load(args.gain + i, n) - x_hat * mean) * inverse;
         if (args.d_sum != nullptr) dx += load(args.d_sum + at + i, n);
         store(args.dx + at + i, dx, n);
-        if (args.d_y_bias != nullptr) store(args.d_y_bias + i, load(args.d_y_bias + i, n) + dx, n);
-        if (dy != nullptr) store(dy + at + i, dx, n);
+        const VecF d_branch = dx * factor;
+        if (args.d_y_bias != nullptr) store(args.d_y_bias + i, load(args.d_y_bias + i, n) + d_branch, n);
+        if (dy != nullptr) store(dy + at + i, d_branch, n);
       });
     }
   });
@@ -93,10 +96,10 @@ inline Head head_at(const QkvTransform& args, std::int64_t head) {
 template <class T>
 void qkv_rows(const QkvTransform& args, const T* in, float* out, float* inverse_rms, std::int64_t begin,
               std::int64_t end) {
-  const std::int64_t half = args.head_dim / 2, num_turning = args.num_heads + args.num_kv_heads;
+  const std::int64_t half = args.rotary_dim / 2, num_turning = args.num_heads + args.num_kv_heads;
   const std::int64_t num_heads = num_turning + args.num_kv_heads;
   for (std::int64_t r = begin; r < end; ++r) {
-    const float* cosines = args.rope_table + args.positions[r] * args.head_dim;
+    const float* cosines = args.rope_table + args.positions[r] * args.rotary_dim;
     const float* sines = cosines + half;
     for (std::int64_t h = 0; h < num_heads; ++h) {
       const Head head = head_at(args, h);
@@ -139,11 +142,11 @@ constexpr std::int64_t kMaxHeadDim = 1024;
 template <class T>
 void qkv_rows_backward(const QkvTransform& args, const T* in, const float* inverse_rms, const QkvGradients& gradients,
                        T* d_in, std::int64_t begin, std::int64_t end) {
-  const std::int64_t half = args.head_dim / 2, num_turning = args.num_heads + args.num_kv_heads;
+  const std::int64_t half = args.rotary_dim / 2, num_turning = args.num_heads + args.num_kv_heads;
   const std::int64_t num_heads = num_turning + args.num_kv_heads;
   alignas(64) float d[kMaxHeadDim];
   for (std::int64_t r = begin; r < end; ++r) {
-    const float* cosines = args.rope_table + args.positions[r] * args.head_dim;
+    const float* cosines = args.rope_table + args.positions[r] * args.rotary_dim;
     const float* sines = cosines + half;
     for (std::int64_t h = 0; h < num_heads; ++h) {
       const Head head = head_at(args, h);
@@ -156,9 +159,10 @@ void qkv_rows_backward(const QkvTransform& args, const T* in, const float* inver
           store(d + i, low * cosine + high * sine, n);
           store(d + half + i, high * cosine - low * sine, n);
         });
-      } else {
-        for_vectors(args.head_dim, [&](std::int64_t i, auto n) { store(d + i, load(d_out + i, n), n); });
       }
+      const std::int64_t turned = head.turns ? args.rotary_dim : 0;
+      for_vectors(args.head_dim - turned,
+                  [&](std::int64_t i, auto n) { store(d + turned + i, load(d_out + turned + i, n), n); });
       const float* bias = args.bias != nullptr ? args.bias + h * args.head_dim : nullptr;
       if (head.gain != nullptr) {
         const float inverse = inverse_rms[r * num_turning + h];

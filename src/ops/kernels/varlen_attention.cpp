@@ -99,7 +99,8 @@ struct Heads {
         qkv(attention.qkv_NC + kv_head * group * head_dim),
         keys((attention.num_heads + kv_head - kv_head * group) * head_dim),
         values(keys + attention.num_kv_heads * head_dim),
-        scale(1.0F / __builtin_sqrtf(static_cast<float>(head_dim))) {}
+        scale(attention.score_scale > 0 ? attention.score_scale
+                                        : 1.0F / __builtin_sqrtf(static_cast<float>(head_dim))) {}
   const float* row(std::int64_t index) const { return qkv + index * row_stride; }
 };
 

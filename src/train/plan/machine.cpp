@@ -59,10 +59,12 @@ void require_gpu(const config::Recipe& recipe, int device_number) {
   for (const base::LibraryReport& library : learner::gpu_libraries(false)) base::require(library, where);
 }
 
-void require_cpu_for_experts(const config::Recipe& recipe, const model::ModelConfig& config) {
-  if (!config.has_experts()) return;
-  const auto require_cpu = [](bool on_gpu, const char* key) {
-    QRL_REQUIRE(!on_gpu, key, "cpu for a mixture of experts (qwen3_moe)", "cuda", model::kExpertsLack);
+void require_gpu_kernels(const config::Recipe& recipe, const model::ModelConfig& config) {
+  const std::string missing = config.has_experts() ? "experts" : model::missing_on_gpu(config);
+  if (missing.empty()) return;
+  const auto require_cpu = [&](bool on_gpu, const char* key) {
+    QRL_REQUIRE(!on_gpu, key, "cpu for a model with " + missing, "cuda",
+                config.has_experts() ? model::kExpertsLack : "no kernels for GPUs compute them yet");
   };
   require_cpu(config::learns_on_gpu(recipe), "trainer.device");
   require_cpu(config::samples_on_gpu(recipe), "rollout.device");

@@ -21,7 +21,8 @@ void require_gpu(const config::Recipe& recipe, int device_number);
 /// Returns why the recipe's GPU is unusable, with its key ("trainer.device: cuda: expected …"), else "".
 std::string missing_gpu(const config::Recipe& recipe, int device_number);
 
-void require_cpu_for_experts(const config::Recipe& recipe, const model::ModelConfig& config);
+/// Throws an input error with the key of a GPU, if the recipe names one whose kernels lack a part of the model.
+void require_gpu_kernels(const config::Recipe& recipe, const model::ModelConfig& config);
 
 /// Measures the peak operations per second of the learner's matmuls, in about 50 ms.
 double learner_ceiling(const config::Recipe& recipe);

@@ -259,7 +259,7 @@ void warn_of_no_experts(const config::LoadedRecipe& loaded, const model::ModelCo
   if (model.has_experts() || loaded.recipe.algorithm.router_replay == config::RouterReplay::none) return;
   IdleKeys idle(loaded);
   idle.add("algorithm.router_replay");
-  idle.warn("the model is dense", "use a mixture of experts (qwen3_moe), or remove them");
+  idle.warn("the model is dense", "use a mixture of experts, or remove them");
 }
 
 }  // namespace

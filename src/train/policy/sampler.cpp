@@ -77,7 +77,7 @@ void require_positions(const model::ModelConfig& config, std::int64_t max_tokens
 Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
                  std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens,
                  const data::Tokenizer* tokenizer)
-    : snapshot(config, (require_cpu_for_experts(recipe, config), sampler_formats(recipe))),
+    : snapshot(config, (require_gpu_kernels(recipe, config), sampler_formats(recipe))),
       decoder(config, fitting(config, with_texts(tokenizer, decoder_options(recipe, world, longest_prompt_tokens,
                                                                             logit_tile_tokens)))) {}
 

@@ -76,7 +76,7 @@ learner::LearnerOptions options_of(const config::Recipe& recipe) {
 
 Policy load(const config::Recipe& recipe, const Policy& policy) {
   Policy teacher = load_policy(recipe.algorithm.teacher.path);
-  require_cpu_for_experts(recipe, teacher.config);
+  require_gpu_kernels(recipe, teacher.config);
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   QRL_REQUIRE(teacher.config.max_position_embeddings >= longest, kWhere,
               "a model of at least " + std::to_string(longest) + " positions",

@@ -1,0 +1,147 @@
+#include "model/families.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/config.h"
+
+namespace qrl::model {
+
+namespace {
+
+constexpr NumberKey kMultipliers[] = {{"embedding_multiplier", &ModelConfig::embedding_multiplier, 1},
+                                      {"attention_multiplier", &ModelConfig::attention_multiplier, 1},
+                                      {"residual_multiplier", &ModelConfig::residual_multiplier, 1},
+                                      {"logits_scaling", &ModelConfig::logits_scaling, 1}};
+
+constexpr std::string_view kExpertKeys[] = {
+    "decoder_sparse_step", "mlp_only_layers",      "moe_intermediate_size", "n_shared_experts",
+    "norm_topk_prob",      "num_experts",          "num_experts_per_tok",   "num_local_experts",
+    "num_shared_experts",  "output_router_logits", "router_aux_loss_coef",  "shared_expert_intermediate_size"};
+constexpr std::string_view kRopeLayerKeys[] = {"no_rope_layers", "no_rope_layer_interval"};
+/// auto_map names code that transformers has too; it is never run.
+constexpr std::string_view kPhi3Keys[] = {"auto_map", "original_max_position_embeddings"};
+
+constexpr std::string_view kNoWindow[] = {"use_sliding_window"};
+constexpr std::string_view kNoMlpBias[] = {"mlp_bias"};
+constexpr std::string_view kNoWindowNorMlpBias[] = {"mlp_bias", "use_sliding_window"};
+
+/// The only place that names a family. A row lists what differs from a Llama with biases by attention_bias.
+constexpr std::array kFamilies = {
+    FamilySpec{.family = Family::qwen3,
+               .model_type = "qwen3",
+               .architecture = "Qwen3ForCausalLM",
+               .window = WindowRule::switched,
+               .needs_head_dim = true,
+               .qk_norm = QkNorm::heads,
+               .false_keys = kNoWindow},
+    FamilySpec{.family = Family::qwen2,
+               .model_type = "qwen2",
+               .architecture = "Qwen2ForCausalLM",
+               .bias = AttentionBias::always,
+               .window = WindowRule::switched,
+               .false_keys = kNoWindow},
+    FamilySpec{.family = Family::llama,
+               .model_type = "llama",
+               .architecture = "LlamaForCausalLM",
+               .splits_width = true,
+               .false_keys = kNoMlpBias},
+    FamilySpec{.family = Family::qwen3_moe,
+               .model_type = "qwen3_moe",
+               .architecture = "Qwen3MoeForCausalLM",
+               .window = WindowRule::switched,
+               .needs_head_dim = true,
+               .qk_norm = QkNorm::heads,
+               .experts = true,
+               .keys = kExpertKeys,
+               .false_keys = kNoWindow},
+    FamilySpec{.family = Family::mistral,
+               .model_type = "mistral",
+               .architecture = "MistralForCausalLM",
+               .bias = AttentionBias::none,
+               .window = WindowRule::assumed},
+    FamilySpec{.family = Family::granite,
+               .model_type = "granite",
+               .architecture = "GraniteForCausalLM",
+               .numbers = kMultipliers,
+               .false_keys = kNoMlpBias},
+    FamilySpec{.family = Family::smollm3,
+               .model_type = "smollm3",
+               .architecture = "SmolLM3ForCausalLM",
+               .window = WindowRule::switched,
+               .layers_without_rope = true,
+               .keys = kRopeLayerKeys,
+               .false_keys = kNoWindowNorMlpBias},
+    FamilySpec{.family = Family::olmo2,
+               .model_type = "olmo2",
+               .architecture = "Olmo2ForCausalLM",
+               .bias = AttentionBias::none,
+               .qk_norm = QkNorm::whole,
+               .norms = NormPlace::after},
+    FamilySpec{.family = Family::phi3,
+               .model_type = "phi3",
+               .architecture = "Phi3ForCausalLM",
+               .bias = AttentionBias::none,
+               .fused_projections = true,
+               .partial_rotary = true,
+               .longrope = true,
+               .keys = kPhi3Keys},
+};
+
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kFamilies.size(); ++i) {
+        if (static_cast<std::size_t>(kFamilies[i].family) != i) return false;
+      }
+      return true;
+    }(),
+    "rows in the order of the enumeration");
+
+struct MissingPart {
+  std::string_view model_type, what;
+};
+constexpr MissingPart kMissingParts[] = {
+    {"gemma2", "soft caps of scores and logits, and windows of single layers"},
+    {"gemma3", "windows of single layers, and norms of 1 + w"},
+    {"gemma3_text", "windows of single layers, and norms of 1 + w"},
+    {"gpt_oss", "attention sinks, windows of single layers, and experts with biases in MXFP4"},
+    {"lfm2", "convolution layers"},
+    {"ministral", "windows of single layers"},
+    {"ministral3", "queries scaled by position (llama_4_scaling_beta)"},
+    {"olmo3", "windows of single layers"},
+    {"qwen3_5", "layers of a gated delta rule"},
+    {"qwen3_5_text", "layers of a gated delta rule"},
+    {"qwen3_next", "layers of a gated delta rule"},
+};
+
+}  // namespace
+
+bool FamilySpec::has_key(std::string_view key) const {
+  return std::ranges::find(keys, key) != keys.end() ||
+         std::ranges::any_of(numbers, [&](const NumberKey& number) { return key == number.key; });
+}
+
+const FamilySpec& spec_of(Family family) { return kFamilies.at(static_cast<std::size_t>(family)); }
+
+const FamilySpec* find_family(std::string_view model_type) {
+  const auto* found = std::ranges::find_if(kFamilies, [&](const FamilySpec& s) { return model_type == s.model_type; });
+  return found == kFamilies.end() ? nullptr : found;
+}
+
+std::string family_words() {
+  std::string words;
+  for (const FamilySpec& spec : kFamilies) {
+    if (!words.empty()) words += &spec == &kFamilies.back() ? " or " : ", ";
+    words += base::quoted(spec.model_type);
+  }
+  return words;
+}
+
+std::string_view missing_part(std::string_view model_type) {
+  const auto* found = std::ranges::find(kMissingParts, model_type, &MissingPart::model_type);
+  return found == std::end(kMissingParts) ? std::string_view() : found->what;
+}
+
+}  // namespace qrl::model
