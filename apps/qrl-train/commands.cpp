@@ -12,6 +12,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_generate(app, action);
   add_dump(app, action);
   add_export(app, action);
+  add_import(app, action);
   add_profile(app, action);
   add_data(app, action);
   add_check(app, action);

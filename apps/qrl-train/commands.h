@@ -11,6 +11,7 @@ void add_eval(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_dump(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
+void add_import(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);

@@ -13,6 +13,7 @@
 #include "loaded_sampler.h"
 #include "model/compressed_tensors.h"
 #include "model/peft.h"
+#include "output_folder.h"
 #include "state/file.h"
 #include "state/safetensors.h"
 #include "state/sealed.h"
@@ -62,13 +63,7 @@ void write_logits(const std::string& folder, const std::string& file) {
 
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
-  std::error_code error;
-  state::require_place_for_output(arguments.out);
-  const fs::file_status out = fs::status(arguments.out, error);
-  QRL_REQUIRE(!fs::exists(out) || fs::is_directory(out), arguments.out, "a new or empty folder", "a file",
-              "choose another --out");
-  QRL_REQUIRE(!fs::exists(out) || fs::is_empty(arguments.out, error), arguments.out, "a new or empty folder",
-              "a folder with files in it", "choose another --out");
+  require_output_folder(arguments.out);
   if (arguments.logits.empty()) return;
   // If the file is in --out, its folder need not exist yet.
   const fs::path folder = fs::path(arguments.logits).parent_path().lexically_normal();
@@ -181,20 +176,6 @@ void report_scores(const std::string& checkpoint) {
   const train::KnownScores known = train::known_scores(checkpoint);
   std::printf("the run sampled from %s\n", known.text().c_str());
   if (!known.of_export.empty()) std::printf("the exported model scored %s\n", known.of_export.c_str());
-}
-
-/// Creates the folder (new or empty) and calls `write`. If `write` throws, empties the folder.
-template <class Write>
-void write_folder(const std::string& dir, const Write& write) {
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  QRL_REQUIRE(!error, dir, "a folder that can be created", error.message(), "choose another --out");
-  try {
-    write();
-  } catch (...) {
-    for (const auto& entry : std::filesystem::directory_iterator(dir, error)) std::filesystem::remove_all(entry, error);
-    throw;
-  }
 }
 
 void export_adapters(const ExportArguments& arguments, const train::Policy& policy) {

@@ -11,10 +11,11 @@ namespace qrl::model {
 
 namespace {
 
-constexpr NumberKey kMultipliers[] = {{"embedding_multiplier", &ModelConfig::embedding_multiplier, 1},
-                                      {"attention_multiplier", &ModelConfig::attention_multiplier, 1},
-                                      {"residual_multiplier", &ModelConfig::residual_multiplier, 1},
-                                      {"logits_scaling", &ModelConfig::logits_scaling, 1}};
+constexpr NumberKey kMultipliers[] = {
+    {"embedding_multiplier", &ModelConfig::embedding_multiplier, 1, "embedding_scale"},
+    {"attention_multiplier", &ModelConfig::attention_multiplier, 1, "attention.scale"},
+    {"residual_multiplier", &ModelConfig::residual_multiplier, 1, "residual_scale"},
+    {"logits_scaling", &ModelConfig::logits_scaling, 1, "logit_scale"}};
 
 constexpr std::string_view kExpertKeys[] = {
     "decoder_sparse_step", "mlp_only_layers",      "moe_intermediate_size", "n_shared_experts",
@@ -36,17 +37,21 @@ constexpr std::array kFamilies = {
                .window = WindowRule::switched,
                .needs_head_dim = true,
                .qk_norm = QkNorm::heads,
+               .gguf = true,
                .false_keys = kNoWindow},
     FamilySpec{.family = Family::qwen2,
                .model_type = "qwen2",
                .architecture = "Qwen2ForCausalLM",
                .bias = AttentionBias::always,
                .window = WindowRule::switched,
+               .gguf = true,
                .false_keys = kNoWindow},
     FamilySpec{.family = Family::llama,
                .model_type = "llama",
                .architecture = "LlamaForCausalLM",
                .splits_width = true,
+               .gguf = true,
+               .gguf_permutes = true,
                .false_keys = kNoMlpBias},
     FamilySpec{.family = Family::qwen3_moe,
                .model_type = "qwen3_moe",
@@ -65,6 +70,8 @@ constexpr std::array kFamilies = {
     FamilySpec{.family = Family::granite,
                .model_type = "granite",
                .architecture = "GraniteForCausalLM",
+               .gguf = true,
+               .gguf_permutes = true,
                .numbers = kMultipliers,
                .false_keys = kNoMlpBias},
     FamilySpec{.family = Family::smollm3,
@@ -72,6 +79,8 @@ constexpr std::array kFamilies = {
                .architecture = "SmolLM3ForCausalLM",
                .window = WindowRule::switched,
                .layers_without_rope = true,
+               .gguf = true,
+               .gguf_permutes = true,
                .keys = kRopeLayerKeys,
                .false_keys = kNoWindowNorMlpBias},
     FamilySpec{.family = Family::olmo2,

@@ -30,6 +30,7 @@ struct NumberKey {
   const char* key;
   float ModelConfig::*member;
   float missing;
+  const char* gguf;  ///< key in GGUF, after the architecture's name
 };
 
 /// Describes a family: its names, its own keys of config.json, and the flags that its models have.
@@ -48,6 +49,8 @@ struct FamilySpec {
   bool longrope = false;             ///< whether rope_type longrope is known
   bool layers_without_rope = false;  ///< whether no_rope_layers is read
   bool experts = false;
+  bool gguf = false;           ///< whether GGUF files are read, whose architecture has the model_type's name
+  bool gguf_permutes = false;  ///< whether llama.cpp reorders rows of q and k
   std::span<const NumberKey> numbers = {};
   std::span<const std::string_view> keys = {};        ///< own keys of config.json, besides `numbers`
   std::span<const std::string_view> false_keys = {};  ///< keys that may only be false, and that are written as false

@@ -78,7 +78,9 @@ void require_no_run(const fs::path& dir) {
 fs::path given_folder(const std::string& path) {
   const fs::path folder = base::model_folder(path);
   QRL_REQUIRE(!fs::is_regular_file(folder), "model.path", "a Hugging Face folder on this machine",
-              "the file " + state::shown(folder), "name its folder");
+              "the file " + state::shown(folder),
+              folder.extension() == ".gguf" ? "make one: qrl-train import " + state::shown(folder) + " --out DIR"
+                                            : "name its folder");
   QRL_REQUIRE(fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
               "no folder at " + state::shown(folder),
               "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and spell out ~");

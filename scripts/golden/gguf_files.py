@@ -1,0 +1,136 @@
+"""GGUF files and what PyPI's gguf reads from them.
+
+    python scripts/golden/gguf_files.py      writes tests/data/golden/gguf/; needs numpy, gguf and safetensors
+
+types.gguf has a tensor of every type that is read: random bytes, with scales that are numbers. types.safetensors has its values by gguf's
+own dequantizer, in fp32. <name>.gguf are tests/data/golden/hf_<name> in llama.cpp's names, with q and k reordered as its converter does. tokenizer_<name>.gguf are
+tests/data/golden/tokenizer_bpe/<name>.json.
+"""
+
+import json
+import pathlib
+
+import gguf
+import numpy as np
+import safetensors.numpy
+from gguf import GGMLQuantizationType as Type
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golden"
+FOLDER = GOLDEN / "gguf"
+TYPES = (Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q4_K, Type.Q5_K, Type.Q6_K)
+# Offsets of a block's half-precision scales.
+SCALES = {Type.Q8_0: (0,), Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q5_0: (0,), Type.Q5_1: (0, 2), Type.Q4_K: (0, 2), Type.Q5_K: (0, 2),
+          Type.Q6_K: (208,)}
+MODELS = {"llama": True, "qwen2": False, "qwen3": False}  # whether rows of q and k are reordered
+TOKENIZERS = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen2": "qwen2", "digits": "smollm"}  # tokenizer.ggml.pre
+NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+
+
+def random_rows(rng, kind, rows, columns):
+    """Raw bytes of a tensor [rows, columns] of this type."""
+    if kind in (Type.F32, Type.F16, Type.BF16):
+        values = rng.standard_normal((rows, columns)).astype(np.float32)
+        return gguf.quants.quantize(values, kind)
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    blocks = rng.integers(0, 256, (rows * columns // block, size), dtype=np.uint8)
+    for at in SCALES[kind]:
+        scales = (rng.standard_normal(len(blocks)) * 0.01).astype(np.float16)
+        scales[0] = np.float16(6e-8)  # subnormal
+        blocks[:, at:at + 2] = scales.view(np.uint8).reshape(-1, 2)
+    return blocks.reshape(rows, columns // block * size)
+
+
+def write_types():
+    rng = np.random.default_rng(5)
+    writer = gguf.GGUFWriter(FOLDER / "types.gguf", "llama")
+    values = {}
+    for kind in TYPES:
+        raw = random_rows(rng, kind, 3, 512)
+        if kind in (Type.F32, Type.F16):
+            writer.add_tensor(kind.name, raw)
+        else:
+            writer.add_tensor(kind.name, raw, raw_dtype=kind)
+        values[kind.name] = np.ascontiguousarray(gguf.quants.dequantize(raw, kind), dtype=np.float32)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    safetensors.numpy.save_file(values, FOLDER / "types.safetensors")
+
+
+def write_model(name, reorders):
+    folder = GOLDEN / f"hf_{name}"
+    config = json.loads((folder / "config.json").read_text())
+    writer = gguf.GGUFWriter(FOLDER / f"{name}.gguf", name)
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_rope_dimension_count(head_dim)
+    eos = config["eos_token_id"]
+    writer.add_eos_token_id(eos[0] if isinstance(eos, list) else eos)
+    if config["bos_token_id"] is not None:
+        writer.add_bos_token_id(config["bos_token_id"])
+    for key, values in safetensors.numpy.load_file(folder / "model.safetensors").items():
+        stem, kind = key.rsplit(".", 1)
+        if stem in ("model.embed_tokens", "model.norm", "lm_head"):
+            target = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}[stem]
+        else:
+            _, _, layer, module = stem.split(".", 3)
+            target = f"blk.{layer}.{NAMES[module]}"
+            count = {"self_attn.q_proj": heads, "self_attn.k_proj": kv_heads}.get(module)
+            if reorders and count:
+                shape = values.shape
+                values = values.reshape(count, 2, shape[0] // count // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+        writer.add_tensor(f"{target}.{kind}", np.ascontiguousarray(values, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_tokenizer(name, pre):
+    """The tokenizer of tests/data/golden/tokenizer_bpe/<name>.json in a file without tensors."""
+    root = json.loads((GOLDEN / "tokenizer_bpe" / f"{name}.json").read_text())
+    tokens = {id: token for token, id in root["model"]["vocab"].items()}
+    kinds = dict.fromkeys(tokens, gguf.TokenType.NORMAL)
+    for token in root["added_tokens"]:
+        tokens[token["id"]] = token["content"]
+        kinds[token["id"]] = gguf.TokenType.CONTROL if token["special"] else gguf.TokenType.USER_DEFINED
+    count = max(tokens) + 1
+    writer = gguf.GGUFWriter(FOLDER / f"tokenizer_{name}.gguf", "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list([tokens.get(i, f"[PAD{i}]") for i in range(count)])
+    writer.add_token_types([kinds.get(i, gguf.TokenType.UNUSED) for i in range(count)])
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in root["model"]["merges"]])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    write_types()
+    for name, pre in TOKENIZERS.items():
+        write_tokenizer(name, pre)
+    for name, reorders in MODELS.items():
+        write_model(name, reorders)
+    (FOLDER / "manifest.json").write_text(json.dumps({
+        "command": "python scripts/golden/gguf_files.py", "numpy": np.__version__, "gguf": gguf.__version__ if hasattr(
+            gguf, "__version__") else "unknown"}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
