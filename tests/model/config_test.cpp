@@ -226,7 +226,7 @@ TEST_CASE("config.json: a family's own keys are read, and missing ones have tran
       {"smollm3", "SmolLM3ForCausalLM", {{"use_sliding_window", true}, {"sliding_window", 8}}, "sliding_window"},
       {"olmo2", "Olmo2ForCausalLM", {{"attention_bias", true}}, "attention_bias"},
       {"phi3", "Phi3ForCausalLM", {{"sliding_window", 300}}, "sliding_window"},
-      {"phi3", "Phi3ForCausalLM", {{"partial_rotary_factor", 0.3}}, "partial_rotary_factor"},
+      {"phi3", "Phi3ForCausalLM", {{"partial_rotary_factor", 0.45}}, "partial_rotary_factor"},
       {"phi3", "Phi3ForCausalLM", {{"rope_scaling", longrope}}, "short_factor"},
       {"phi3", "Phi3ForCausalLM", {{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}}, "rope_type"},
       {"phi3", "Phi3ForCausalLM", {{"lm_head_bias", true}}, "lm_head_bias"},
