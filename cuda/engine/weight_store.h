@@ -19,8 +19,9 @@ struct HostMatrix {
   std::int64_t out = 0, in = 0;
   const void* panels = nullptr;   ///< null: `upload` only allocates, and `rewrite` fills the memory
   const void* scales = nullptr;   ///< fp32, or bf16 for int4; null: none
-  std::int64_t scale_stride = 0;  ///< number of scales per group of 128 inputs
+  std::int64_t scale_stride = 0;  ///< number of scales per group of inputs
   const float* bias = nullptr;    ///< fp32 [out]; null: none
+  quant::ScaleRule scale_rule = quant::ScaleRule::largest;  ///< of later rewrites
 };
 
 /// A block's weights in CPU memory: matrices and fp32 gains. A gain that the model lacks is null.

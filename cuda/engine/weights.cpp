@@ -55,6 +55,7 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
     matrix.scales = Memory::zeroed(static_cast<std::size_t>(at.num_scales * at.rows) * sizeof(float));
     if (host.format == quant::Format::fp8_block128)
       matrix.block_scales = Memory(static_cast<std::size_t>(num_arranged_scales(at)) * sizeof(float));
+    matrix.scale_rule = host.scale_rule;
     matrix.quantized = std::move(quantized);  // after all allocations succeeded
     matrix.view = {host.format, at, matrix.quantized.as<std::uint8_t>(),
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr,
@@ -166,12 +167,12 @@ void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, s
                 "row scales only for a format that has them", std::string(what.name));
   const auto num_sizes = num_magnitudes(what.scope, master.count, at.num_scales);
   grow(magnitudes_, static_cast<std::size_t>(num_sizes) * sizeof(std::uint32_t), stream);
-  quantize_weights(
-      {master.values, master.count, to_device(factors_, master.factors, at.in, stream),
-       to_device(row_scales_, master.row_scales, master.count, stream), what.weights, what.scope,
-       what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(matrix.view.format), at, master.first,
-       matrix.quantized.as<std::uint8_t>(), matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
-      stream);
+  quantize_weights({master.values, master.count, to_device(factors_, master.factors, at.in, stream),
+                    to_device(row_scales_, master.row_scales, master.count, stream), what.weights, what.scope,
+                    what.scale_inputs == 0 ? at.in : what.scale_inputs, matrix.scale_rule,
+                    word_order(matrix.view.format), at, master.first, matrix.quantized.as<std::uint8_t>(),
+                    matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
+                   stream);
   arrange(matrix, stream);
 }
 

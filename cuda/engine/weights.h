@@ -25,6 +25,7 @@ struct AdapterMemory {
 struct MatrixMemory {
   Memory quantized, scales, block_scales, bias;
   DeviceMatrix view;
+  quant::ScaleRule scale_rule = quant::ScaleRule::largest;
   AdapterMemory adapter;
 };
 

@@ -41,19 +41,20 @@ struct StreamBytes {
     return num_stages * stage() + (keeps_sums ? sums : 0) + 16;
   }
 };
-constexpr StreamBytes stream_bytes(const StreamTile& tile, int weight_bits, int x_bits, bool chunk_scaled,
+/// num_scales: scales of an output per chunk; 0: none.
+constexpr StreamBytes stream_bytes(const StreamTile& tile, int weight_bits, int x_bits, int num_scales,
                                    bool x_chunk_scaled) {
   constexpr int kInputs = 2 * static_cast<int>(kInputChunk), kFloat = 4;
-  return {tile.outputs * kInputs * weight_bits / 8,      //
-          tile.rows * kInputs * x_bits / 8,              //
-          chunk_scaled ? 2 * tile.outputs * kFloat : 0,  //
-          x_chunk_scaled ? 2 * tile.rows * kFloat : 0,   //
+  return {tile.outputs * kInputs * weight_bits / 8,     //
+          tile.rows * kInputs * x_bits / 8,             //
+          2 * num_scales * tile.outputs * kFloat,       //
+          x_chunk_scaled ? 2 * tile.rows * kFloat : 0,  //
           tile.rows * tile.outputs * kFloat};
 }
 inline StreamBytes stream_bytes(const StreamTile& tile, quant::Format format) {
   const quant::FormatSpec& what = quant::spec(format);
-  const bool chunk_scaled = what.scale_inputs == kInputChunk;
-  return stream_bytes(tile, what.weight_bits, what.activations == quant::Element::bf16 ? 16 : 8, chunk_scaled,
+  const int num_scales = what.scale_inputs == 0 ? 0 : static_cast<int>(kInputChunk / what.scale_inputs);
+  return stream_bytes(tile, what.weight_bits, what.activations == quant::Element::bf16 ? 16 : 8, num_scales,
                       what.activation_scale_inputs == kInputChunk);
 }
 
@@ -73,7 +74,15 @@ struct DeviceLimits {
   std::int64_t num_multiprocessors = 0;
 };
 
+/// Returns whether the kernel has a tile. With 8-bit rows and groups smaller than a chunk, tiles of 64 rows would spill
+/// registers.
+constexpr bool has_tile(const StreamTile& tile, std::int64_t x_bits, std::int64_t scale_inputs) {
+  return tile.rows < 64 || x_bits != 8 || scale_inputs == 0 || scale_inputs == kInputChunk;
+}
+
 inline bool has_room(const StreamTile& tile, quant::Format format, const DeviceLimits& device) {
+  const quant::FormatSpec& what = quant::spec(format);
+  if (!has_tile(tile, what.activations == quant::Element::bf16 ? 16 : 8, what.scale_inputs)) return false;
   return stream_bytes(tile, format).all(num_stages(tile, quant::spec(format).weight_bits), true) <= device.shared_bytes;
 }
 inline std::int64_t num_tiles(const StreamTile& tile, const MatrixLayout& at, std::int64_t num_rows) {
@@ -104,7 +113,8 @@ inline StreamPlan plan_stream(quant::Format format, const MatrixLayout& at, std:
 ///
 /// The numbers are measured on an H100 for a layer of an 8B model.
 inline std::int64_t dequantized_rows(quant::Format format) {
-  return format == quant::Format::int4 ? 96 : format == quant::Format::fp8_block128 ? 160 : 0;
+  if (format == quant::Format::fp8_block128) return 160;
+  return quant::is_int4(format) && quant::spec(format).activations == quant::Element::bf16 ? 96 : 0;
 }
 /// Maximum number of activation rows dequantized at a time, to limit their memory.
 inline constexpr std::int64_t kDequantizedRowsAtOnce = 4096;

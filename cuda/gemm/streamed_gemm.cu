@@ -2,7 +2,8 @@
 // are dequantized in registers, and every warp has its own outputs and inputs.
 //
 // The inputs of a chunk of 128 may be multiplied in any order that x and W share. A lane multiplies the inputs of its
-// own 16-byte loads of weights, without shuffles or transposition.
+// own 16-byte loads of weights, without shuffles or transposition. With groups of fewer inputs than a chunk, a lane
+// instead has every fourth word of a row, so that four lanes multiply one group at a time.
 #include <string>
 #include <type_traits>
 
@@ -39,10 +40,14 @@ struct StreamTask {
 
 constexpr int element_bits(Element element) { return element == Element::bf16 ? 16 : element == Element::int4 ? 4 : 8; }
 
-template <Element x_element_, Element w_element_, bool chunk_scaled_>
+/// scale_inputs_: inputs per weight scale of an output; 0: all.
+template <Element x_element_, Element w_element_, int scale_inputs_>
 struct Operands {
   static constexpr Element x_element = x_element_, w_element = w_element_;
-  static constexpr bool chunk_scaled = chunk_scaled_;
+  static constexpr bool chunk_scaled = scale_inputs_ != 0;
+  static constexpr int kScales = chunk_scaled ? kInputs / scale_inputs_ : 0;  // per chunk and output
+  /// If set, a lane has pieces of 8 inputs, words t, 4 + t, 8 + t and 12 + t of an output's chunk.
+  static constexpr bool by_pieces = kScales > 1;
   /// If set, x also has one scale per chunk (block128).
   static constexpr bool x_chunk_scaled = chunk_scaled && w_element == Element::fp8_e4m3;
   static constexpr bool output_scaled = !chunk_scaled && w_element != Element::bf16;
@@ -59,6 +64,8 @@ struct Operands {
   /// Number of parts of a chunk. A part has two of a lane's vectors of x, and kPartWords words of W per output. Larger
   /// parts would spill registers.
   static constexpr int kParts = kXVectors / 2, kPartWords = 4 * kWVectors / kParts;
+  /// Number of pieces in one of a lane's vectors of x, and bytes of a piece.
+  static constexpr int kPieces = 4 / kXVectors, kPieceBytes = by_pieces ? kXBytes / 16 : kVector;
 };
 
 template <class C>
@@ -134,7 +141,7 @@ struct Streamed {
   static constexpr int kOutputTiles = kOutputs / (16 * kOutputWarps);
   static constexpr int kWarpOutputs = 16 * kOutputTiles, kLaneOutputs = 2 * kOutputTiles;
   static constexpr StreamBytes kBytes =
-      stream_bytes(kTile, element_bits(C::w_element), element_bits(C::x_element), C::chunk_scaled, C::x_chunk_scaled);
+      stream_bytes(kTile, element_bits(C::w_element), element_bits(C::x_element), C::kScales, C::x_chunk_scaled);
   static_assert(kBytes.sums <= kStages * kBytes.stage() && kBytes.stage() % kVector == 0);
   static constexpr int kTotals = kOutputTiles * kRowTiles * 4;  // sums per lane
   using Sum = typename C::Sum;
@@ -200,44 +207,60 @@ struct Streamed {
     const MatrixLayout& w = task.w.at;
     const std::int64_t own_chunk = chunk + at.half;
     if (own_chunk < end && at.has_outputs) {
-      const std::uint8_t* from =
-          task.w.quantized + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes + at.t * kVector;
+      constexpr int kWordBytes = 4;
+      const std::uint8_t* from = task.w.quantized + (at.warp_output + at.q * kLaneOutputs) * w.row_bytes +
+                                 at.t * (C::by_pieces ? kWordBytes : kVector);
       from += own_chunk * C::kWBytes;
 #pragma unroll
       for (int m = 0; m < kOutputTiles; ++m) {
 #pragma unroll
         for (int upper = 0; upper < 2; ++upper) {
+          if constexpr (C::by_pieces) {
 #pragma unroll
-          for (int j = 0; j < C::kWVectors; ++j)
-            copy_async_16(stage + w_vector_at(m, upper, j), from + j * 4 * kVector, true);
+            for (int i = 0; i < 4; ++i)
+              copy_async_4(stage + w_vector_at(m, upper, 0) + i * kWordBytes, from + i * 4 * kWordBytes, true);
+          } else {
+#pragma unroll
+            for (int j = 0; j < C::kWVectors; ++j)
+              copy_async_16(stage + w_vector_at(m, upper, j), from + j * 4 * kVector, true);
+          }
           from += w.row_bytes;
         }
       }
       if (C::chunk_scaled && lane_idx() < kWarpOutputs / 4) {
         const int first = 4 * lane_idx();
-        unsigned char* to =
-            stage + kBytes.w_scales_at() + 4 * (at.half * kOutputs + at.output_warp * kWarpOutputs + first);
-        copy_async_16(to, task.w.scales + own_chunk * w.rows + at.warp_output + first, true);
+#pragma unroll
+        for (int g = 0; g < C::kScales; ++g) {
+          const std::int64_t segment = own_chunk * C::kScales + g;
+          unsigned char* to = stage + kBytes.w_scales_at() +
+                              4 * ((at.half * C::kScales + g) * kOutputs + at.output_warp * kWarpOutputs + first);
+          // Zeros stand for the scales of padding.
+          copy_async_16(to, task.w.scales + segment * w.rows + at.warp_output + first, segment < w.num_scales);
+        }
       }
     }
   }
   QRL_DEVICE static void load_rows(const GemmTask& task, const Place& at, unsigned char* stage, std::int64_t chunk,
                                    std::int64_t end) {
-    constexpr unsigned kRowVectors = 4 * C::kXVectors, kAtOnce = kThreads / kRowVectors, kBoth = 2 * kRows;
+    constexpr unsigned kRowVectors = 4 * C::kXVectors, kBoth = 2 * kRows;
+    constexpr unsigned kRowCopies = C::kXBytes / C::kPieceBytes, kAtOnce = kThreads / kRowCopies;
     const auto thread = static_cast<unsigned>(thread_idx());
-    const unsigned p = thread % kRowVectors, first = thread / kRowVectors;
-    const unsigned turn = C::w_element == Element::int4 ? p % C::kXVectors : p / 4,
-                   t = C::w_element == Element::int4 ? p / C::kXVectors : p % 4;
+    const unsigned p = thread % kRowCopies, first = thread / kRowCopies;
+    const bool is_strided = C::w_element == Element::int4 && !C::by_pieces;
+    const unsigned turn = is_strided ? p % C::kXVectors : p / (4 * (C::by_pieces ? C::kPieces : 1)),
+                   t = is_strided ? p / C::kXVectors : p % 4;
+    [[maybe_unused]] const unsigned piece = C::by_pieces ? p / 4 % C::kPieces : 0;
     const std::int64_t row_bytes = task.x.stride * (element_bits(C::x_element) / 8);
-    const auto* x = static_cast<const std::uint8_t*>(task.x.quantized) + chunk * C::kXBytes + p * kVector;
+    const auto* x = static_cast<const std::uint8_t*>(task.x.quantized) + chunk * C::kXBytes + p * C::kPieceBytes;
 #pragma unroll 2  // a larger factor spills registers
     for (unsigned k = 0; k < kBoth; k += kAtOnce) {
       const unsigned both = first + k, half = both / kRows, r = both % kRows;
       if ((kBoth < kAtOnce && both >= kBoth) || chunk + half >= end) break;
       const bool is_row = at.first_row + r < task.num_rows;
       const std::uint8_t* from = x + (is_row ? (at.first_row + r) * row_bytes : 0) + half * C::kXBytes;
-      copy_async_16(stage + kBytes.x_at() + (half * kRows * kRowVectors + x_vector_at<C>(r, turn, t)) * kVector, from,
-                    is_row);
+      unsigned char* to = stage + kBytes.x_at() + (half * kRows * kRowVectors + x_vector_at<C>(r, turn, t)) * kVector;
+      if constexpr (C::kPieceBytes == kVector) copy_async_16(to, from, is_row);
+      else copy_async_8(to + piece * C::kPieceBytes, from, is_row);
     }
     if constexpr (C::x_chunk_scaled) {
       for (unsigned both = thread; both < kBoth; both += kThreads) {
@@ -250,8 +273,16 @@ struct Streamed {
     }
   }
 
-  QRL_DEVICE static void multiply(const unsigned char* stage, const Place& at, Lane<Sum>& sums) {
+  /// Multiplies the warp's chunk. Calls end_group(group) where a group of inputs ends.
+  template <class EndGroup>
+  QRL_DEVICE static void multiply(const unsigned char* stage, const Place& at, Lane<Sum>& sums,
+                                  const EndGroup& end_group) {
     const unsigned char* x_chunk = stage + kBytes.x_at() + at.half * (kBytes.x / 2);
+    // A round multiplies the words [first, first + kRoundWords) of a vector. It is a whole vector unless groups end in
+    // it.
+    constexpr int kRounds = C::by_pieces && C::kScales > C::kXVectors ? C::kPieces : 1;
+    constexpr int kRoundWords = C::kWords / kRounds,
+                  kGroupRounds = C::kXVectors * kRounds / (C::kScales > 0 ? C::kScales : 1);
 #pragma unroll 1
     for (int part = 0; part < C::kParts; ++part) {
       std::uint32_t w[kOutputTiles][2][C::kPartWords];
@@ -271,28 +302,34 @@ struct Streamed {
         const auto turn = static_cast<unsigned>(2 * part + t), q = static_cast<unsigned>(at.q),
                    lane_t = static_cast<unsigned>(at.t);
 #pragma unroll
-        for (int n = 0; n < kRowTiles; ++n) {
-          std::uint32_t b[C::kWords];
-          dequantize_x<C>(*reinterpret_cast<const Words*>(x_chunk + x_vector_at<C>(8 * n + q, turn, lane_t) * kVector),
-                          b);
+        for (int round = 0; round < kRounds; ++round) {
 #pragma unroll
-          for (int i = 0; i < C::kWords; i += 2) {
+          for (int n = 0; n < kRowTiles; ++n) {
+            std::uint32_t b[C::kWords];
+            dequantize_x<C>(
+                *reinterpret_cast<const Words*>(x_chunk + x_vector_at<C>(8 * n + q, turn, lane_t) * kVector), b);
 #pragma unroll
-            for (int m = 0; m < kOutputTiles; ++m) {
-              const std::uint32_t rows[4] = {a[m][0][i], a[m][1][i], a[m][0][i + 1], a[m][1][i + 1]};
-              if constexpr (C::to_f16) mma_f16(sums.at[m][n], rows, b[i], b[i + 1]);
-              else mma(sums.at[m][n], rows, b[i], b[i + 1]);
+            for (int i = round * kRoundWords; i < (round + 1) * kRoundWords; i += 2) {
+#pragma unroll
+              for (int m = 0; m < kOutputTiles; ++m) {
+                const std::uint32_t rows[4] = {a[m][0][i], a[m][1][i], a[m][0][i + 1], a[m][1][i + 1]};
+                if constexpr (C::to_f16) mma_f16(sums.at[m][n], rows, b[i], b[i + 1]);
+                else mma(sums.at[m][n], rows, b[i], b[i + 1]);
+              }
             }
           }
+          const int done = (2 * part + t) * kRounds + round + 1;
+          if (C::chunk_scaled && done % kGroupRounds == 0) end_group(done / kGroupRounds - 1);
         }
       }
     }
   }
 
-  QRL_DEVICE static void scale(const unsigned char* stage, const Place& at, const Lane<Sum>& sums,
+  /// Adds a group's sums to `totals`, scaled.
+  QRL_DEVICE static void scale(const unsigned char* stage, const Place& at, int group, const Lane<Sum>& sums,
                                Lane<float>& totals) {
-    const auto* w_scales = reinterpret_cast<const float*>(stage + kBytes.w_scales_at()) + at.half * kOutputs +
-                           at.output_warp * kWarpOutputs;
+    const auto* w_scales = reinterpret_cast<const float*>(stage + kBytes.w_scales_at()) +
+                           (at.half * C::kScales + group) * kOutputs + at.output_warp * kWarpOutputs;
     const auto* x_scales = reinterpret_cast<const float*>(stage + kBytes.x_scales_at()) + at.half * kRows;
 #pragma unroll
     for (int m = 0; m < kOutputTiles; ++m) {
@@ -345,10 +382,12 @@ struct Streamed {
         if constexpr (C::chunk_scaled) {
           Lane<Sum> sums;
           sums.clear();
-          multiply(stage, at, sums);
-          scale(stage, at, sums, totals);
+          multiply(stage, at, sums, [&](int group) {
+            scale(stage, at, group, sums, totals);
+            sums.clear();
+          });
         } else {
-          multiply(stage, at, totals);
+          multiply(stage, at, totals, [](int) {});
         }
       }
       free_idx = stage_idx;
@@ -494,9 +533,9 @@ void Streamed<C, tile_idx>::run(const GemmTask& task, const StreamPlan& plan, co
          StreamTask{task, splits, plan.splits_apart, place});
 }
 
-template <Element x_element, Element w_element, bool chunk_scaled>
+template <Element x_element, Element w_element, int scale_inputs = 0>
 void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place, const Stream& stream) {
-  using C = Operands<x_element, w_element, chunk_scaled>;
+  using C = Operands<x_element, w_element, scale_inputs>;
   switch (plan.tile.rows) {
     case kStreamTiles[0].rows:
       return Streamed<C, 0>::run(task, plan, place, stream);
@@ -505,7 +544,9 @@ void run(const GemmTask& task, const StreamPlan& plan, const StreamPlace& place,
     case kStreamTiles[2].rows:
       return Streamed<C, 2>::run(task, plan, place, stream);
     case kStreamTiles[3].rows:
-      return Streamed<C, 3>::run(task, plan, place, stream);
+      if constexpr (has_tile(kStreamTiles[3], element_bits(x_element), scale_inputs))
+        return Streamed<C, 3>::run(task, plan, place, stream);
+      [[fallthrough]];
     default:
       base::fail_internal("streamed GEMM", "a tile of kStreamTiles", std::to_string(plan.tile.rows) + " rows");
   }
@@ -523,20 +564,32 @@ void streamed_gemm(const GemmTask& task, const StreamPlan& plan, const StreamPla
     case Format::f32:
       break;
     case Format::bf16:
-      return run<Element::bf16, Element::bf16, false>(task, plan, place, stream);
+      return run<Element::bf16, Element::bf16>(task, plan, place, stream);
     case Format::int8:
-      return run<Element::int8, Element::int8, false>(task, plan, place, stream);
+      return run<Element::int8, Element::int8>(task, plan, place, stream);
     case Format::fp8_tensor:
     case Format::fp8_channel:
-      return run<Element::fp8_e4m3, Element::fp8_e4m3, false>(task, plan, place, stream);
+      return run<Element::fp8_e4m3, Element::fp8_e4m3>(task, plan, place, stream);
     case Format::fp8_block128:
-      return run<Element::fp8_e4m3, Element::fp8_e4m3, true>(task, plan, place, stream);
+      return run<Element::fp8_e4m3, Element::fp8_e4m3, 128>(task, plan, place, stream);
     case Format::int4:
-      return run<Element::bf16, Element::int4, true>(task, plan, place, stream);
+      return run<Element::bf16, Element::int4, 128>(task, plan, place, stream);
     case Format::int4_int8:
-      return run<Element::int8, Element::int4, true>(task, plan, place, stream);
+      return run<Element::int8, Element::int4, 128>(task, plan, place, stream);
     case Format::int4_fp8:
-      return run<Element::fp8_e4m3, Element::int4, true>(task, plan, place, stream);
+      return run<Element::fp8_e4m3, Element::int4, 128>(task, plan, place, stream);
+    case Format::int4_g64:
+      return run<Element::bf16, Element::int4, 64>(task, plan, place, stream);
+    case Format::int4_int8_g64:
+      return run<Element::int8, Element::int4, 64>(task, plan, place, stream);
+    case Format::int4_fp8_g64:
+      return run<Element::fp8_e4m3, Element::int4, 64>(task, plan, place, stream);
+    case Format::int4_g32:
+      return run<Element::bf16, Element::int4, 32>(task, plan, place, stream);
+    case Format::int4_int8_g32:
+      return run<Element::int8, Element::int4, 32>(task, plan, place, stream);
+    case Format::int4_fp8_g32:
+      return run<Element::fp8_e4m3, Element::int4, 32>(task, plan, place, stream);
   }
   base::fail_internal("streamed GEMM", "a supported format", std::string(name(task.w.format)));
 }

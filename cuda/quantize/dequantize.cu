@@ -18,7 +18,8 @@ struct DequantizeTask {
   const std::uint8_t* quantized;
   const float* scales;
   std::int64_t num_rows, width;                     ///< width: a multiple of 128
-  std::int64_t scales_from_row, scales_from_chunk;  ///< distance in scales to the next row, and to the next chunk
+  std::int64_t scales_from_row, scales_from_group;  ///< distance in scales to the next row, and to the next group
+  unsigned scale_inputs, num_scales;                ///< inputs per group, and groups without padding
   std::uint16_t* to;
 };
 
@@ -63,10 +64,13 @@ void dequantize_kernel(DequantizeTask task) {
   float scales[kAtOnce];
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i) {
-    const unsigned at = first + i * kThreads, row = at / row_groups, chunk = at % row_groups * kGroup / kInputChunk;
+    const unsigned at = first + i * kThreads, row = at / row_groups,
+                   scale = at % row_groups * kGroup / task.scale_inputs,
+                   own = scale < task.num_scales ? scale
+                                                 : task.num_scales - 1;  // padding has zeros, whatever their scale
     if (at >= num_groups) continue;
     groups[i] = reinterpret_cast<const Group<element>*>(task.quantized)[at];
-    scales[i] = task.scales[row * task.scales_from_row + chunk * task.scales_from_chunk];
+    scales[i] = task.scales[row * task.scales_from_row + own * task.scales_from_group];
   }
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i) {
@@ -94,22 +98,27 @@ void run(const DequantizeTask& task, const Stream& stream) {
 
 void dequantize_matrix(const DeviceMatrix& w, std::uint16_t* to, const Stream& stream) {
   const MatrixLayout& at = w.at;
-  const DequantizeTask task{w.quantized, w.scales, at.rows, at.width, 1, at.rows, to};
-  switch (w.format) {
-    case quant::Format::int4:
-      return run<Element::int4>(task, stream);
-    case quant::Format::fp8_block128:
-      return run<Element::fp8_e4m3>(task, stream);
-    default:
-      base::fail_internal("dequantize", "int4 or fp8_block128", std::string(name(w.format)));
-  }
+  const quant::FormatSpec& what = quant::spec(w.format);
+  QRL_INVARIANT(what.scale_inputs > 0, "dequantize", "a scale for each group of inputs", std::string(what.name));
+  const DequantizeTask task{w.quantized,
+                            w.scales,
+                            at.rows,
+                            at.width,
+                            1,
+                            at.rows,
+                            static_cast<unsigned>(what.scale_inputs),
+                            static_cast<unsigned>(at.num_scales),
+                            to};
+  if (what.weights == Element::int4) return run<Element::int4>(task, stream);
+  return run<Element::fp8_e4m3>(task, stream);
 }
 
 void dequantize_rows(const QuantizedRows& x, std::int64_t num_rows, std::uint16_t* to, const Stream& stream) {
   QRL_INVARIANT(x.element == Element::fp8_e4m3 && x.scale_group == kInputChunk && x.stride % kInputChunk == 0,
                 "dequantize", "rows of e4m3 with a scale for every 128 inputs", std::to_string(x.scale_group));
-  run<Element::fp8_e4m3>(
-      {static_cast<const std::uint8_t*>(x.quantized), x.scales, num_rows, x.stride, x.num_scales(), 1, to}, stream);
+  run<Element::fp8_e4m3>({static_cast<const std::uint8_t*>(x.quantized), x.scales, num_rows, x.stride, x.num_scales(),
+                          1, kInputChunk, static_cast<unsigned>(x.num_scales()), to},
+                         stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -2,6 +2,7 @@
 #include "cuda/quantize/quantize_weights.h"
 #include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
+#include "quant/int4_scale.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -25,18 +26,19 @@ QRL_DEVICE float scale_of(Element element, std::uint32_t magnitude) {
   return element == Element::int4 ? float_of_bf16(bf16_of(amax / 7.0F)) : amax / 127.0F;
 }
 
-QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale) {
+/// lowest: lowest level of int4.
+QRL_DEVICE std::uint32_t quantized_bits(Element element, float value, float scale, float lowest) {
   if (element == Element::bf16) return bf16_of(value);
   // Returns 0 if the scale is 0 or not finite. In the latter case, the weights are rejected anyway.
-  if (!(scale > 0) || magnitude_of(scale) >= kInfinityBits) return 0;
+  if (magnitude_of(scale) == 0 || magnitude_of(scale) >= kInfinityBits) return 0;
   if (element == Element::fp8_e4m3) return fp8_of(value / scale);
-  const bool is_int4 = element == Element::int4;
-  const int number = quantize_to_int(value, scale, is_int4 ? 7.0F : 127.0F);
-  return static_cast<std::uint32_t>(number) & (is_int4 ? 0xfU : 0xffU);
+  if (element == Element::int4)
+    return static_cast<std::uint32_t>(static_cast<int>(rintf(fmaxf(lowest, fminf(7.0F, value / scale))))) & 0xfU;
+  return static_cast<std::uint32_t>(quantize_to_int(value, scale, 127.0F)) & 0xffU;
 }
 
 QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin, std::int64_t end,
-                            float scale, int idx, int count) {
+                            quant::Int4Scale scale, int idx, int count) {
   const int num_inputs = static_cast<int>(task.at.word_inputs), bits = 32 / num_inputs;
   auto* words = reinterpret_cast<std::uint32_t*>(task.quantized + (task.first_row + row) * task.at.row_bytes);
   for (std::int64_t w = begin + idx; w < end; w += count) {
@@ -45,7 +47,7 @@ QRL_DEVICE void store_words(const QuantizeWeightsTask& task, std::int64_t row, s
       const std::int64_t input = w * num_inputs + i;
       if (input >= task.at.in) break;
       const int bit = task.element == Element::int4 ? int4_bit(task.order, i) : i * bits;
-      word |= quantized_bits(task.element, weight_at(task, row, input), scale) << bit;
+      word |= quantized_bits(task.element, weight_at(task, row, input), scale.scale, scale.lowest) << bit;
     }
     words[w] = word;
   }
@@ -57,6 +59,29 @@ QRL_DEVICE std::uint32_t share_of_largest(const QuantizeWeightsTask& task, std::
   for (std::int64_t i = begin + idx; i < end; i += count)
     largest = larger(largest, magnitude_of(weight_at(task, row, i)));
   return largest;
+}
+
+/// Returns an int4 group's scale. Every lane of the warp gets it.
+QRL_DEVICE quant::Int4Scale int4_scale(const QuantizeWeightsTask& task, std::int64_t row, std::int64_t begin,
+                                       std::int64_t end, std::uint32_t largest) {
+  const quant::Int4Scales scales(float_of(largest));
+  quant::Int4Sums sums;
+  if (!scales.is_searched()) return scales.best(sums);
+  for (std::int64_t i = begin + lane_idx(); i < end; i += 32) {
+    const float value = weight_at(task, row, i);
+    const int fixed = static_cast<int>(rintf(value * scales.grid()));
+    for (int c = 0; c < quant::kInt4Candidates; ++c) {
+      const float ratio = value * scales.inverse()[c];
+      const int level = static_cast<int>(rintf(fminf(fmaxf(ratio, quant::lowest_level(c)), 7.0F)));
+      sums.squares[c] += level * level;
+      sums.products[c] += level * fixed;
+    }
+  }
+  for (int c = 0; c < quant::kInt4Candidates; ++c) {
+    sums.squares[c] = warp_sum(sums.squares[c]);
+    sums.products[c] = warp_sum(sums.products[c]);
+  }
+  return scales.best(sums);
 }
 
 QRL_DEVICE void note(std::uint32_t magnitude, std::uint32_t* not_finite) {
@@ -97,7 +122,7 @@ QRL_KERNEL void block_magnitudes_kernel(QuantizeWeightsTask task) {
 QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
-  if (task.at.num_scales <= 1) {
+  if (task.at.num_scales <= 1 && task.element != Element::int4) {
     const std::uint32_t mine = share_of_largest(task, row, 0, task.at.in, thread_idx(), kThreads);
     std::uint32_t largest = block_max(mine, exchange_memory());
     note(largest, task.not_finite);
@@ -105,7 +130,7 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
     if (task.scope == ScaleScope::block128) largest = task.magnitudes[row / kBlockSide];
     const float scale = task.row_scales != nullptr ? task.row_scales[row] : scale_of(task.element, largest);
     if (thread_idx() == 0 && task.at.num_scales == 1) task.scales[task.first_row + row] = scale;
-    return store_words(task, row, 0, task.at.num_words, scale, thread_idx(), kThreads);
+    return store_words(task, row, 0, task.at.num_words, {scale, -7.0F}, thread_idx(), kThreads);
   }
   const std::int64_t group_words = task.scale_group / task.at.word_inputs;
   for (std::int64_t group = warp_idx(); group < task.at.num_scales; group += kWarps) {
@@ -114,8 +139,10 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
     std::uint32_t largest = warp_max(share_of_largest(task, row, begin, end, lane_idx(), 32));
     note(largest, task.not_finite);
     if (task.scope == ScaleScope::block128) largest = task.magnitudes[row / kBlockSide * task.at.num_scales + group];
-    const float scale = scale_of(task.element, largest);
-    if (lane_idx() == 0) task.scales[group * task.at.rows + task.first_row + row] = scale;
+    const bool searches = task.element == Element::int4 && task.scale_rule == quant::ScaleRule::least_squares;
+    const quant::Int4Scale scale = searches ? int4_scale(task, row, begin, end, largest)
+                                            : quant::Int4Scale{scale_of(task.element, largest), -7.0F};
+    if (lane_idx() == 0) task.scales[group * task.at.rows + task.first_row + row] = scale.scale;
     const std::int64_t end_word =
         (group + 1) * group_words < task.at.num_words ? (group + 1) * group_words : task.at.num_words;
     store_words(task, row, group * group_words, end_word, scale, lane_idx(), 32);

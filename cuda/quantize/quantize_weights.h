@@ -16,6 +16,7 @@ struct QuantizeWeightsTask {
   quant::Element element;
   quant::ScaleScope scope;
   std::int64_t scale_group;  ///< number of inputs that share a scale; if at.in, all inputs of a row share one
+  quant::ScaleRule scale_rule;
   WordOrder order;
   MatrixLayout at;
   std::int64_t first_row;

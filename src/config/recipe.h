@@ -96,6 +96,8 @@ struct QuantRecipe {
   WeightFormat weights = WeightFormat::int8;
   ActivationFormat activations = ActivationFormat::automatic;
   Granularity granularity = Granularity::automatic;
+  GroupSize group_size = GroupSize::automatic;
+  WeightScales scales = WeightScales::automatic;
   RotationKind rotation = RotationKind::automatic;
   std::int64_t rotation_block = 64;
   std::vector<std::string> ignore;

@@ -18,6 +18,11 @@ enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };
 constexpr std::string_view words_of(ActivationFormat) { return "auto | bf16 | int8 | fp8_e4m3"; }
 enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: channel_token
 constexpr std::string_view words_of(Granularity) { return "auto | tensor | channel_token | block128"; }
+/// automatic is 128.
+enum class GroupSize : std::uint8_t { automatic, inputs128, inputs64, inputs32 };
+constexpr std::string_view words_of(GroupSize) { return "auto | 128 | 64 | 32"; }
+enum class WeightScales : std::uint8_t { automatic, largest, least_squares };  ///< automatic: largest
+constexpr std::string_view words_of(WeightScales) { return "auto | largest | least_squares"; }
 enum class GapAction : std::uint8_t { stop, warn };
 constexpr std::string_view words_of(GapAction) { return "stop | warn"; }
 /// automatic is bf16, or fp32 for fp32 weights. int8 applies to the sampler only.

@@ -25,7 +25,7 @@ using quant::Format;
 using quant::ScaleScope;
 using Json = nlohmann::json;
 
-constexpr std::int64_t kGroup = 128;
+constexpr std::int64_t kBlockSide = 128;
 
 enum class Strategy : std::uint8_t { channel, group, block };
 
@@ -34,17 +34,17 @@ struct Spelling {
   std::int64_t outputs = 1, inputs = 0;  ///< numbers of outputs and inputs that share a scale
 };
 
-std::int64_t equal_part(std::int64_t count) { return count < kGroup ? count : std::gcd(count, kGroup); }
+/// Returns the largest part of `side` that divides `count`.
+std::int64_t equal_part(std::int64_t count, std::int64_t side) { return count < side ? count : std::gcd(count, side); }
 
 Spelling spelling(Format format, std::int64_t out, std::int64_t in, const std::string& module) {
-  const ScaleScope scope = quant::spec(format).scope;
-  const bool by_inputs = scope == ScaleScope::group128 || scope == ScaleScope::block128;
-  if (!by_inputs || in < kGroup) return {Strategy::channel, 1, in};
-  if (scope == ScaleScope::group128) return {Strategy::group, 1, equal_part(in)};
-  QRL_REQUIRE(in % kGroup == 0, "--quantized, " + module,
+  const quant::FormatSpec& what = quant::spec(format);
+  if (what.scale_inputs == 0 || in < what.scale_inputs) return {Strategy::channel, 1, in};
+  if (what.scope == ScaleScope::group) return {Strategy::group, 1, equal_part(in, what.scale_inputs)};
+  QRL_REQUIRE(in % kBlockSide == 0, "--quantized, " + module,
               "a number of inputs divisible by 128 (quant.rollout.granularity: block128)", std::to_string(in),
               "export without --quantized: compressed-tensors cannot describe a token's last, shorter block");
-  return {Strategy::block, equal_part(out), kGroup};
+  return {Strategy::block, equal_part(out, kBlockSide), kBlockSide};
 }
 
 Json weight_arguments(Format format, const Spelling& spelled) {

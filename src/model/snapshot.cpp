@@ -98,6 +98,9 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
 }
 
+/// The last group of a row may be smaller only with this group size, the default.
+constexpr std::int64_t kLargestGroup = 128;
+
 std::span<const float> values_of(const base::View& view) {
   return {view.as<float>(), static_cast<std::size_t>(view.numel())};
 }
@@ -111,6 +114,24 @@ bool store_table(const base::Team& team, const base::View& from, const base::Buf
   if (to.view().dtype == DType::f32) std::copy(values.begin(), values.end(), to.as<float>() + mine.begin);
   else std::transform(values.begin(), values.end(), to.as<base::bf16>() + mine.begin, base::to_bf16);
   return all_finite(values);
+}
+
+/// Calls visit(format, inputs, module name) for each matrix of the layers.
+template <class Visit>
+void visit_formats(const ModelConfig& config, FormatChooser& formats_of, const Visit& visit) {
+  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
+    visit_matrices(
+        config, idx,
+        [&](const BlockMatrix& matrix, const auto&) {
+          visit(formats_of.choose(idx, matrix), matrix.in,
+                layer_prefix(idx) + std::string(matrix.modules.front().name));
+        },
+        [&](const BlockExperts& experts, const auto&) {
+          for (std::int64_t expert = 0; expert < experts.count; ++expert)
+            visit(formats_of.choose(idx, experts, expert), experts.matrix.in,
+                  expert_module(layer_prefix(idx), expert, experts.matrix.modules.front()));
+        });
+  }
 }
 
 }  // namespace
@@ -128,24 +149,22 @@ quant::Rotation fitting_rotation(const ModelConfig& config, const SnapshotFormat
                 "set a smaller block, add the module to quant.rollout.ignore, or set quant.rollout.rotation: none");
     fits = false;
   };
-  for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) {
-    visit_matrices(
-        config, idx,
-        [&](const BlockMatrix& matrix, const auto&) {
-          note(formats_of.choose(idx, matrix), matrix.in, layer_prefix(idx) + std::string(matrix.modules.front().name));
-        },
-        [&](const BlockExperts& experts, const auto&) {
-          for (std::int64_t expert = 0; expert < experts.count; ++expert)
-            note(formats_of.choose(idx, experts, expert), experts.matrix.in,
-                 expert_module(layer_prefix(idx), expert, experts.matrix.modules.front()));
-        });
-  }
+  visit_formats(config, formats_of, note);
   formats_of.check_patterns();
   return fits && quant::spec(formats.linear).has_weight_scales() ? rotation : quant::Rotation();
 }
 
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats) {
   (void)fitting_rotation(config, formats);
+  const std::int64_t group = quant::spec(formats.linear).scale_inputs;
+  if (!quant::is_int4(formats.linear) || group >= kLargestGroup) return;
+  FormatChooser formats_of(formats);
+  visit_formats(config, formats_of, [&](Format format, std::int64_t in, const std::string& module) {
+    QRL_REQUIRE(format != formats.linear || in % group == 0, "quant.rollout.group_size",
+                "a size that divides every input width, or 128",
+                std::to_string(group) + " with " + std::to_string(in) + " inputs of " + module,
+                "set another size, or add the module to quant.rollout.ignore");
+  });
 }
 
 Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
@@ -162,6 +181,7 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
     const auto make = [&](Format format, const BlockMatrix& matrix) {
       ops::PackedLinear packed = ops::make_packed_linear(format, matrix.out(), matrix.in, matrix.has_bias, &matrices_);
       if (packed.format == format_) packed.rotation = rotation_;
+      packed.scale_rule = formats.scale_rule;
       if (matrix.modules.size() > 1)
         for (const BlockModule& module : matrix.modules) packed.tensors.push_back(module.rows);
       return packed;

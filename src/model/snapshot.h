@@ -23,6 +23,7 @@ namespace qrl::model {
 struct SnapshotFormats {
   SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: a format alone is the common case
   quant::Format linear;  ///< format of q, k, v, o, gate, up and down, also in experts
+  quant::ScaleRule scale_rule = quant::ScaleRule::largest;
   /// Modules that stay bf16. A pattern (with * and ?) matches a whole name or its last part:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" have no effect.
   std::vector<std::string> ignore;
@@ -62,7 +63,7 @@ struct WeightError {
 
 /// Throws an input error if an `ignore` pattern matches no module, or if the patterns match only some of the modules
 /// that share a fused matrix (q, k and v). Does the same if all linear layers are exempt, or if `rotation` does not fit
-/// an input width and rotates_if_it_fits is false.
+/// an input width and rotates_if_it_fits is false, or if groups of 64 or 32 inputs do not divide a width.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;

@@ -27,7 +27,8 @@ struct PackedLinear {
   quant::Format format = quant::Format::f32;
   std::int64_t out = 0, in = 0;
   quant::Rotation rotation = {};  ///< rotation H of the inputs: panels hold W·H; set before pack_rows
-  base::Buffer panels;            ///< layout: see kPanelColumns
+  quant::ScaleRule scale_rule = quant::ScaleRule::largest;  ///< set before pack_rows
+  base::Buffer panels;                                      ///< layout: see kPanelColumns
   /// [⌈in / FormatSpec::scale_inputs⌉, out padded to 64], fp32 (int4: bf16). Empty if the format has no weight scales.
   base::Buffer scales;
   /// For int8 activations: 128 · Σ quantized weights, int32 in the shape of `scales`. Corrects u8·s8 sums, whose

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "quant/fp8.h"
+#include "quant/int4_scale.h"
 
 namespace qrl::quant {
 
@@ -20,9 +21,15 @@ constexpr std::array<FormatSpec, kNumFormats> kSpecs{{
     {"fp8_e4m3 tensor", Element::fp8_e4m3, Element::fp8_e4m3, 8, ScaleScope::tensor, 0, 0},
     {"fp8_e4m3 channel_token", Element::fp8_e4m3, Element::fp8_e4m3, 8, ScaleScope::channel, 0, 0},
     {"fp8_e4m3 block128", Element::fp8_e4m3, Element::fp8_e4m3, 8, ScaleScope::block128, 128, 128},
-    {"int4", Element::int4, Element::bf16, 4, ScaleScope::group128, 128, 0},
-    {"int4 int8", Element::int4, Element::int8, 4, ScaleScope::group128, 128, 0},
-    {"int4 fp8_e4m3", Element::int4, Element::fp8_e4m3, 4, ScaleScope::group128, 128, 0},
+    {"int4", Element::int4, Element::bf16, 4, ScaleScope::group, 128, 0},
+    {"int4 int8", Element::int4, Element::int8, 4, ScaleScope::group, 128, 0},
+    {"int4 fp8_e4m3", Element::int4, Element::fp8_e4m3, 4, ScaleScope::group, 128, 0},
+    {"int4 group64", Element::int4, Element::bf16, 4, ScaleScope::group, 64, 0},
+    {"int4 group64 int8", Element::int4, Element::int8, 4, ScaleScope::group, 64, 0},
+    {"int4 group64 fp8_e4m3", Element::int4, Element::fp8_e4m3, 4, ScaleScope::group, 64, 0},
+    {"int4 group32", Element::int4, Element::bf16, 4, ScaleScope::group, 32, 0},
+    {"int4 group32 int8", Element::int4, Element::int8, 4, ScaleScope::group, 32, 0},
+    {"int4 group32 fp8_e4m3", Element::int4, Element::fp8_e4m3, 4, ScaleScope::group, 32, 0},
 }};
 
 void require_same_size(std::size_t expected, std::size_t got, const char* where) {
@@ -33,13 +40,29 @@ float round_value(Element element, float value) {
   return element == Element::bf16 ? to_float(base::to_bf16(value)) : value;
 }
 
-float round_scaled(Element element, float value, float scale) {
+/// Returns the scale with the least square error of a group of int4 weights.
+Int4Scale least_squares_scale(std::span<const float> group, float amax) {
+  const Int4Scales scales(amax);
+  Int4Sums sums;
+  for (const float value : scales.is_searched() ? group : std::span<const float>()) {
+    const auto fixed = static_cast<std::int32_t>(std::nearbyint(value * scales.grid()));
+    for (std::size_t c = 0; c < sums.squares.size(); ++c) {
+      const float level =
+          std::nearbyint(std::clamp(value * scales.inverse()[c], lowest_level(static_cast<int>(c)), 7.0F));
+      sums.squares[c] += static_cast<std::int32_t>(level * level);
+      sums.products[c] += static_cast<std::int32_t>(level) * fixed;
+    }
+  }
+  return scales.best(sums);
+}
+
+/// lowest: lowest level of integers.
+float round_scaled(Element element, float value, float scale, float lowest) {
   if (scale == 0) return 0;
   const float ratio = value / scale;
   if (std::isnan(ratio)) return ratio;
   if (element == Element::fp8_e4m3) return dequantize_fp8(quantize_fp8(ratio)) * scale;
-  return (std::clamp(std::nearbyint(ratio), -max_magnitude(element), max_magnitude(element)) + 0.0F) *
-         scale;  // + 0 turns −0 into 0
+  return (std::clamp(std::nearbyint(ratio), lowest, max_magnitude(element)) + 0.0F) * scale;  // + 0 turns −0 into 0
 }
 
 }  // namespace
@@ -48,6 +71,15 @@ const FormatSpec& spec(Format format) {
   const auto idx = static_cast<std::size_t>(format);
   QRL_INVARIANT(idx < kSpecs.size(), "weight format", "a known format", std::to_string(idx));
   return kSpecs[idx];
+}
+
+Format int4_format(Element activations, std::int64_t group) {
+  const auto found = std::ranges::find_if(kSpecs, [&](const FormatSpec& what) {
+    return what.weights == Element::int4 && what.activations == activations && what.scale_inputs == group;
+  });
+  QRL_INVARIANT(found != kSpecs.end(), "int4 format", "bf16, int8 or fp8_e4m3 activations and groups of 128, 64 or 32",
+                "groups of " + std::to_string(group));
+  return static_cast<Format>(found - kSpecs.begin());
 }
 
 float max_magnitude(Element element) {
@@ -60,7 +92,7 @@ float scale_of(Element element, float amax) {
 }
 
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
-                   std::span<float> scales) {
+                   std::span<float> scales, ScaleRule rule) {
   require_same_size(weights.size(), rounded.size(), "round_weights");
   const FormatSpec& what = spec(format);
   const auto width = static_cast<std::size_t>(inputs);
@@ -82,11 +114,14 @@ void round_weights(Format format, std::span<const float> weights, std::int64_t i
       for (std::size_t row = first_row; row < end_row; ++row) {
         for (const float value : weights.subspan(row * width + begin, count)) amax = std::max(amax, std::fabs(value));
       }
-      const float scale = scale_of(what.weights, amax);
+      const bool searches = what.weights == Element::int4 && rule == ScaleRule::least_squares;
+      const auto [scale, lowest] = searches
+                                       ? least_squares_scale(weights.subspan(first_row * width + begin, count), amax)
+                                       : Int4Scale{scale_of(what.weights, amax), -max_magnitude(what.weights)};
       for (std::size_t row = first_row; row < end_row; ++row) {
         if (!scales.empty()) scales[row * num_blocks + b] = scale;
         for (std::size_t i = row * width + begin; i < row * width + begin + count; ++i) {
-          rounded[i] = round_scaled(what.weights, weights[i], scale);
+          rounded[i] = round_scaled(what.weights, weights[i], scale, lowest);
         }
       }
     }
@@ -111,7 +146,8 @@ void round_activations(Format format, std::span<const float> row, std::span<floa
       finite = finite && std::isfinite(row[i]);
     }
     const float scale = finite ? scale_of(what.activations, amax) : std::numeric_limits<float>::quiet_NaN();
-    for (std::size_t i = begin; i < end; ++i) rounded[i] = round_scaled(what.activations, row[i], scale);
+    for (std::size_t i = begin; i < end; ++i)
+      rounded[i] = round_scaled(what.activations, row[i], scale, -max_magnitude(what.activations));
   }
 }
 

@@ -18,16 +18,16 @@ namespace qrl::quant {
 ///               (DeepSeek-V3); blocks restart with each tensor, whose last blocks may be smaller. Activation scales:
 ///               one per token; for block128, one per token and 128 inputs. Tokens never share a scale, so that a row's
 ///               bits do not depend on its batch. Products are exact. Sums are fp32; block128 scales each block's sum.
-/// int4          W4A16 (QaRL). Weights: symmetric, one scale per output channel and group of 128 inputs, rounded to
-///               bf16; the last group may be smaller. Activations: bf16. Products are exact. Sums are fp32, and each
-///               group's sum is scaled.
-/// int4_int8, int4_fp8   W4A8 (QaRL). Weights as in int4; activations as in int8 and fp8_channel, respectively.
+/// int4*         W4A16 (QaRL). Weights: symmetric, one scale per output channel and group of inputs, rounded to bf16.
+///               A group has 128 inputs, or 64 (_g64) or 32 (_g32); the last group may be smaller. Activations: bf16.
+///               Products are exact. Sums are fp32, and each group's sum is scaled.
+/// int4_int8*, int4_fp8*   W4A8 (QaRL). Weights as in int4; activations as in int8 and fp8_channel, respectively.
 ///
 /// int8 values are round-half-even(x / scale) in −127…127, with scale = amax/127. int4 values are in −7…7, with scale =
-/// amax/7. e4m3 values are x / scale, rounded to nearest even, with scale = amax/448. The divisor is the stored scale,
-/// and quotients are clamped. A zero amax, or a scale that underflows to zero, gives scale 0 and quantized values 0. A
-/// NaN or infinity in weights is an error at publish. In an activation row, it makes the scale NaN, so that the output
-/// shows it.
+/// amax/7; with ScaleRule::least_squares also in −8…7, with a scale of ±amax/8. e4m3 values are x / scale, rounded to
+/// nearest even, with scale = amax/448. The divisor is the stored scale, and quotients are clamped. A zero amax, or a
+/// scale that underflows to zero, gives scale 0 and quantized values 0. A NaN or infinity in weights is an error at
+/// publish. In an activation row, it makes the scale NaN, so that the output shows it.
 ///
 /// Implementations: round_weights (format.cpp, the reference), RowQuantizer (ops/dispatch/packed_linear.cpp, CPU) and
 /// cuda/quantize/quantize_weights.cu.
@@ -41,12 +41,18 @@ enum class Format : std::uint8_t {
   int4,
   int4_int8,
   int4_fp8,
+  int4_g64,
+  int4_int8_g64,
+  int4_fp8_g64,
+  int4_g32,
+  int4_int8_g32,
+  int4_fp8_g32,
 };
-inline constexpr int kNumFormats = 9;
+inline constexpr int kNumFormats = 15;
 
 enum class Element : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
 
-enum class ScaleScope : std::uint8_t { none, tensor, channel, group128, block128 };
+enum class ScaleScope : std::uint8_t { none, tensor, channel, group, block128 };
 
 struct FormatSpec {
   std::string_view name;
@@ -61,6 +67,10 @@ struct FormatSpec {
 const FormatSpec& spec(Format format);
 
 inline std::string_view name(Format format) { return spec(format).name; }
+inline bool is_int4(Format format) { return spec(format).weights == Element::int4; }
+/// Returns the int4 format with these activations (bf16, int8 or fp8_e4m3) and `group` inputs per scale (128, 64 or
+/// 32).
+Format int4_format(Element activations, std::int64_t group);
 
 /// Returns the largest magnitude of a quantized value: 127, 7 or 448.
 float max_magnitude(Element element);
@@ -68,10 +78,14 @@ float max_magnitude(Element element);
 /// Returns the stored scale for values whose largest magnitude is `amax`.
 float scale_of(Element element, float amax);
 
+/// Chooses the scale of a group of int4 weights: that of the largest magnitude, or the candidate (int4_scale.h) with
+/// the least square error. Other formats ignore it.
+enum class ScaleRule : std::uint8_t { largest, least_squares };
+
 /// Quantizes W [rows, inputs] (row-major, finite) and writes the dequantized values to `rounded`. Writes `scales`
 /// [rows, ⌈inputs / scale_inputs⌉] unless empty.
 void round_weights(Format format, std::span<const float> weights, std::int64_t inputs, std::span<float> rounded,
-                   std::span<float> scales = {});
+                   std::span<float> scales = {}, ScaleRule rule = ScaleRule::largest);
 /// Quantizes one token's activations and writes the dequantized values to `rounded`.
 void round_activations(Format format, std::span<const float> row, std::span<float> rounded);
 

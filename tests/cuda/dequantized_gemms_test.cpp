@@ -17,9 +17,9 @@ TEST_CASE("dequantized GEMMs: int4 and fp8_block128 operands of many rows are ro
   const std::optional<target::DeviceFacts> device = find_device();
   if (!device) return;
   const std::unique_ptr<target::Gemms> gemms = target::make_gemms(*device), bitwise = target::make_gemms(*device, true);
-  for (const Format format : {Format::int4, Format::fp8_block128}) {
+  for (const Format format : {Format::int4, Format::int4_g32, Format::fp8_block128}) {
     const std::int64_t least = dequantized_rows(format);
-    const Shape shape{least, 300, 65}, fewer{format == Format::int4 ? 80 : 128, 300, 65};
+    const Shape shape{least, 300, 65}, fewer{format == Format::fp8_block128 ? 128 : 80, 300, 65};
     CHECK(padded_rows(fewer.rows + 1) == least);
     const GemmCase gemm(format, shape, normal_values(shape.rows * shape.in, 1, 61)),
         of_fewer(format, fewer, normal_values(fewer.rows * fewer.in, 1, 61));
@@ -29,7 +29,7 @@ TEST_CASE("dequantized GEMMs: int4 and fp8_block128 operands of many rows are ro
     INFO(quant::name(format));
     const std::vector<float> y = by(*gemms, gemm);
     // Weights are rounded by 2^-9 each, and so are fp8_block128's activations.
-    CHECK(gemm.first_beyond_exact(y, kSumShare + (format == Format::int4 ? 0x1p-9 : 0x1p-8 + 0x1p-18)) == "");
+    CHECK(gemm.first_beyond_exact(y, kSumShare + (format == Format::fp8_block128 ? 0x1p-8 + 0x1p-18 : 0x1p-9)) == "");
     CHECK(gemm.first_beyond_exact(y, kSumShare) != "");
     CHECK(of_fewer.first_beyond_exact(by(*gemms, of_fewer), kSumShare) == "");
     CHECK(gemm.first_beyond_exact(by(*bitwise, gemm), kSumShare) == "");
@@ -101,7 +101,8 @@ TEST_CASE("dequantized GEMMs: operand memory equals the estimate, and is zero wi
   const model::ModelConfig config = qrl::test::model_config(model::Family::qwen3, {0, 200, 1, 3, 1, 40, 300});
   for (const Format format : kWeightFormats) {
     target::DequantizedGemms gemms;
-    const bool dequantizes = format == Format::int4 || format == Format::fp8_block128;
+    const bool is_w4a16 = quant::is_int4(format) && quant::spec(format).activations == quant::Element::bf16;
+    const bool dequantizes = is_w4a16 || format == Format::fp8_block128;
     // The matrices of a layer.
     for (const auto& [out, in] :
          {std::pair<std::int64_t, std::int64_t>{200, 200}, {200, 120}, {600, 200}, {200, 300}}) {
@@ -110,7 +111,7 @@ TEST_CASE("dequantized GEMMs: operand memory equals the estimate, and is zero wi
     INFO(quant::name(format));
     CHECK((gemms.num_bytes() > 0) == dequantizes);
     for (const std::int64_t rows : {512, 160, 129, 128, 96, 81, 80, 1}) {  // ticks are padded to 160 and to 96
-      const bool is_many = rows > (format == Format::int4 ? 80 : 128);
+      const bool is_many = rows > (is_w4a16 ? 80 : 128);
       CHECK(dequantized_bytes(format, config, rows, false) == (is_many ? gemms.num_bytes() : 0));
     }
     CHECK(dequantized_bytes(format, config, 4096, true) == 0);

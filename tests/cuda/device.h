@@ -30,8 +30,10 @@ namespace target = qrl::cuda::QRL_CUDA_TARGET;
 
 /// Lists all formats that weights may have on a device.
 inline constexpr quant::Format kWeightFormats[] = {
-    quant::Format::bf16,         quant::Format::int8, quant::Format::fp8_tensor, quant::Format::fp8_channel,
-    quant::Format::fp8_block128, quant::Format::int4, quant::Format::int4_int8,  quant::Format::int4_fp8};
+    quant::Format::bf16,          quant::Format::int8,          quant::Format::fp8_tensor,   quant::Format::fp8_channel,
+    quant::Format::fp8_block128,  quant::Format::int4,          quant::Format::int4_int8,    quant::Format::int4_fp8,
+    quant::Format::int4_g64,      quant::Format::int4_int8_g64, quant::Format::int4_fp8_g64, quant::Format::int4_g32,
+    quant::Format::int4_int8_g32, quant::Format::int4_fp8_g32};
 
 /// Returns this program's device. If a GPU is required and missing, returns nothing and marks the case as skipped.
 inline std::optional<target::DeviceFacts> find_device() {

@@ -97,8 +97,10 @@ struct GemmCase {
   target::Memory partials, counters;
 };
 
-inline constexpr Format kStreamed[] = {Format::bf16,         Format::int8, Format::fp8_tensor, Format::fp8_channel,
-                                       Format::fp8_block128, Format::int4, Format::int4_int8,  Format::int4_fp8};
+inline constexpr Format kStreamed[] = {
+    Format::bf16,         Format::int8,      Format::fp8_tensor,    Format::fp8_channel, Format::fp8_block128,
+    Format::int4,         Format::int4_int8, Format::int4_fp8,      Format::int4_g64,    Format::int4_int8_g64,
+    Format::int4_fp8_g64, Format::int4_g32,  Format::int4_int8_g32, Format::int4_fp8_g32};
 
 /// Relative to Σ |product|: covers roundings of fp32 sums, of the scales' products, and of the dequantized values.
 inline constexpr double kSumShare = 1e-6;

@@ -89,12 +89,14 @@ struct Shared {
   static constexpr std::size_t kBytes = kXBytes + kWBytes + sizeof(typename Unit::Sum) * kRows * kOutputStride;
 };
 
-/// chunk_scaled: the weights' scales (and x's, if it has a scale per chunk) change with every step.
-template <class Unit, Element x_element, Element w_element, bool chunk_scaled>
+/// scale_inputs: inputs per scale of the weights (and of x, if it has a scale per chunk); 0: a row has one.
+template <class Unit, Element x_element, Element w_element, int scale_inputs>
 QRL_KERNEL void gemm_kernel(GemmTask task) {
   wait_for_kernel_before();
   using S = Shared<Unit>;
   using Bits = typename Unit::Bits;
+  constexpr bool chunk_scaled = scale_inputs != 0;
+  constexpr int kRun = chunk_scaled ? scale_inputs : kInputs;
   auto* x_tile = reinterpret_cast<Bits*>(shared_memory());
   auto* w_tile = reinterpret_cast<Bits*>(shared_memory() + S::kXBytes);
   auto* sums = reinterpret_cast<typename Unit::Sum*>(shared_memory() + S::kXBytes + S::kWBytes);
@@ -130,39 +132,43 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
     sync_block();
     const auto* x_elements = reinterpret_cast<const typename Unit::Element*>(x_tile);
     const auto* w_elements = reinterpret_cast<const typename Unit::Element*>(w_tile);
+    for (int begin = 0; begin < kInputs; begin += kRun) {
 #pragma unroll 2  // more costs registers that spill
-    for (int k = 0; k < kInputs; k += kTile) {
-      wmma::fragment<wmma::matrix_b, kTile, kTile, kTile, typename Unit::Element, wmma::col_major> b;
-      wmma::load_matrix_sync(b, w_elements + warp_idx() * kTile * S::kStride + k, S::kStride);
+      for (int k = begin; k < begin + kRun; k += kTile) {
+        wmma::fragment<wmma::matrix_b, kTile, kTile, kTile, typename Unit::Element, wmma::col_major> b;
+        wmma::load_matrix_sync(b, w_elements + warp_idx() * kTile * S::kStride + k, S::kStride);
 #pragma unroll
-      for (int m = 0; m < kRows / kTile; ++m) {
-        wmma::fragment<wmma::matrix_a, kTile, kTile, kTile, typename Unit::Element, wmma::row_major> a;
-        wmma::load_matrix_sync(a, x_elements + m * kTile * S::kStride + k, S::kStride);
-        wmma::mma_sync(c[m], a, b, c[m]);
+        for (int m = 0; m < kRows / kTile; ++m) {
+          wmma::fragment<wmma::matrix_a, kTile, kTile, kTile, typename Unit::Element, wmma::row_major> a;
+          wmma::load_matrix_sync(a, x_elements + m * kTile * S::kStride + k, S::kStride);
+          wmma::mma_sync(c[m], a, b, c[m]);
+        }
       }
-    }
-    if (chunk_scaled || step + 1 == num_steps) {
+      if (chunk_scaled || step + 1 == num_steps) {
 #pragma unroll
-      for (int m = 0; m < kRows / kTile; ++m) {
-        wmma::store_matrix_sync(sums + m * kTile * kOutputStride + warp_idx() * kTile, c[m], kOutputStride,
-                                wmma::mem_row_major);
-        wmma::fill_fragment(c[m], typename Unit::Sum{0});
+        for (int m = 0; m < kRows / kTile; ++m) {
+          wmma::store_matrix_sync(sums + m * kTile * kOutputStride + warp_idx() * kTile, c[m], kOutputStride,
+                                  wmma::mem_row_major);
+          wmma::fill_fragment(c[m], typename Unit::Sum{0});
+        }
+        sync_block();
+        // Padding beyond the last scale is zero; a whole-row scale counts once.
+        const std::int64_t chunk = chunk_scaled ? step * (kInputs / kRun) + begin / kRun : 0;
+        const bool has_scale = task.w.scales != nullptr && chunk < at.num_scales;
+        const bool x_has_chunks = task.x.scales != nullptr && task.x.scale_group == kInputs;
+        const std::int64_t x_scale_stride = task.x.scales == nullptr ? 0 : x_has_chunks ? at.num_scales : 1;
+#pragma unroll
+        for (int j = 0; j < kPerThread; ++j) {
+          const int idx = thread_idx() + j * kThreads, r = idx / kOutputs, n = idx % kOutputs;
+          if (first_row + r >= task.num_rows) continue;
+          float scale = 1;
+          if (has_scale) scale = task.w.scales[chunk * at.rows + first_output + n];
+          if (task.x.scales != nullptr && (x_has_chunks || !chunk_scaled))
+            scale = task.x.scales[(first_row + r) * x_scale_stride + (x_has_chunks ? chunk : 0)] * scale;
+          totals[j] = fmaf(static_cast<float>(sums[r * kOutputStride + n]), scale, totals[j]);
+        }
       }
       sync_block();
-      // Padding beyond the last chunk is zero; a whole-row scale counts once.
-      const std::int64_t chunk = chunk_scaled ? step : 0;
-      const bool x_has_chunks = task.x.scales != nullptr && task.x.scale_group == kInputs;
-      const std::int64_t x_scale_stride = task.x.scales == nullptr ? 0 : x_has_chunks ? at.num_scales : 1;
-#pragma unroll
-      for (int j = 0; j < kPerThread; ++j) {
-        const int idx = thread_idx() + j * kThreads, r = idx / kOutputs, n = idx % kOutputs;
-        if (first_row + r >= task.num_rows) continue;
-        float scale = 1;
-        if (task.w.scales != nullptr) scale = task.w.scales[chunk * at.rows + first_output + n];
-        if (task.x.scales != nullptr && (x_has_chunks || !chunk_scaled))
-          scale = task.x.scales[(first_row + r) * x_scale_stride + (x_has_chunks ? chunk : 0)] * scale;
-        totals[j] = fmaf(static_cast<float>(sums[r * kOutputStride + n]), scale, totals[j]);
-      }
     }
     sync_block();
   }
@@ -179,10 +185,10 @@ QRL_KERNEL void gemm_kernel(GemmTask task) {
   }
 }
 
-template <class Unit, Element x_element, Element w_element, bool chunk_scaled>
+template <class Unit, Element x_element, Element w_element, int scale_inputs = 0>
 void run(const GemmTask& task, const Stream& stream) {
   const Grid grid{task.w.at.rows / kOutputs, ceil_div(task.num_rows, kRows)};
-  launch(gemm_kernel<Unit, x_element, w_element, chunk_scaled>, grid, kThreads, Shared<Unit>::kBytes, stream, task);
+  launch(gemm_kernel<Unit, x_element, w_element, scale_inputs>, grid, kThreads, Shared<Unit>::kBytes, stream, task);
 }
 
 }  // namespace
@@ -193,20 +199,32 @@ void plain_gemm(const GemmTask& task, const Stream& stream) {
     case Format::f32:
       break;
     case Format::bf16:
-      return run<WideUnit, Element::bf16, Element::bf16, false>(task, stream);
+      return run<WideUnit, Element::bf16, Element::bf16>(task, stream);
     case Format::int8:
-      return run<IntUnit, Element::int8, Element::int8, false>(task, stream);
+      return run<IntUnit, Element::int8, Element::int8>(task, stream);
     case Format::fp8_tensor:
     case Format::fp8_channel:
-      return run<WideUnit, Element::fp8_e4m3, Element::fp8_e4m3, false>(task, stream);
+      return run<WideUnit, Element::fp8_e4m3, Element::fp8_e4m3>(task, stream);
     case Format::fp8_block128:
-      return run<WideUnit, Element::fp8_e4m3, Element::fp8_e4m3, true>(task, stream);
+      return run<WideUnit, Element::fp8_e4m3, Element::fp8_e4m3, 128>(task, stream);
     case Format::int4:
-      return run<WideUnit, Element::bf16, Element::int4, true>(task, stream);
+      return run<WideUnit, Element::bf16, Element::int4, 128>(task, stream);
     case Format::int4_int8:
-      return run<IntUnit, Element::int8, Element::int4, true>(task, stream);
+      return run<IntUnit, Element::int8, Element::int4, 128>(task, stream);
     case Format::int4_fp8:
-      return run<WideUnit, Element::fp8_e4m3, Element::int4, true>(task, stream);
+      return run<WideUnit, Element::fp8_e4m3, Element::int4, 128>(task, stream);
+    case Format::int4_g64:
+      return run<WideUnit, Element::bf16, Element::int4, 64>(task, stream);
+    case Format::int4_int8_g64:
+      return run<IntUnit, Element::int8, Element::int4, 64>(task, stream);
+    case Format::int4_fp8_g64:
+      return run<WideUnit, Element::fp8_e4m3, Element::int4, 64>(task, stream);
+    case Format::int4_g32:
+      return run<WideUnit, Element::bf16, Element::int4, 32>(task, stream);
+    case Format::int4_int8_g32:
+      return run<IntUnit, Element::int8, Element::int4, 32>(task, stream);
+    case Format::int4_fp8_g32:
+      return run<WideUnit, Element::fp8_e4m3, Element::int4, 32>(task, stream);
   }
   base::fail_internal("plain GEMM", "a format that the device has", std::string(name(task.w.format)));
 }

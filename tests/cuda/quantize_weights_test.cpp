@@ -57,20 +57,23 @@ struct Made {
     const auto num_sizes = static_cast<std::size_t>(target::num_magnitudes(what.scope, num_rows, at.num_scales));
     const OnDevice<std::uint32_t> magnitudes(std::vector<std::uint32_t>(num_sizes, 0x5a5a5a5a));
     const OnDevice<std::uint32_t> not_finite(1);
-    target::quantize_weights({weights, num_rows, factors, row_scales, what.weights, what.scope,
-                              what.scale_inputs == 0 ? at.in : what.scale_inputs, word_order(format), at, first_row,
-                              quantized.as<std::uint8_t>(), scales.as<float>(), magnitudes.data(), not_finite.data()},
-                             stream);
+    target::quantize_weights(
+        {weights, num_rows, factors, row_scales, what.weights, what.scope,
+         what.scale_inputs == 0 ? at.in : what.scale_inputs, rule, word_order(format), at, first_row,
+         quantized.as<std::uint8_t>(), scales.as<float>(), magnitudes.data(), not_finite.data()},
+        stream);
     stream.wait();
     return not_finite.read()[0] == 0;
   }
   Format format;
+  quant::ScaleRule rule = quant::ScaleRule::largest;
   MatrixLayout at;
   target::Memory quantized, scales;
 };
 
 /// Compares both tensors quantized by the CPU and uploaded with the same quantized on the device.
-void compare(Format format, const WeightShape& shape, bool factored, const target::Stream& stream) {
+void compare(Format format, const WeightShape& shape, bool factored, const target::Stream& stream,
+             quant::ScaleRule rule = quant::ScaleRule::largest) {
   const std::int64_t out = shape.first_rows + shape.second_rows;
   const std::vector<float> first = odd_weights(shape.first_rows, shape.in, 3);
   const std::vector<float> second = odd_weights(shape.second_rows, shape.in, 4);
@@ -81,6 +84,7 @@ void compare(Format format, const WeightShape& shape, bool factored, const targe
   const bool has_row_scales = factored && format == Format::int8;
 
   ops::PackedLinear packed = ops::make_packed_linear(format, out, shape.in, false);
+  packed.scale_rule = rule;
   base::Team alone = base::Team::solo();
   const ops::FixedScales fixed{factored ? factors.data() : nullptr, has_row_scales ? row_scales.data() : nullptr};
   REQUIRE(ops::pack_rows(alone, first.data(), shape.first_rows, 0, packed, fixed));
@@ -91,7 +95,8 @@ void compare(Format format, const WeightShape& shape, bool factored, const targe
   const OnDevice<float> first_there(first), second_there(second), factors_there(factors), scales_there(row_scales);
   const float* factors_or_none = factored ? factors_there.data() : nullptr;
   in_both_orders([&] {
-    const Made got(format, out, shape.in);
+    Made got(format, out, shape.in);
+    got.rule = rule;
     const float* scales = has_row_scales ? scales_there.data() : nullptr;
     CHECK(got.quantize_rows(first_there.data(), shape.first_rows, 0, factors_or_none, scales, stream));
     CHECK(got.quantize_rows(second_there.data(), shape.second_rows, shape.first_rows, factors_or_none,
@@ -127,6 +132,18 @@ TEST_CASE("device quantizing: values and scales equal the CPU's bit for bit, in 
     for (const WeightShape& shape : kShapes) {
       INFO(quant::name(format) << " [" << shape.first_rows << " + " << shape.second_rows << ", " << shape.in << "]");
       compare(format, shape, false, stream);
+    }
+  }
+}
+
+TEST_CASE("device quantizing: int4 scales of least squares are the CPU's") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  for (const Format format : kWeightFormats) {
+    if (!quant::is_int4(format)) continue;
+    for (const WeightShape& shape : kShapes) {
+      INFO(quant::name(format) << " [" << shape.first_rows << " + " << shape.second_rows << ", " << shape.in << "]");
+      compare(format, shape, false, stream, quant::ScaleRule::least_squares);
     }
   }
 }

@@ -224,6 +224,18 @@ TEST_CASE("quantization_config: lists modules with other groups, and layers that
                                                               {"re:.*down_proj$", 8}});
 }
 
+TEST_CASE("quantized export: int4 with groups of 32, names the size and has a scale a group") {
+  const ModelConfig config = config_of(Format::int4);
+  SnapshotFormats formats(Format::int4_g32);
+  formats.scale_rule = quant::ScaleRule::least_squares;
+  const Written written(published(config, formats, test::init_weights(config, 5)));
+  for (const auto& [target, group] : groups_by_target(written.config["quantization_config"])) {
+    INFO(target);
+    CHECK(group == (target == "re:.*down_proj$" ? 8 : 32));
+  }
+  CHECK(written.tensors.at("model.layers.0.self_attn.q_proj.weight_scale")[1] == json{192, 3});
+}
+
 TEST_CASE("quantized export: experts have the bytes of dense networks under their own names, routers are ignored") {
   for (const Case& one : kCases) {
     const std::int64_t inner = one.format == Format::fp8_block128 ? 768 : 136;

@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "support/catch.h"
 #include "support/models.h"
+#include "support/refusal.h"
 #include "support/weights.h"
 
 using namespace qrl;
@@ -66,6 +67,19 @@ std::vector<float> bias_rows(const ops::PackedLinear& packed, std::int64_t first
 }
 
 }  // namespace
+
+TEST_CASE("int4: groups of 64 or 32 inputs, must divide every width") {
+  const ModelConfig config =
+      test::model_config(Family::qwen2, test::ModelSizes{40, 96, 1, 4, 2, 48, 136, 64}, {.qkv_bias = true});
+  CHECK(test::refusal_of([&] { check_formats(config, Format::int4); }) == "accepted");
+  CHECK(test::says(test::refusal_of([&] { check_formats(config, Format::int4_g64); }),
+                   "64 with 96 inputs of model.layers.0.self_attn.q_proj"));
+  SnapshotFormats formats(Format::int4_int8_g32);
+  CHECK(test::says(test::refusal_of([&] { check_formats(config, formats); }),
+                   "32 with 136 inputs of model.layers.0.mlp.down_proj"));
+  formats.ignore = {"down_proj"};
+  CHECK(test::refusal_of([&] { check_formats(config, formats); }) == "accepted");
+}
 
 TEST_CASE("snapshot: holds every weight, in its place, in its format") {
   for (const Family family : {Family::qwen3, Family::qwen2, Family::llama}) {

@@ -250,6 +250,25 @@ TEST_CASE("packing: in pieces and by a team gives the same bytes, zero beyond th
   test::check_same_bits(read, {rounded.begin() + 57 * p.in, rounded.begin() + 77 * p.in});
 }
 
+TEST_CASE("packing: int4 scales of least squares, equal the reference's bit for bit") {
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
+  const Format format = GENERATE(Format::int4, Format::int4_g64, Format::int4_int8_g64, Format::int4_g32);
+  const float size = GENERATE(0.05F, 1e-25F, 1e30F);
+  CAPTURE(path.name(), name(format), size);
+  const Problem p{1, 331, 70};
+  const std::vector<float> w = test::normal_values(p.out * p.in, size, 9);
+  PackedLinear layer = ops::make_packed_linear(format, p.out, p.in, false);
+  layer.scale_rule = quant::ScaleRule::least_squares;
+  Team team = Team::solo();
+  REQUIRE(ops::pack_rows(team, w.data(), p.out, 0, layer));
+  std::vector<float> read(w.size()), rounded(w.size()), largest(w.size());
+  ops::unpack_rows(layer, 0, p.out, read.data());
+  quant::round_weights(format, w, p.in, rounded, {}, quant::ScaleRule::least_squares);
+  quant::round_weights(format, w, p.in, largest);
+  test::check_same_bits(read, rounded);
+  CHECK(rounded != largest);
+}
+
 TEST_CASE("repacking: counts the quantized values that it changes") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(Format::int8, Format::int4, Format::int4_int8, Format::fp8_channel);

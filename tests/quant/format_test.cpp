@@ -1,10 +1,12 @@
 #include "quant/format.h"
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -74,7 +76,40 @@ TEST_CASE("formats: weights and activations of every scaled format equal numpy's
     }
     CHECK(checksums(all, inputs) == want["tokens"]);
   }
-  CHECK(found == 7);
+  CHECK(found == 13);
+  for (const Format format : {Format::int4, Format::int4_g64, Format::int4_g32}) {
+    CAPTURE(name(format));
+    std::vector<float> rounded(weights.size());
+    quant::round_weights(format, weights, inputs, rounded, {}, quant::ScaleRule::least_squares);
+    CHECK(checksums(rounded, inputs) == golden["least_squares"][std::string(name(format))]);
+  }
+}
+
+TEST_CASE("least squares: scale of a group, lowers the error and ignores extreme magnitudes") {
+  const auto error = [](const std::vector<float>& values, const std::vector<float>& rounded) {
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) sum += std::pow(double{values[i]} - rounded[i], 2);
+    return sum;
+  };
+  int num_lower = 0;
+  for (int seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(static_cast<unsigned>(seed));
+    std::normal_distribution<float> normal(0, 0.05F);
+    std::vector<float> values(32), largest(32), searched(32);
+    for (float& value : values) value = normal(random);
+    quant::round_weights(Format::int4_g32, values, 32, largest);
+    quant::round_weights(Format::int4_g32, values, 32, searched, {}, quant::ScaleRule::least_squares);
+    CHECK(error(values, searched) <= error(values, largest) * (1 + 1e-5));
+    num_lower += error(values, searched) < error(values, largest) * 0.99 ? 1 : 0;
+  }
+  CHECK(num_lower > 10);
+  for (const float size : {0.0F, 1e-40F, 1e-30F, 3e38F}) {
+    std::vector<float> values(32, size), largest(32), searched(32);
+    values[3] = -size / 3;
+    quant::round_weights(Format::int4_g32, values, 32, largest);
+    quant::round_weights(Format::int4_g32, values, 32, searched, {}, quant::ScaleRule::least_squares);
+    CHECK(searched == largest);
+  }
 }
 
 TEST_CASE("int8: values and scales equal numpy's, including ties and extremes") {

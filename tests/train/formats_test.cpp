@@ -85,7 +85,32 @@ TEST_CASE("weight formats: every combination of words becomes its format, or is 
   }
 }
 
+<<<<<<< HEAD
 TEST_CASE("KV formats: every word becomes its format, also for the learner, and auto follows activations") {
+=======
+TEST_CASE("int4: words for groups and scales, become the format and the rule") {
+  for (const auto& [size, format] : std::map<std::string, Format>{{"auto", Format::int4_int8},
+                                                                  {"128", Format::int4_int8},
+                                                                  {"64", Format::int4_int8_g64},
+                                                                  {"32", Format::int4_int8_g32}}) {
+    const auto recipe = recipe_of({"quant.rollout.weights=int4", "quant.rollout.activations=int8",
+                                   "quant.rollout.group_size=" + size, "quant.rollout.scales=least_squares"});
+    REQUIRE(recipe);
+    CHECK(train::snapshot_formats(recipe->quant).linear == format);
+    CHECK(train::snapshot_formats(recipe->quant).scale_rule == quant::ScaleRule::least_squares);
+  }
+  const auto plain = recipe_of({"quant.rollout.weights=int4"});
+  REQUIRE(plain);
+  CHECK(plain->quant.group_size == config::GroupSize::inputs128);
+  CHECK(train::snapshot_formats(plain->quant).scale_rule == quant::ScaleRule::largest);
+  CHECK_FALSE(recipe_of({"quant.rollout.weights=int8", "quant.rollout.group_size=64"}));
+  CHECK_FALSE(recipe_of({"quant.rollout.weights=int8", "quant.rollout.scales=largest"}));
+  CHECK_FALSE(recipe_of({"quant.rollout.weights=int4", "quant.rollout.group_size=48"}));
+}
+
+TEST_CASE(
+    "KV formats: every word becomes its format, also for the learner, and auto follows activations and equal bits") {
+>>>>>>> bb6b0177 (Let int4 have groups of 64 and 32 inputs, and scales of ±amax/8)
   const std::map<std::string, KvFormat> named = {
       {"fp32", KvFormat::f32}, {"bf16", KvFormat::bf16}, {"int8", KvFormat::int8}, {"fp8_e4m3", KvFormat::fp8_e4m3}};
   const auto check = [](const test::Overrides& overrides, KvFormat want) {

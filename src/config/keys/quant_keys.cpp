@@ -14,6 +14,31 @@ constexpr std::int64_t kMaxStages = 1'048'576;
 /// gap between sampler and learner (docs/science/real-weights.md).
 bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
 
+/// What auto selects for int4 weights.
+constexpr GroupSize kInt4GroupSize = GroupSize::inputs128;
+constexpr WeightScales kInt4Scales = WeightScales::largest;
+
+/// Replaces auto by `choice` with int4 weights, and any value by auto without.
+template <class Word>
+void resolve(const QuantRecipe& quant, Word& word, Word choice) {
+  if (quant.weights != WeightFormat::int4) word = Word::automatic;
+  else if (word == Word::automatic) word = choice;
+}
+
+void add_int4_groups(Section<QuantRecipe>& quant) {
+  Key& size = quant.add(fixed, "rollout.group_size", &QuantRecipe::group_size,
+                        "inputs that share a scale in int4; auto: 128; 64 and 32 must divide every width");
+  size.absent_in_record = "128";
+  size.only_with("quant.rollout.weights", "int4");
+  size.fill = [](Recipe& recipe) { resolve(recipe.quant, recipe.quant.group_size, kInt4GroupSize); };
+  Key& scales = quant.add(fixed, "rollout.scales", &QuantRecipe::scales,
+                          "scale of an int4 group: amax/7, or of amax/7 and ±amax/8 (levels -8 to 7) the one with the "
+                          "least square error; auto: largest");
+  scales.absent_in_record = "largest";
+  scales.only_with("quant.rollout.weights", "int4");
+  scales.fill = [](Recipe& recipe) { resolve(recipe.quant, recipe.quant.scales, kInt4Scales); };
+}
+
 void add_sampler_formats(Section<QuantRecipe>& quant) {
   quant.add(fixed, "rollout.weights", &QuantRecipe::weights,
             "format of the sampler's linear layers; activations, granularity and kv_cache follow it by default");
@@ -29,6 +54,7 @@ void add_sampler_formats(Section<QuantRecipe>& quant) {
       .add(fixed, "rollout.granularity", &QuantRecipe::granularity,
            "values that share a scale in fp8_e4m3; auto: channel_token")
       .only_with("quant.rollout.weights", "fp8_e4m3");
+  add_int4_groups(quant);
   quant
       .add(fixed, "rollout.ignore", &QuantRecipe::ignore,
            "linear layers to keep in bf16: down_proj, model.layers.0.*, with * and ?; q, k, v match together, as do "

@@ -27,7 +27,8 @@ cuda::HostMatrix host_matrix(const ops::PackedLinear& packed, bool has_values) {
           has_values ? packed.panels.view().data : nullptr,
           packed.scales.empty() ? nullptr : packed.scales.view().data,
           packed.scales.empty() ? 0 : packed.scales.shape()[1],
-          packed.bias.empty() ? nullptr : packed.bias.as<float>()};
+          packed.bias.empty() ? nullptr : packed.bias.as<float>(),
+          packed.scale_rule};
 }
 
 class DeviceBackend final : public Backend, public model::DeviceWeights {

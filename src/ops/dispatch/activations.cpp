@@ -30,7 +30,7 @@ RotateTask task_of(const quant::Rotation& rotation, const float* x, std::int64_t
 
 float quantize_int8(const float* x, float amax, std::int64_t width, std::int8_t* quantized) {
   const float scale = std::isfinite(amax) ? quant::scale_of(Element::int8, amax) : std::nanf("");
-  if (scale > 0) kernels().quantize_int(x, width, scale, quant::max_magnitude(Element::int8), quantized);
+  if (scale > 0) kernels().quantize_int(x, width, scale, -127.0F, 127.0F, quantized);
   else std::fill_n(quantized, width, std::int8_t{0});
   return scale;
 }

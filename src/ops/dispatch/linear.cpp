@@ -18,23 +18,17 @@ namespace {
 constexpr std::int64_t kBlockRows = 192;
 
 void dispatch(Format format, const LinearTask& task) {
-  switch (format) {
-    case Format::f32:
+  switch (spec(format).weights) {
+    case Element::f32:
       return kernels().linear_f32(task);
-    case Format::bf16:
+    case Element::bf16:
       return kernels().linear_bf16(task);
-    case Format::int8:
+    case Element::int8:
       return kernels().linear_int8(task);
-    case Format::fp8_tensor:
-    case Format::fp8_channel:
-      return kernels().linear_fp8(task);
-    case Format::fp8_block128:
-      return kernels().linear_fp8_block(task);
-    case Format::int4:
-    case Format::int4_fp8:
-      return kernels().linear_int4(task);
-    case Format::int4_int8:
-      return kernels().linear_int4_int8(task);
+    case Element::fp8_e4m3:
+      return format == Format::fp8_block128 ? kernels().linear_fp8_block(task) : kernels().linear_fp8(task);
+    case Element::int4:
+      return spec(format).activations == Element::int8 ? kernels().linear_int4_int8(task) : kernels().linear_int4(task);
   }
 }
 
@@ -65,6 +59,7 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
   task.bias = weight.bias.empty() ? nullptr : weight.bias.as<float>();
   task.in = weight.in;
   task.out = weight.out;
+  task.scale_inputs = spec(weight.format).scale_inputs;
   task.first_panel = panels.begin + mine.begin;
   task.end_panel = panels.begin + mine.end;
   float* const y = task.y;

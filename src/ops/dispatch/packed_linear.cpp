@@ -11,6 +11,7 @@
 #include "ops/linear.h"
 #include "ops/ranges.h"
 #include "quant/fp8.h"
+#include "quant/int4_scale.h"
 
 namespace qrl::ops {
 
@@ -26,6 +27,8 @@ using quant::ScaleScope;
 
 // Largest width for which sums of int8 products and column_sums (128 · Σ quantized values) fit in int32.
 constexpr std::int64_t kMaxInt8Width = (std::int64_t{1} << 31) / (128 * 127) - 1;
+
+static_assert(kInt4Candidates == quant::kInt4Candidates);
 
 std::int64_t inputs_per_word(Format format) { return 32 / spec(format).weight_bits; }
 
@@ -142,8 +145,10 @@ class RowQuantizer {
       add_amax(values);
     }
     for_segments([&](std::size_t b, std::int64_t begin, std::int64_t count) {
-      const float scale = row_scales_ != nullptr ? row_scales_[row] : quant::scale_of(what_.weights, amax_[b]);
-      quantize_segment(values + begin, count, scale, quantized_.data() + begin);
+      const auto [scale, lowest] = row_scales_ != nullptr
+                                       ? quant::Int4Scale{row_scales_[row], -quant::max_magnitude(what_.weights)}
+                                       : scale_of(values + begin, count, amax_[b]);
+      quantize_segment(values + begin, count, scale, lowest, quantized_.data() + begin);
       const std::int64_t at = static_cast<std::int64_t>(b) * packed_.scales.shape()[1] + to;
       if (what_.weights == Element::int4) packed_.scales.as<bf16>()[at] = base::to_bf16(scale);
       else packed_.scales.as<float>()[at] = scale;
@@ -164,11 +169,22 @@ class RowQuantizer {
       amax_[b] = std::max(amax_[b], kernels().max_abs(values + begin, count));
     });
   }
-  void quantize_segment(const float* values, std::int64_t count, float scale, std::uint8_t* quantized) const {
+  quant::Int4Scale scale_of(const float* values, std::int64_t count, float amax) const {
+    if (what_.weights != Element::int4 || packed_.scale_rule == quant::ScaleRule::largest)
+      return {quant::scale_of(what_.weights, amax), -quant::max_magnitude(what_.weights)};
+    const quant::Int4Scales scales(amax);
+    quant::Int4Sums sums;
+    if (scales.is_searched())
+      kernels().int4_sums(values, count, scales.inverse().data(), scales.grid(), sums.squares.data(),
+                          sums.products.data());
+    return scales.best(sums);
+  }
+  void quantize_segment(const float* values, std::int64_t count, float scale, float lowest,
+                        std::uint8_t* quantized) const {
     if (scale == 0 || !std::isfinite(scale)) std::fill_n(quantized, count, std::uint8_t{0});
     else if (what_.weights == Element::fp8_e4m3) kernels().quantize_fp8(values, count, scale, quantized);
     else
-      kernels().quantize_int(values, count, scale, quant::max_magnitude(what_.weights),
+      kernels().quantize_int(values, count, scale, lowest, quant::max_magnitude(what_.weights),
                              reinterpret_cast<std::int8_t*>(quantized));
   }
   std::int32_t sum(std::int64_t begin, std::int64_t count) const {

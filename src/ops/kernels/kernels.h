@@ -12,6 +12,9 @@ inline constexpr std::int64_t kLinearScratchInputs = 3072;
 /// Returns a linear kernel's scratch size in floats, for one panel's dequantized weights and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
 
+/// Number of candidates of Kernels::int4_sums.
+inline constexpr int kInt4Candidates = 3;
+
 struct AttentionKernels;
 struct MatmulKernels;
 struct TrainingKernels;
@@ -40,6 +43,7 @@ struct LinearTask {
   std::int64_t scale_stride = 0;              ///< elements between groups of inputs, in scales and column_sums
   const float* bias = nullptr;                ///< null: none
   std::int64_t in = 0, out = 0;
+  std::int64_t scale_inputs = 0;  ///< inputs per weight scale; 0: all
   std::int64_t first_panel = 0, end_panel = 0;
   float* y = nullptr;  ///< column 0 of the first row; may precede the allocation if first_panel > 0
   std::int64_t y_stride = 0;
@@ -86,8 +90,12 @@ struct Kernels {
   void (*quantize_fp8)(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
   /// Rounds x/scale to e4m3 values, stored as bf16 bits; saturates beyond ±448. NaN stays NaN.
   void (*round_fp8)(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
-  /// Computes round-half-even(x/scale), clamped to ±limit.
-  void (*quantize_int)(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized);
+  /// Computes round-half-even(x/scale), clamped to lowest … highest.
+  void (*quantize_int)(const float* x, std::int64_t n, float scale, float lowest, float highest,
+                       std::int8_t* quantized);
+  /// Computes quant::Int4Sums of x for kInt4Candidates candidates.
+  void (*int4_sums)(const float* x, std::int64_t n, const float* inverse, float grid, std::int32_t* squares,
+                    std::int32_t* products);
   void (*linear_f32)(const LinearTask& task);
   void (*linear_bf16)(const LinearTask& task);
   void (*linear_int8)(const LinearTask& task);
@@ -158,7 +166,9 @@ float quantize_int8(const float* x, std::int64_t n, std::int8_t* quantized);
 float quantize_product_int8(const float* x, const float* factors, std::int64_t n, std::int8_t* quantized);
 void quantize_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* quantized);
 void round_fp8(const float* x, std::int64_t n, float scale, std::uint16_t* rounded);
-void quantize_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized);
+void quantize_int(const float* x, std::int64_t n, float scale, float lowest, float highest, std::int8_t* quantized);
+void int4_sums(const float* x, std::int64_t n, const float* inverse, float grid, std::int32_t* squares,
+               std::int32_t* products);
 void linear_f32(const LinearTask& task);
 void linear_bf16(const LinearTask& task);
 void linear_int8(const LinearTask& task);

@@ -4,8 +4,6 @@
 
 namespace qrl::ops::QRL_ISA_NAMESPACE {
 
-inline constexpr std::int64_t kScaleInputs = 128;  // inputs per scale, in formats with a scale per group
-
 // Dequantization: a stored word (weights of kInputs inputs) gives kSteps words for the dot product. A call of
 // `dequantize` returns kAtOnce of these words, from word `step` on.
 
@@ -107,13 +105,14 @@ struct Chunk {
   bool first, last;
 };
 
-/// Calls body for each chunk of [begin, end). With a scale per chunk, `begin` and `end` are multiples of kScaleInputs;
-/// `end` may also be task.in.
+/// Calls body for each chunk of [begin, end). With a scale per chunk, `begin` and `end` are multiples of
+/// task.scale_inputs; `end` may also be task.in.
 template <class F, class Body>
 inline void for_chunks(const LinearTask& task, std::int64_t begin, std::int64_t end, const Body& body) {
   if constexpr (F::kScaledChunks) {
-    for (; begin < end; begin += kScaleInputs)
-      body({begin, begin + kScaleInputs < end ? begin + kScaleInputs : end, begin / kScaleInputs, true, true});
+    const std::int64_t inputs = task.scale_inputs;
+    for (std::int64_t segment = begin / inputs; begin < end; begin += inputs, ++segment)
+      body({begin, begin + inputs < end ? begin + inputs : end, segment, true, true});
   } else {
     body(Chunk{begin, end, 0, begin == 0, end == task.in});
   }

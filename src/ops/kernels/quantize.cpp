@@ -14,10 +14,11 @@ float max_abs_of(std::int64_t n, const Values& values) {
 }
 
 template <class Values>
-void quantize_int_of(std::int64_t n, const Values& values, float scale, float limit, std::int8_t* quantized) {
-  const VecF step = splat(scale), most = splat(limit);
+void quantize_int_of(std::int64_t n, const Values& values, float scale, float lowest, float highest,
+                     std::int8_t* quantized) {
+  const VecF step = splat(scale), least = splat(lowest), most = splat(highest);
   for_vectors(n, [&](std::int64_t i, auto lanes) {
-    const VecF value = max(-most, min(most, values(i, lanes) / step));
+    const VecF value = max(least, min(most, values(i, lanes) / step));
     store(quantized + i, round_to_int(value), lanes);
   });
 }
@@ -31,7 +32,7 @@ float quantize_int8_of(std::int64_t n, const Values& values, std::int8_t* quanti
     for (std::int64_t i = 0; i < n; ++i) quantized[i] = 0;
     return finite ? 0.0F : __builtin_nanf("");
   }
-  quantize_int_of(n, values, scale, 127.0F, quantized);
+  quantize_int_of(n, values, scale, -127.0F, 127.0F, quantized);
   return scale;
 }
 
@@ -59,9 +60,27 @@ float quantize_product_int8(const float* x, const float* factors, std::int64_t n
       n, [&](std::int64_t i, auto lanes) { return load(x + i, lanes) * load(factors + i, lanes); }, quantized);
 }
 
-void quantize_int(const float* x, std::int64_t n, float scale, float limit, std::int8_t* quantized) {
+void quantize_int(const float* x, std::int64_t n, float scale, float lowest, float highest, std::int8_t* quantized) {
   quantize_int_of(
-      n, [&](std::int64_t i, auto lanes) { return load(x + i, lanes); }, scale, limit, quantized);
+      n, [&](std::int64_t i, auto lanes) { return load(x + i, lanes); }, scale, lowest, highest, quantized);
+}
+
+void int4_sums(const float* x, std::int64_t n, const float* inverse, float grid, std::int32_t* squares,
+               std::int32_t* products) {
+  VecI all_squares[kInt4Candidates] = {}, all_products[kInt4Candidates] = {};
+  for_vectors(n, [&](std::int64_t i, auto lanes) {
+    const VecF values = load(x + i, lanes);
+    const VecI fixed = round_to_int(values * splat(grid));
+    for (int c = 0; c < kInt4Candidates; ++c) {
+      const VecI level = round_to_int(max(splat(c == 0 ? -7.0F : -8.0F), min(splat(7.0F), values * splat(inverse[c]))));
+      all_squares[c] += level * level;
+      all_products[c] += level * fixed;
+    }
+  });
+  for (int c = 0; c < kInt4Candidates; ++c) {
+    squares[c] = reduce_add(all_squares[c]);
+    products[c] = reduce_add(all_products[c]);
+  }
 }
 
 void quantize_fp8(const float* x, std::int64_t n, float scale, std::uint8_t* quantized) {

@@ -14,6 +14,7 @@ constinit const Kernels kKernels = {
     .quantize_fp8 = quantize_fp8,
     .round_fp8 = round_fp8,
     .quantize_int = quantize_int,
+    .int4_sums = int4_sums,
     .linear_f32 = linear_f32,
     .linear_bf16 = linear_bf16,
     .linear_int8 = linear_int8,

@@ -27,9 +27,13 @@ Format linear_format(const config::QuantRecipe& quant) {
     case WeightFormat::int4:
       break;
   }
-  return quant.activations == ActivationFormat::int8       ? Format::int4_int8
-         : quant.activations == ActivationFormat::fp8_e4m3 ? Format::int4_fp8
-                                                           : Format::int4;
+  const quant::Element activations = quant.activations == ActivationFormat::int8       ? quant::Element::int8
+                                     : quant.activations == ActivationFormat::fp8_e4m3 ? quant::Element::fp8_e4m3
+                                                                                       : quant::Element::bf16;
+  const std::int64_t group = quant.group_size == config::GroupSize::inputs64   ? 64
+                             : quant.group_size == config::GroupSize::inputs32 ? 32
+                                                                               : 128;
+  return quant::int4_format(activations, group);
 }
 
 }  // namespace
@@ -37,6 +41,7 @@ Format linear_format(const config::QuantRecipe& quant) {
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
   model::SnapshotFormats formats(linear_format(quant));
   formats.ignore = quant.ignore;
+  if (quant.scales == config::WeightScales::least_squares) formats.scale_rule = quant::ScaleRule::least_squares;
   if (quant.rotation != config::RotationKind::none) formats.rotation = {quant.rotation_block};
   formats.rotates_if_it_fits = quant.rotation == config::RotationKind::automatic;
   formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32 || formats.linear == Format::f32;

@@ -52,6 +52,7 @@ inline std::uint32_t load_shared_word(const std::uint32_t* from) { return *from;
 /// is detected. A copy without a wait before the kernel's end ends the test.
 void copy_async(void* to, const void* from, std::size_t num_bytes, bool valid);
 inline void copy_async_16(void* to, const void* from, bool valid) { copy_async(to, from, 16, valid); }
+inline void copy_async_8(void* to, const void* from, bool valid) { copy_async(to, from, 8, valid); }
 inline void copy_async_4(void* to, const void* from, bool valid) { copy_async(to, from, 4, valid); }
 void commit_copies();
 void wait_copies_but(std::size_t pending);

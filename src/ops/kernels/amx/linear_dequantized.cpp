@@ -11,6 +11,8 @@ namespace {
 
 /// Maximum number of rows for which int4_int8 uses the AVX-512 kernel.
 constexpr std::int64_t kRowsByVectors = 4;
+/// Inputs of int8 that one tile step multiplies. Groups with fewer inputs per scale use the AVX-512 kernel.
+constexpr std::int64_t kInt8StepInputs = 4 * kTile;
 
 template <int kInputs>
 struct Products {
@@ -22,6 +24,10 @@ struct Products<Int8Tiles::kInputs> {
 };
 template <class F>
 using UnitOf = typename Products<F::kGroup>::Unit;
+
+constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
+  return (words_of(inputs, of_word) + kTile - 1) / kTile;
+}
 
 /// Describes a block of the output. `scaled` holds the block's scaled sums so far, [rows, kBlock] with row stride
 /// kPanel.
@@ -35,7 +41,10 @@ template <class F>
 class Scaling {
  public:
   using Sum = typename UnitOf<F>::Sum;
-  Scaling(const LinearTask& task, const Block& block) : task_(task), block_(block) {}
+  Scaling(const LinearTask& task, const Block& block)
+      : task_(task),
+        block_(block),
+        rows_at_once_(F::kScaledChunks ? kBlock / steps_of(task.scale_inputs, F::kGroup) : kBlock / kFewestSteps) {}
 
   std::int32_t* sums() { return sums_[turn_]; }
   void begin(const Chunk& chunk) {
@@ -47,12 +56,11 @@ class Scaling {
     scales_[0] = F::weight_scale(task_, chunk.segment, block_.column);
     scales_[1] = F::weight_scale(task_, chunk.segment, block_.column + kLanes);
   }
-  void some() { add(left_ < kRowsAtOnce ? left_ : kRowsAtOnce); }
+  void some() { add(left_ < rows_at_once_ ? left_ : rows_at_once_); }
   void finish() { add(left_); }
 
  private:
-  static constexpr std::int64_t kRowsAtOnce =
-      kBlock / (kScaleInputs / F::kGroup / kTile);  // rows scaled per step; one chunk's steps cover all rows of a block
+  static constexpr std::int64_t kFewestSteps = 4;  ///< of a chunk that is a whole segment
 
   void add(std::int64_t count) {
     for (std::int64_t r = block_.rows - left_; count > 0; ++r, --count, --left_) {
@@ -68,6 +76,7 @@ class Scaling {
 
   const LinearTask& task_;
   const Block& block_;
+  std::int64_t rows_at_once_;  ///< rows scaled per step; one chunk's steps cover all rows of a block
   alignas(64) std::int32_t sums_[2][kBlock * kBlock];
   int turn_ = 0;
   const std::int32_t* from_ = nullptr;
@@ -75,10 +84,6 @@ class Scaling {
   Chunk chunk_{};
   VecF scales_[2];
 };
-
-constexpr std::int64_t steps_of(std::int64_t inputs, int of_word) {
-  return (words_of(inputs, of_word) + kTile - 1) / kTile;
-}
 
 /// Adds to a block the products of inputs [begin, end), whose dequantized weights are in `words`. `open` carries
 /// unscaled sums to the next segment and has the layout of block.scaled.
@@ -236,7 +241,7 @@ void linear_fp8(const LinearTask& task) { linear_bf16_inputs<Fp8>(task); }
 void linear_fp8_block(const LinearTask& task) { linear_bf16_inputs<Fp8Block>(task); }
 void linear_int4(const LinearTask& task) { linear_bf16_inputs<Int4>(task); }
 void linear_int4_int8(const LinearTask& task) {
-  if (task.rows <= kRowsByVectors) avx512::kKernels.linear_int4_int8(task);
+  if (task.rows <= kRowsByVectors || task.scale_inputs < kInt8StepInputs) avx512::kKernels.linear_int4_int8(task);
   else linear<Int4Int8>(task);
 }
 
