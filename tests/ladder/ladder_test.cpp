@@ -383,6 +383,21 @@ TEST_CASE("cuda/README.md: names exactly the existing folders of cuda, in its la
   CHECK(to_text(layers_of_table(text)) == to_text(kCudaLayers));
 }
 
+TEST_CASE("model families: only the table names one") {
+  std::vector<std::string> words;
+  const std::string table = qrl::test::read_file(kRoot / "src/model/families.cpp");
+  static const std::regex row(R"rx(\.model_type = "([^"]+)")rx");
+  for (std::sregex_iterator at(table.begin(), table.end(), row), end; at != end; ++at) words.push_back((*at)[1]);
+  REQUIRE(words.size() >= 9);
+  for (const Source& source : sources()) {
+    INFO(source.name);
+    if (source.name == "src/model/families.cpp") continue;
+    CHECK(source.text.find("Family::") == std::string::npos);
+    if (source.folder == "config" || source.folder == "data") continue;  // words of chat templates
+    for (const std::string& word : words) CHECK(source.text.find("\"" + word + "\"") == std::string::npos);
+  }
+}
+
 TEST_CASE("files: at most 600 lines") {
   for (const char* top : {"src", "apps", "cuda", "tests", "scripts"}) {
     for (const fs::path& path : files_under(top)) {

@@ -55,6 +55,7 @@ struct BitwiseCase {
   std::int64_t lora_rank = 0;
   quant::Rotation rotation = {};  ///< with one the model's widths are multiples of its block
   bool has_experts = false, norm_topk = true;
+  std::optional<model::Family> flags_of = {};  ///< the model has this family's flags
 };
 struct BitwiseLayout {
   decoder::DecoderOptions sampler;
@@ -71,6 +72,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
   model::ModelConfig config =
       one.has_experts ? test::tiny_moe_config(one.norm_topk) : test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
+  if (one.flags_of) config = test::with_flags(config, *one.flags_of);
   config.max_position_embeddings = 512;
   if (one.rotation) {
     config.hidden_size = one.rotation.block;
@@ -250,6 +252,29 @@ TEST_CASE("bitwise: all log-probs of 10⁵ tokens equal the sampler's bit for bi
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, true, true, 4'000},
   };
   for (const BitwiseCase& one : cases) check_bitwise(one, short_pages());
+}
+
+TEST_CASE("bitwise: every family's flags keep the sampler's bits in low-bit formats, with and without adapters") {
+  using model::Family;
+  const auto flags_of = [](Family family, quant::Format weights, quant::KvFormat kv, std::int64_t lora_rank) {
+    return BitwiseCase{weights, kv, {0.8F, 1.0F, -1}, true, false, false, 1'000, lora_rank, {}, false, true, family};
+  };
+  std::vector<BitwiseCase> cases;
+  for (const Family family : {Family::mistral, Family::granite, Family::smollm3, Family::olmo2, Family::phi3}) {
+    cases.push_back(flags_of(family, quant::Format::int8, quant::KvFormat::int8, 0));
+    cases.push_back(flags_of(family, quant::Format::bf16, quant::KvFormat::bf16, 5));
+    cases.push_back(flags_of(family, quant::Format::int4, quant::KvFormat::bf16, 5));
+    cases.push_back(flags_of(family, quant::Format::fp8_block128, quant::KvFormat::int8, 0));
+    cases.push_back(flags_of(family, quant::Format::int8, quant::KvFormat::bf16, 0));
+    cases.back().rotation = {32};
+  }
+  const std::vector<test::KernelPath> paths = test::kernel_paths();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const test::KernelPath& path = paths[i % paths.size()];
+    CAPTURE(static_cast<int>(*cases[i].flags_of), path.name());
+    const test::WithPath in_use(path);
+    check_bitwise(cases[i], short_pages());
+  }
 }
 
 TEST_CASE("bitwise with rotated inputs: equal bits in any format, with and without adapters, on any path") {
