@@ -63,7 +63,7 @@ struct WeightError {
 
 /// Throws an input error if an `ignore` pattern matches no module, or if the patterns match only some of the modules
 /// that share a fused matrix (q, k and v). Does the same if all linear layers are exempt, or if `rotation` does not fit
-/// an input width and rotates_if_it_fits is false, or if groups of 64 or 32 inputs do not divide a width.
+/// an input width and rotates_if_it_fits is false. Groups of 64 or 32 inputs must divide each width.
 void check_formats(const ModelConfig& config, const SnapshotFormats& formats);
 
 class DeviceWeights;

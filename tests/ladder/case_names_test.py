@@ -42,6 +42,9 @@ def main():
     labels = module(TESTS / "labels.py")
     cases = [(file.split("/")[0], name) for file, name in labels.cases()]
     faults = []
+    # Catch reads such a name, which ctest gives it, as an option, tag or exclusion; the case then does not run.
+    faults += [f"{folder}: expected a case's name that begins with a letter or digit, got {name}"
+               for folder, name in cases if not name[0].isalnum()]
 
     def expect(where, pattern, names):
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):

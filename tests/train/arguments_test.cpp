@@ -86,7 +86,7 @@ TEST_CASE("arguments: parser errors state expected and got") {
        ": expected --print-config or --dry-run, got both; see qrl-train --help");
 }
 
-TEST_CASE("--ranks: refused beside a launcher's ranks") {
+TEST_CASE("option --ranks: refused beside a launcher's ranks") {
   const test::Outcome outcome =
       test::run_command("OMPI_COMM_WORLD_SIZE=2 " + test::kProgram + test::kTiny + " --dry-run --ranks 2");
   CHECK(outcome.exit_code == 2);
@@ -95,7 +95,7 @@ TEST_CASE("--ranks: refused beside a launcher's ranks") {
         "start it without mpirun or srun, or without --ranks\n");
 }
 
-TEST_CASE("--help: shows ranges and defaults once") {
+TEST_CASE("option --help: shows ranges and defaults once") {
   for (const std::string command : {"generate", "data countdown"}) {
     const test::Outcome help = test::run_command(test::kProgram + command + " --help");
     INFO(help.output);
@@ -105,7 +105,7 @@ TEST_CASE("--help: shows ranges and defaults once") {
   CHECK(test::run_command(test::kProgram + "data countdown --help").output.find("=1000") != std::string::npos);
 }
 
-TEST_CASE("--help: fits 24 lines and 80 columns, and --help-all has the rest") {
+TEST_CASE("option --help: fits 24 lines and 80 columns, and --help-all has the rest") {
   const test::Outcome help = test::run_command(test::kProgram + "--help"),
                       all = test::run_command(test::kProgram + "--help-all");
   INFO(help.output);
@@ -122,7 +122,7 @@ TEST_CASE("--help: fits 24 lines and 80 columns, and --help-all has the rest") {
     CHECK(all.output.find(word) != std::string::npos);
 }
 
-TEST_CASE("--resume: without a value it is auto") {
+TEST_CASE("option --resume: without a value it is auto") {
   for (const std::string words :
        {"--print-config --resume", "--resume --print-config", "--print-config --resume auto"}) {
     const test::Outcome outcome = test::run_command(test::kProgram + test::kTiny + " " + words);

@@ -29,8 +29,8 @@ void command_refuses(const std::string& arguments, const std::string& part) {
 
 TEST_CASE("commands: an unknown command gets the nearest name, or the list") {
   command_refuses("evel " + test::kTiny,
-                  "expected a recipe file, or one of sft, eval, generate, dump, export, profile, data, check, judge, "
-                  "tokenize, compare, port, report, watch, got "
+                  "expected a recipe file, or one of sft, eval, generate, dump, export, import, profile, data, check, "
+                  "judge, tokenize, compare, port, report, watch, got "
                   "\"evel\"; did you mean eval?");
   command_refuses("--dry-run nothing.yaml", "got no such file: \"nothing.yaml\"");
   command_refuses(

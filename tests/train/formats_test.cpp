@@ -85,9 +85,6 @@ TEST_CASE("weight formats: every combination of words becomes its format, or is 
   }
 }
 
-<<<<<<< HEAD
-TEST_CASE("KV formats: every word becomes its format, also for the learner, and auto follows activations") {
-=======
 TEST_CASE("int4: words for groups and scales, become the format and the rule") {
   for (const auto& [size, format] : std::map<std::string, Format>{{"auto", Format::int4_int8},
                                                                   {"128", Format::int4_int8},
@@ -108,9 +105,7 @@ TEST_CASE("int4: words for groups and scales, become the format and the rule") {
   CHECK_FALSE(recipe_of({"quant.rollout.weights=int4", "quant.rollout.group_size=48"}));
 }
 
-TEST_CASE(
-    "KV formats: every word becomes its format, also for the learner, and auto follows activations and equal bits") {
->>>>>>> bb6b0177 (Let int4 have groups of 64 and 32 inputs, and scales of ±amax/8)
+TEST_CASE("KV formats: every word becomes its format, also for the learner, and auto follows activations") {
   const std::map<std::string, KvFormat> named = {
       {"fp32", KvFormat::f32}, {"bf16", KvFormat::bf16}, {"int8", KvFormat::int8}, {"fp8_e4m3", KvFormat::fp8_e4m3}};
   const auto check = [](const test::Overrides& overrides, KvFormat want) {
