@@ -39,7 +39,9 @@ void check_resumed(const std::string& name, const std::string& settings = "") {
   for (std::size_t i = first; i < rows.size(); ++i) {
     for (const auto& [metric, value] : expected.at("rows")[i - first].items()) {
       INFO(metric << " of row " << i);
-      CHECK(rows[i].at(metric) == value);
+      // LibTorch's fp64 sums depend on the processor in their last bits.
+      if (value.is_number_float()) CHECK(test::close(rows[i].at(metric).get<double>(), value.get<double>(), 0, 1e-12));
+      else CHECK(rows[i].at(metric) == value);
     }
   }
 }
