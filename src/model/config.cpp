@@ -224,7 +224,8 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   QRL_REQUIRE(std::isnormal(config.rms_norm_eps), reader.at("rms_norm_eps"), "a number that fp32 can represent",
               Json(eps).dump());
   read_rope(reader, family, config);
-  config.tie_word_embeddings = reader.boolean("tie_word_embeddings");
+  const bool is_assumed = spec_of(config.family).ties_if_absent && reader.find("tie_word_embeddings") == nullptr;
+  config.tie_word_embeddings = is_assumed || reader.boolean("tie_word_embeddings");
   config.dtype = read_dtype(reader);
   if (const Json* eos = reader.find("eos_token_id")) {
     config.eos_token_ids = token_ids(*eos, config.vocab_size, reader.at("eos_token_id"));

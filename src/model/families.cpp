@@ -79,6 +79,7 @@ constexpr std::array kFamilies = {
                .architecture = "SmolLM3ForCausalLM",
                .window = WindowRule::switched,
                .layers_without_rope = true,
+               .ties_if_absent = true,
                .gguf = true,
                .gguf_permutes = true,
                .keys = kRopeLayerKeys,

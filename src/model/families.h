@@ -48,6 +48,7 @@ struct FamilySpec {
   bool partial_rotary = false;       ///< whether partial_rotary_factor may be below 1
   bool longrope = false;             ///< whether rope_type longrope is known
   bool layers_without_rope = false;  ///< whether no_rope_layers is read
+  bool ties_if_absent = false;       ///< whether a missing tie_word_embeddings is true; else the key is required
   bool experts = false;
   bool gguf = false;           ///< whether GGUF files are read, whose architecture has the model_type's name
   bool gguf_permutes = false;  ///< whether llama.cpp reorders rows of q and k
