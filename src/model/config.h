@@ -118,7 +118,7 @@ struct ModelConfig {
 /// - Omitted keys have transformers' value: hidden_act "silu", no biases but those that a family always has, no
 /// dropout,
 ///   initializer_range 0.02, multipliers of 1. An omitted window is none, except where the family assumes one.
-/// - Refused by name: a model_type or architecture that families.cpp lacks, an unknown rope_type, mlp_bias, another
+/// - Refused by name: a model_type or architecture that family_table.cpp lacks, an unknown rope_type, mlp_bias, another
 ///   activation, dropout, quantization_config, remote code.
 /// - Also refused: keys by which other families change the forward pass (multipliers, soft caps, …), and a layer's
 ///   sliding window shorter than max_position_embeddings.

@@ -385,13 +385,13 @@ TEST_CASE("cuda/README.md: names exactly the existing folders of cuda, in its la
 
 TEST_CASE("model families: only the table names one") {
   std::vector<std::string> words;
-  const std::string table = qrl::test::read_file(kRoot / "src/model/families.cpp");
+  const std::string table = qrl::test::read_file(kRoot / "src/model/family_table.cpp");
   static const std::regex row(R"rx(\.model_type = "([^"]+)")rx");
   for (std::sregex_iterator at(table.begin(), table.end(), row), end; at != end; ++at) words.push_back((*at)[1]);
   REQUIRE(words.size() >= 9);
   for (const Source& source : sources()) {
     INFO(source.name);
-    if (source.name == "src/model/families.cpp") continue;
+    if (source.name == "src/model/family_table.cpp") continue;
     CHECK(source.text.find("Family::") == std::string::npos);
     if (source.folder == "config" || source.folder == "data") continue;  // words of chat templates
     for (const std::string& word : words) CHECK(source.text.find("\"" + word + "\"") == std::string::npos);
