@@ -230,6 +230,10 @@ class Compare(unittest.TestCase):
     def test_rows_of_the_pages_conclude(self):
         for file in sorted((ROOT / "docs/science/rows").glob("*.csv.gz")):
             got = call("--from", file)
+            if file.name == "matched_forward.csv.gz":  # its runs are not all there yet, so that it must not conclude
+                self.assertEqual(got.returncode, 2, got.stdout)
+                self.assertIn("expected rows, got none; finish the comparison", got.stderr)
+                continue
             self.assertEqual(got.returncode, 0, got.stderr)
             page = (ROOT / "docs/science/routing-replay.md").read_text() if file.name == "routes.csv.gz" else ""
             for line in got.stdout.splitlines():
