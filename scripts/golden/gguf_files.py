@@ -3,8 +3,8 @@
     python scripts/golden/gguf_files.py      writes tests/data/golden/gguf/; needs numpy, gguf and safetensors
 
 types.gguf has a tensor of every type that is read: random bytes, with scales that are numbers. types.safetensors has its values by gguf's
-own dequantizer, in fp32. <name>.gguf are tests/data/golden/hf_<name> in llama.cpp's names, with q and k reordered as its converter does. tokenizer_<name>.gguf are
-tests/data/golden/tokenizer_bpe/<name>.json.
+own dequantizer, in fp32. <name>.gguf holds tests/data/golden/hf_<name> in llama.cpp's names. Its q and k are reordered, as llama.cpp's
+converter does. tokenizer_<name>.gguf holds tests/data/golden/tokenizer_bpe/<name>.json.
 """
 
 import json
