@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
+#include "export_gguf.h"
 #include "loaded_sampler.h"
 #include "model/compressed_tensors.h"
 #include "model/peft.h"
@@ -31,7 +32,7 @@ namespace qrl::app {
 namespace {
 
 struct ExportArguments {
-  std::string checkpoint, out, dtype, logits, onto;
+  std::string checkpoint, out, dtype, logits, onto, gguf, type;
   bool merge = false, quantized = false;
 };
 
@@ -63,6 +64,19 @@ void write_logits(const std::string& folder, const std::string& file) {
 
 void check_outputs(const ExportArguments& arguments) {
   namespace fs = std::filesystem;
+  QRL_REQUIRE(arguments.out.empty() != arguments.gguf.empty(), "--out", "--out DIR or --gguf FILE",
+              arguments.out.empty() ? "neither" : "both");
+  QRL_REQUIRE(!arguments.gguf.empty() || arguments.type.empty(), "--type", "--gguf FILE as well", "no --gguf",
+              "add --gguf, or omit --type");
+  if (!arguments.gguf.empty()) {
+    for (const auto& [option, is_given] : {std::pair{"--dtype", !arguments.dtype.empty()},
+                                           {"--logits", !arguments.logits.empty()},
+                                           {"--quantized", arguments.quantized}})
+      QRL_REQUIRE(!is_given, option, "no --gguf with it", "both",
+                  "omit one of them: --type says what a GGUF file holds");
+    state::output_file(arguments.gguf);
+    return require_new_file(arguments.gguf, "--gguf");
+  }
   require_output_folder(arguments.out);
   if (arguments.logits.empty()) return;
   // If the file is in --out, its folder need not exist yet.
@@ -78,6 +92,8 @@ void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
               "omit --merge: the checkpoint is already a whole model");
   QRL_REQUIRE(arguments.merge || arguments.onto.empty(), "--onto", "--merge as well", "no --merge", "add --merge");
   const bool writes_adapters = has_adapters && !arguments.merge;
+  QRL_REQUIRE(!writes_adapters || arguments.gguf.empty(), "--gguf", "--merge as well for a checkpoint of adapters",
+              "no --merge", "add --merge: a GGUF file holds a whole model");
   QRL_REQUIRE(!writes_adapters || arguments.dtype.empty(), "--dtype", "--merge as well for a checkpoint of adapters",
               "no --merge", "omit --dtype, or add --merge: adapters are written in float32");
   QRL_REQUIRE(!writes_adapters || arguments.logits.empty(), "--logits", "--merge as well for a checkpoint of adapters",
@@ -245,6 +261,9 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
     policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
   if (!arguments.dtype.empty())
     policy.config.dtype = arguments.dtype == "float32" ? base::DType::f32 : base::DType::bf16;
+  if (!arguments.gguf.empty())  // rounding to bf16 is reported for that type alone
+    policy.config.dtype =
+        gguf_precision(arguments.type) == model::GgufPrecision::bf16 ? base::DType::bf16 : base::DType::f32;
   check_kind(arguments, policy);
   if (policy.adapter && !arguments.merge) return export_adapters(arguments, policy);
   train::UpdateErrors errors;
@@ -252,14 +271,19 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
       policy.adapter ? base_of_merge(arguments, policy) : std::optional<model::WeightSource>();
   if (policy.adapter) policy.weights = train::merged(policy, onto, errors);
   else policy.weights = rounded_from_base(arguments, policy, errors);
-  write_folder(arguments.out, [&] {
-    model::save_hf(arguments.out, policy.config, policy.weights);
-    policy.tokenizer.save(arguments.out);
-  });
+  if (!arguments.gguf.empty()) {
+    export_gguf(arguments.gguf, arguments.type, policy);
+  } else {
+    write_folder(arguments.out, [&] {
+      model::save_hf(arguments.out, policy.config, policy.weights);
+      policy.tokenizer.save(arguments.out);
+    });
+  }
   if (policy.adapter) report(errors);
   else report_rounding(errors);
   if (policy.adapter) report_quantized(arguments, policy, onto);
   report_scores(arguments.checkpoint);
+  if (!arguments.gguf.empty()) return;
   std::printf("wrote %s (%s; config.json, model.safetensors, tokenizer.json)\n", arguments.out.c_str(),
               policy.config.dtype == base::DType::f32 ? "float32" : "bfloat16");
   if (!arguments.logits.empty()) {
@@ -278,7 +302,11 @@ void add_export(CLI::App& app, Action& action) {
       "export", "write a checkpoint as a Hugging Face folder; a checkpoint of adapters becomes a PEFT folder");
   command->add_option("CHECKPOINT", arguments->checkpoint, "RUN/checkpoints/step_N, or RUN for its newest checkpoint")
       ->required();
-  add_text(*command, "--out", arguments->out, "DIR", "output folder, new or empty")->required();
+  add_text(*command, "--out", arguments->out, "DIR", "output folder, new or empty; or --gguf");
+  add_text(*command, "--gguf", arguments->gguf, "FILE",
+           "write one GGUF file for llama.cpp instead, with its tokenizer");
+  add_word(*command, "--type", arguments->type, gguf_types(), "bf16|q8_0|q4_0",
+           "with --gguf: type of the matrices, default bf16; with q4_0, token table and lm_head are q8_0");
   add_word(*command, "--dtype", arguments->dtype, {"float32", "bfloat16"}, "float32|bfloat16",
            "dtype of the weights; default: the model's own");
   command->add_flag(

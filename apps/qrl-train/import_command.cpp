@@ -26,12 +26,6 @@ void write_new(const std::filesystem::path& path, const std::string& text) {
   QRL_REQUIRE(out.flush().good(), path.string(), "a file that can be written", "an error of the system");
 }
 
-std::string types_text(const model::GgufModel& gguf) {
-  std::string text;
-  for (const auto& [type, count] : gguf.types) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + type;
-  return text;
-}
-
 void import_model(const ImportArguments& arguments, dist::Collectives& /*world*/) {
   require_output_folder(arguments.out);
   const auto file = std::make_shared<const state::GgufFile>(arguments.file);
@@ -44,11 +38,11 @@ void import_model(const ImportArguments& arguments, dist::Collectives& /*world*/
     write_new(dir / "tokenizer_config.json", tokenizer.tokenizer_config);
     write_new(dir / "README.md",
               "Made by `qrl-train import` from " + std::filesystem::path(arguments.file).filename().string() +
-                  ", whose tensors are " + types_text(gguf) + ". The values were rounded to bfloat16.\n");
+                  ", whose tensors are " + model::counts_text(gguf.types) + ". The values were rounded to bfloat16.\n");
     (void)data::Tokenizer::load(dir);  // refuses what cannot be tokenized
   });
   std::printf("wrote %s (%s, bfloat16; tensors of the file: %s)\n", arguments.out.c_str(),
-              model::spec_of(gguf.config.family).model_type, types_text(gguf).c_str());
+              model::spec_of(gguf.config.family).model_type, model::counts_text(gguf.types).c_str());
 }
 
 }  // namespace

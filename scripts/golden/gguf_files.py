@@ -3,7 +3,7 @@
     python scripts/golden/gguf_files.py      writes tests/data/golden/gguf/; needs numpy, gguf and safetensors
 
 types.gguf has a tensor of every type that is read: random bytes, with scales that are numbers. types.safetensors has its values by gguf's
-own dequantizer, in fp32. <name>.gguf holds tests/data/golden/hf_<name> in llama.cpp's names. Its q and k are reordered, as llama.cpp's
+own dequantizer, in fp32. quantized.safetensors has values, and their bytes by gguf's quantizer. <name>.gguf holds tests/data/golden/hf_<name> in llama.cpp's names. Its q and k are reordered, as llama.cpp's
 converter does. tokenizer_<name>.gguf holds tests/data/golden/tokenizer_bpe/<name>.json.
 """
 
@@ -58,6 +58,23 @@ def write_types():
     writer.write_tensors_to_file()
     writer.close()
     safetensors.numpy.save_file(values, FOLDER / "types.safetensors")
+
+
+def write_quantized():
+    """Rows of hard values, and the bytes that gguf's quantizer makes of them."""
+    rng = np.random.default_rng(6)
+    values = rng.standard_normal((8, 256)).astype(np.float32)
+    values[1] *= np.float32(1e-7)  # subnormal scales
+    values[2, :32] = 0
+    values[3] = np.round(values[3] * 4) / 4  # ties
+    values[4, ::32] = -values[4, 1::32]  # largest values of both signs
+    values[5] *= np.float32(3e4)
+    values[6, 5] = np.float32(-127)
+    values[6, 6:32] = np.arange(26, dtype=np.float32) - np.float32(12.5)  # halves
+    tensors = {"values": values}
+    for kind in (Type.BF16, Type.Q8_0, Type.Q4_0):
+        tensors[kind.name] = np.ascontiguousarray(gguf.quants.quantize(values, kind)).view(np.uint8)
+    safetensors.numpy.save_file(tensors, FOLDER / "quantized.safetensors")
 
 
 def write_model(name, reorders):
@@ -123,6 +140,7 @@ def write_tokenizer(name, pre):
 def main():
     FOLDER.mkdir(exist_ok=True)
     write_types()
+    write_quantized()
     for name, pre in TOKENIZERS.items():
         write_tokenizer(name, pre)
     for name, reorders in MODELS.items():

@@ -47,6 +47,12 @@ OwnTemplates templates_of_config(const nlohmann::json& config, const std::string
   return all;
 }
 
+nlohmann::json config_of(const Tokenizer& tokenizer) {
+  constexpr const char* kFile = "tokenizer_config.json";
+  const std::string* text = tokenizer.file(kFile);
+  return text == nullptr ? nlohmann::json::object() : state::parse_json(*text, tokenizer.path_of(kFile));
+}
+
 /// Returns the model's own templates. Those in files replace all of the config's, as in transformers.
 OwnTemplates own_templates(const nlohmann::json& config, const Tokenizer& tokenizer) {
   constexpr const char *kFile = "chat_template.jinja", *kToolsFile = "additional_chat_templates/tool_use.jinja";
@@ -135,9 +141,8 @@ ChatTemplate compiled_for_tools(ChatTemplate chat, const OwnTemplates& own, cons
 ChatTemplate read_template(const std::string& name, const Tokenizer& tokenizer) {
   ChatTemplate chat{name == "auto" ? "the model's own" : name};
   if (name == "plain") return chat;
-  const std::string* config_text = tokenizer.file("tokenizer_config.json");
   const std::string config_path = tokenizer.path_of("tokenizer_config.json");
-  const auto config = config_text == nullptr ? nlohmann::json::object() : state::parse_json(*config_text, config_path);
+  const nlohmann::json config = config_of(tokenizer);
   for (const char* token :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (const std::string spelled = text_of(config, token); !spelled.empty()) chat.tokens.emplace_back(token, spelled);
@@ -243,6 +248,14 @@ ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& to
               "a chat template that can switch thinking on and off (qwen3)", chat.name,
               "delete this key: it has no effect");
   return chat;
+}
+
+std::string own_template(const Tokenizer& tokenizer) {
+  try {
+    return own_templates(config_of(tokenizer), tokenizer).text;
+  } catch (const jinja::Unsupported&) {  // a list without a default: none for conversations without tools
+    return {};
+  }
 }
 
 std::string describe_chat(const Tokenizer& tokenizer) {

@@ -26,6 +26,10 @@ struct TemplateOptions {
 /// data.system_prompt or data.enable_thinking has no effect.
 ChatTemplate choose_template(const TemplateOptions& options, const Tokenizer& tokenizer);
 
+/// Returns the text of the model's own template for conversations without tools, or "". Throws an input error for a
+/// malformed tokenizer_config.json.
+std::string own_template(const Tokenizer& tokenizer);
+
 /// Returns "" if the template shows a system message. Otherwise returns the template's name, with the error if
 /// rendering fails.
 std::string fault_of_system(const ChatTemplate& chat);

@@ -13,6 +13,7 @@
 #include "model/block.h"
 #include "model/config_reader.h"
 #include "model/families.h"
+#include "model/gguf_names.h"
 #include "model/rope.h"
 #include "state/json.h"
 
@@ -22,36 +23,6 @@ namespace {
 
 using Json = nlohmann::json;
 using state::GgufFile;
-
-struct GgufName {
-  std::string_view module, stem;
-};
-constexpr GgufName kModuleNames[] = {{"self_attn.q_proj", "attn_q"},          {"self_attn.k_proj", "attn_k"},
-                                     {"self_attn.v_proj", "attn_v"},          {"self_attn.o_proj", "attn_output"},
-                                     {"self_attn.q_norm", "attn_q_norm"},     {"self_attn.k_norm", "attn_k_norm"},
-                                     {"mlp.gate_proj", "ffn_gate"},           {"mlp.up_proj", "ffn_up"},
-                                     {"mlp.down_proj", "ffn_down"},           {"input_layernorm", "attn_norm"},
-                                     {"post_attention_layernorm", "ffn_norm"}};
-constexpr GgufName kTableNames[] = {
-    {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
-constexpr const char* kRopeFactors = "rope_freqs.weight";
-
-std::string_view stem_of(std::span<const GgufName> names, std::string_view module) {
-  const auto found = std::ranges::find(names, module, &GgufName::module);
-  QRL_INVARIANT(found != names.end(), "gguf", "a module with a name in GGUF", std::string(module));
-  return found->stem;
-}
-
-/// Returns a tensor's name in GGUF: "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight".
-std::string gguf_name(const std::string& weight) {
-  const std::size_t dot = weight.rfind('.');
-  const std::string module = weight.substr(0, dot), kind = weight.substr(dot);
-  const std::string layers = "model.layers.";
-  if (!module.starts_with(layers)) return std::string(stem_of(kTableNames, module)) + kind;
-  const std::size_t end = module.find('.', layers.size());
-  return "blk." + module.substr(layers.size(), end - layers.size()) + "." +
-         std::string(stem_of(kModuleNames, std::string_view(module).substr(end + 1))) + kind;
-}
 
 /// Reads a file's metadata of one architecture.
 class GgufMetadata {
@@ -154,7 +125,7 @@ std::string config_text(const GgufFile& file, const GgufMetadata& metadata) {
 
 /// Finds the llama3 scaling whose divisors of frequencies are these. A GGUF file has no other trace of it.
 RopeScaling llama3_scaling(const GgufFile& file, const ModelConfig& config, const std::string& where) {
-  const state::GgufTensor& tensor = file.tensors().find(kRopeFactors)->second;
+  const state::GgufTensor& tensor = file.tensors().find(kGgufRopeFactors)->second;
   std::vector<float> factors(static_cast<std::size_t>(tensor.shape.numel()));
   file.read_f32(tensor, 0, factors);
   ModelConfig plain = config;
@@ -169,12 +140,12 @@ RopeScaling llama3_scaling(const GgufFile& file, const ModelConfig& config, cons
       fits = std::fabs(frequencies[i] / turned[i] - factors[i]) <= 1e-3 * std::fabs(factors[i]);
     if (fits) return scaled.rope_scaling;
   }
-  base::fail_input(where + ": tensor " + base::quoted(kRopeFactors),
+  base::fail_input(where + ": tensor " + base::quoted(kGgufRopeFactors),
                    "the factors of a rope scaling llama3 (factor 8 or 32, 8192 positions)", "other factors");
 }
 
 void require_gguf_tensors(const GgufFile& file, const ModelConfig& config, const std::string& where) {
-  std::set<std::string> wanted = {kRopeFactors};
+  std::set<std::string> wanted = {kGgufRopeFactors};
   for (const WeightSpec& spec : weight_specs(config)) {
     const std::string name = gguf_name(spec.name);
     const auto found = file.tensors().find(name);
@@ -189,20 +160,7 @@ void require_gguf_tensors(const GgufFile& file, const ModelConfig& config, const
                 "an extra tensor");
 }
 
-/// Puts back rows of q or k: llama.cpp interleaves the two halves of each head.
-void restore_rows(std::int64_t num_heads, std::int64_t head_dim, std::int64_t width, float* values) {
-  const std::int64_t half = head_dim / 2;
-  std::vector<float> head(static_cast<std::size_t>(head_dim * width));
-  for (std::int64_t h = 0; h < num_heads; ++h) {
-    float* own = values + h * head_dim * width;
-    std::copy_n(own, head_dim * width, head.begin());
-    for (std::int64_t row = 0; row < head_dim; ++row)
-      std::copy_n(head.begin() + (row % half * 2 + row / half) * width, width, own + row * width);
-  }
-}
-
-void read_gguf_tensor(const GgufFile& file, const ModelConfig& config, bool is_permuted, const WeightSpec& spec,
-                      float* to) {
+void read_gguf_tensor(const GgufFile& file, const ModelConfig& config, const WeightSpec& spec, float* to) {
   const std::string name = gguf_name(spec.name);
   const state::GgufTensor& tensor = file.tensors().find(name)->second;
   const std::int64_t width = tensor.shape[tensor.shape.rank() - 1], num_rows = tensor.shape.numel() / width;
@@ -215,12 +173,7 @@ void read_gguf_tensor(const GgufFile& file, const ModelConfig& config, bool is_p
                   std::to_string(value), "the file is broken");
     }
   });
-  if (!is_permuted) return;
-  const std::int64_t columns = spec.shape.rank() == 2 ? width : 1;
-  if (spec.name.find(".q_proj.") != std::string::npos)
-    restore_rows(config.num_attention_heads, config.head_dim, columns, to);
-  if (spec.name.find(".k_proj.") != std::string::npos)
-    restore_rows(config.num_key_value_heads, config.head_dim, columns, to);
+  reorder_rows(config, spec, RowOrder::hugging_face, to);
 }
 
 }  // namespace
@@ -228,15 +181,20 @@ void read_gguf_tensor(const GgufFile& file, const ModelConfig& config, bool is_p
 GgufModel open_gguf(const std::shared_ptr<const state::GgufFile>& file) {
   const GgufMetadata metadata(*file);
   ModelConfig config = parse_config(config_text(*file, metadata), metadata.where());
-  if (has_tensor(*file, kRopeFactors)) config.rope_scaling = llama3_scaling(*file, config, metadata.where());
+  if (has_tensor(*file, kGgufRopeFactors)) config.rope_scaling = llama3_scaling(*file, config, metadata.where());
   require_gguf_tensors(*file, config, metadata.where());
   std::map<std::string, std::int64_t> types;
   for (const auto& [name, tensor] : file->tensors()) ++types[tensor.type->name];
-  const bool is_permuted = metadata.family().gguf_permutes;
-  return {config, WeightSource([file, config, is_permuted](const WeightSpec& spec, float* to) {
-            read_gguf_tensor(*file, config, is_permuted, spec, to);
+  return {config, WeightSource([file, config](const WeightSpec& spec, float* to) {
+            read_gguf_tensor(*file, config, spec, to);
           }),
           types};
+}
+
+std::string counts_text(const std::map<std::string, std::int64_t>& types) {
+  std::string text;
+  for (const auto& [type, count] : types) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + type;
+  return text;
 }
 
 }  // namespace qrl::model

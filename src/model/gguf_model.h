@@ -23,4 +23,7 @@ struct GgufModel {
 /// architecture that no family has, and for missing, extra, misshaped or non-finite tensors.
 GgufModel open_gguf(const std::shared_ptr<const state::GgufFile>& file);
 
+/// Returns "61 F32, 180 Q4_K".
+std::string counts_text(const std::map<std::string, std::int64_t>& types);
+
 }  // namespace qrl::model

@@ -17,8 +17,7 @@ constexpr std::uint64_t kMaxEntries = 1U << 24, kMaxTensors = 1U << 20;
 constexpr std::uint32_t kMaxDimensions = 4;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 
-/// Numbers of GGUF's metadata types.
-enum class Kind : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64, count };
+using Kind = GgufKind;
 
 constexpr std::array<std::uint64_t, static_cast<std::size_t>(Kind::count)> kKindBytes = {1, 1, 2,  2, 4, 4, 4,
                                                                                          1, 8, 12, 8, 8, 8};

@@ -15,6 +15,9 @@
 
 namespace qrl::state {
 
+/// Numbers of GGUF's metadata types.
+enum class GgufKind : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64, count };
+
 /// Describes a type of GGUF's tensors: blocks of `values` numbers in `bytes` bytes.
 struct GgufType {
   std::uint32_t id;
@@ -22,10 +25,13 @@ struct GgufType {
   std::int64_t values, bytes;
   /// Writes a block's values as fp32, with the products and sums of GGUF's reference.
   void (*read)(const std::byte* block, float* to);
+  /// Encodes a block's finite values, with the scales and rounding of GGUF's reference; null: cannot be written.
+  void (*write)(const float* values, std::byte* block) = nullptr;
 };
 
-/// Returns the type of this number, or null if it cannot be read.
+/// Returns the type of this number or name, or null if it cannot be read.
 const GgufType* find_gguf_type(std::uint32_t id);
+const GgufType* find_gguf_type(std::string_view name);
 
 struct GgufTensor {
   const GgufType* type = nullptr;

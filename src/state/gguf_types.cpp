@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
+#include "base/bf16.h"
 #include "state/gguf.h"
 
 namespace qrl::state {
@@ -93,22 +95,73 @@ void read_q6_k(const std::byte* block, float* to) {
   }
 }
 
-constexpr std::array kGgufTypes = {GgufType{0, "F32", 1, 4, read_f32_value},
+/// Rounds a finite value to half precision, nearest even; larger ones become infinite.
+std::uint16_t half_bits(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);
+  const float size = std::fabs(value);
+  if (size >= 65520.0F) return sign | 0x7c00U;
+  if (size < 0x1p-14F) return sign | static_cast<std::uint16_t>(std::nearbyint(size * 0x1p24F));  // subnormal
+  const std::uint32_t kept = bits & 0x7fffffffU;
+  return sign | static_cast<std::uint16_t>((kept + 0xfffU + (kept >> 13 & 1U) - (112U << 23)) >> 13);
+}
+
+void put_half(float value, std::byte* to) {
+  const std::uint16_t bits = half_bits(value);
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+void write_f32_value(const float* value, std::byte* block) { std::memcpy(block, value, sizeof *value); }
+void write_bf16_value(const float* value, std::byte* block) {
+  const base::bf16 rounded = base::to_bf16(*value);
+  std::memcpy(block, &rounded.bits, sizeof rounded.bits);
+}
+
+/// Writes scale max|x| / 127 and rounded multiples, ties away from zero. Products are fp32.
+void write_q8_0(const float* values, std::byte* block) {
+  float largest = 0;
+  for (int i = 0; i < kBlockValues; ++i) largest = std::max(largest, std::fabs(values[i]));
+  const float scale = largest / 127, inverse = scale == 0 ? 0 : 1 / scale;
+  put_half(scale, block);
+  for (int i = 0; i < kBlockValues; ++i)
+    block[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(values[i] * inverse)));
+}
+
+/// Writes the scale that maps the largest value to −8, and multiples from −8 to 7. Products are fp32.
+void write_q4_0(const float* values, std::byte* block) {
+  float largest = values[0];
+  for (int i = 1; i < kBlockValues; ++i)
+    if (std::fabs(values[i]) > std::fabs(largest)) largest = values[i];
+  const float scale = largest / -8, inverse = scale == 0 ? 0 : 1 / scale;
+  put_half(scale, block);
+  const auto four_bits = [&](float value) {
+    return static_cast<unsigned>(std::clamp(value * inverse + 8.5F, 0.0F, 15.0F));
+  };
+  for (int i = 0; i < kBlockValues / 2; ++i)
+    block[2 + i] = static_cast<std::byte>(four_bits(values[i]) | four_bits(values[i + kBlockValues / 2]) << 4);
+}
+
+constexpr std::array kGgufTypes = {GgufType{0, "F32", 1, 4, read_f32_value, write_f32_value},
                                    GgufType{1, "F16", 1, 2, read_f16_value},
-                                   GgufType{2, "Q4_0", kBlockValues, 18, read_nibbles<false, false>},
+                                   GgufType{2, "Q4_0", kBlockValues, 18, read_nibbles<false, false>, write_q4_0},
                                    GgufType{3, "Q4_1", kBlockValues, 20, read_nibbles<false, true>},
                                    GgufType{6, "Q5_0", kBlockValues, 22, read_nibbles<true, false>},
                                    GgufType{7, "Q5_1", kBlockValues, 24, read_nibbles<true, true>},
-                                   GgufType{8, "Q8_0", kBlockValues, 34, read_q8_0},
+                                   GgufType{8, "Q8_0", kBlockValues, 34, read_q8_0, write_q8_0},
                                    GgufType{12, "Q4_K", kSuperValues, 144, read_super<false>},
                                    GgufType{13, "Q5_K", kSuperValues, 176, read_super<true>},
                                    GgufType{14, "Q6_K", kSuperValues, 210, read_q6_k},
-                                   GgufType{30, "BF16", 1, 2, read_bf16_value}};
+                                   GgufType{30, "BF16", 1, 2, read_bf16_value, write_bf16_value}};
 
 }  // namespace
 
 const GgufType* find_gguf_type(std::uint32_t id) {
   const auto* found = std::ranges::find(kGgufTypes, id, &GgufType::id);
+  return found == kGgufTypes.end() ? nullptr : found;
+}
+
+const GgufType* find_gguf_type(std::string_view name) {
+  const auto* found = std::ranges::find_if(kGgufTypes, [&](const GgufType& type) { return name == type.name; });
   return found == kGgufTypes.end() ? nullptr : found;
 }
 

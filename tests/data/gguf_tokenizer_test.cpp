@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "data/gguf_keys.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer/gguf.h"
 #include "support/files.h"
@@ -45,4 +46,34 @@ TEST_CASE("gguf tokenizer: another kind or split is refused by its word") {
   CHECK(test::says(refusal("qwen2", "qwen9"), "qwen9"));
   CHECK(test::says(refusal("gpt2", "bert"), "SentencePiece"));
   CHECK(test::says(refusal("ggml.pre", "ggml.prx"), "no such key"));
+}
+
+TEST_CASE("gguf tokenizer: an exported one has the tokens, kinds, merges and split of gguf's file") {
+  for (const std::string name : {"gpt2", "llama3", "qwen2", "digits"}) {
+    INFO(name);
+    const state::GgufFile want(kGolden / "gguf" / ("tokenizer_" + name + ".gguf"));
+    const std::int64_t count = std::ssize(*want.texts("tokenizer.ggml.tokens"));
+    const auto tokenizer = data::Tokenizer::load(kGolden / "tokenizer_bpe" / (name + ".json"));
+    const test::TempDir dir;
+    state::write_gguf(dir / "x.gguf", data::gguf_keys(tokenizer, count), {}, {});
+    const state::GgufFile got(dir / "x.gguf");
+    for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})
+      CHECK(*got.texts(key) == *want.texts(key));
+    CHECK(*got.integers("tokenizer.ggml.token_type") == *want.integers("tokenizer.ggml.token_type"));
+    for (const char* key : {"tokenizer.ggml.model", "tokenizer.ggml.pre"}) CHECK(*got.text(key) == *want.text(key));
+    CHECK(*got.flag("tokenizer.ggml.add_bos_token") == !tokenizer.prefix().empty());
+  }
+}
+
+TEST_CASE("gguf tokenizer: one that llama.cpp would split otherwise is not exported") {
+  const auto refusal = [](const std::string& from, const std::string& to) {
+    std::string text = test::read_file(kGolden / "tokenizer_bpe" / "qwen2.json");
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+    const auto tokenizer = data::Tokenizer::parse(text, "", "qwen2");
+    return test::refusal_of([&] { (void)data::gguf_keys(tokenizer, tokenizer.vocab_size()); });
+  };
+  CHECK(test::says(refusal("\\\\p{N}|", "\\\\p{N}{1,2}|"), "deepseek-r1-qwen"));
+  CHECK(test::says(refusal("\"lstrip\":false", "\"lstrip\":true"), "lstrip"));
 }

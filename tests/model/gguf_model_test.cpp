@@ -3,8 +3,10 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
+#include "model/gguf_export.h"
 #include "support/catch.h"
 #include "support/files.h"
+#include "support/refusal.h"
 #include "support/weights.h"
 
 using namespace qrl;
@@ -38,4 +40,68 @@ TEST_CASE("gguf: a model has the config of its folder, and the folder's values i
     }
     CHECK(gguf.types == std::map<std::string, std::int64_t>{{"F32", std::ssize(file->tensors())}});
   }
+}
+
+TEST_CASE("gguf export: a model comes back with its config, and with its values in bf16") {
+  for (const std::string name : {"llama", "qwen2", "qwen3"}) {
+    INFO(name);
+    const qrl::test::LoadedModel model = qrl::test::load_hf(kFolders / ("hf_" + name));
+    const qrl::test::TempDir dir;
+    const std::map<std::string, std::int64_t> types = save_gguf({dir / "x.gguf"}, model.config, model.weights);
+    const GgufModel gguf = open_gguf(std::make_shared<const state::GgufFile>(dir / "x.gguf"));
+    CHECK(gguf.types == types);
+    ModelConfig config = model.config;
+    config.dtype = base::DType::bf16;
+    config.eos_token_ids.resize(std::min<std::size_t>(1, config.eos_token_ids.size()));
+    config.generation_config = gguf.config.generation_config;
+    config.initializer_range = gguf.config.initializer_range;
+    CHECK(config_json(gguf.config) == config_json(config));
+    const Weights weights = read_weights(gguf.config, gguf.weights);
+    for (const auto& [tensor, buffer] : model.weights) {
+      INFO(tensor);
+      std::int64_t differ = 0;
+      for (std::int64_t i = 0; i < buffer.shape().numel(); ++i)
+        differ += weights.at(tensor).as<float>()[i] == base::to_float(base::to_bf16(buffer.as<float>()[i])) ? 0 : 1;
+      CHECK(differ == 0);
+    }
+  }
+}
+
+TEST_CASE("gguf export: with q4_0, the token table has eight bits, norms are fp32, and rows of odd lengths bf16") {
+  ModelConfig config = qrl::test::load_hf(kFolders / "hf_qwen2").config;
+  config.hidden_size = 64;
+  config.num_attention_heads = 2;
+  config.num_key_value_heads = 1;
+  config.head_dim = 32;
+  config.intermediate_size = 48;
+  const qrl::test::TempDir dir;
+  save_gguf({dir / "x.gguf", GgufPrecision::q4_0}, config, new_weights(config, 1));
+  const state::GgufFile file(dir / "x.gguf");
+  const auto type = [&](const char* name) { return std::string(file.tensors().find(name)->second.type->name); };
+  CHECK(type("token_embd.weight") == "Q8_0");
+  CHECK(type("blk.0.attn_q.weight") == "Q4_0");
+  CHECK(type("blk.0.ffn_down.weight") == "BF16");  // rows of 48
+  CHECK(type("blk.0.attn_norm.weight") == "F32");
+  CHECK(type("blk.0.attn_q.bias") == "F32");
+}
+
+TEST_CASE("gguf export: the divisors of llama3's frequencies are found again") {
+  qrl::test::LoadedModel model = qrl::test::load_hf(kFolders / "hf_llama");
+  model.config.rope_scaling = {.type = RopeType::llama3, .factor = 8, .original_max_position_embeddings = 8192};
+  const qrl::test::TempDir dir;
+  save_gguf({dir / "x.gguf"}, model.config, model.weights);
+  const GgufModel gguf = open_gguf(std::make_shared<const state::GgufFile>(dir / "x.gguf"));
+  CHECK(gguf.config.rope_scaling == model.config.rope_scaling);
+}
+
+TEST_CASE("gguf export: what llama.cpp computes otherwise is refused") {
+  ModelConfig config = qrl::test::load_hf(kFolders / "hf_llama").config;
+  const auto refusal = [&] { return qrl::test::refusal_of([&] { require_gguf_export(config); }); };
+  config.rope_scaling = {.type = RopeType::yarn, .factor = 4, .original_max_position_embeddings = 4096};
+  CHECK_NOTHROW(require_gguf_export(config));
+  config.rope_scaling.mscale = 0.7;
+  CHECK(qrl::test::says(refusal(), "rope_scaling"));
+  config.rope_scaling = {};
+  config.family = Family::olmo2;
+  CHECK(qrl::test::says(refusal(), "olmo2"));
 }

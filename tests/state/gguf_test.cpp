@@ -3,12 +3,15 @@
 
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "state/gguf_writer.h"
 #include "state/safetensors.h"
 #include "support/catch.h"
 #include "support/files.h"
+#include "support/refusal.h"
 
 using namespace qrl;
 using namespace qrl::state;
@@ -111,4 +114,68 @@ TEST_CASE("gguf: a file that is cut or changed anywhere is read or refused in on
     for (int k = 0; k < 3; ++k) changed[random.below(1500)] = static_cast<char>(random.below(256));
     (void)gguf_refusal(dir / "x.gguf", changed);
   }
+}
+
+TEST_CASE("gguf: each type that is written has the bytes of gguf's own quantizer") {
+  const SafetensorsFile golden(kGguf / "quantized.safetensors");
+  const base::Buffer values = golden.read("values");
+  const std::int64_t count = values.shape().numel();
+  for (const std::string name : {"BF16", "Q8_0", "Q4_0"}) {
+    INFO(name);
+    const GgufType& type = *find_gguf_type(name);
+    REQUIRE(type.write != nullptr);
+    const base::Buffer want = golden.read(name);
+    std::vector<std::byte> got(static_cast<std::size_t>(count / type.values * type.bytes));
+    REQUIRE(got.size() == static_cast<std::size_t>(want.shape().numel()));
+    for (std::int64_t i = 0; i < count / type.values; ++i)
+      type.write(values.as<float>() + i * type.values, got.data() + i * type.bytes);
+    std::int64_t differ = 0;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      differ += got[i] == static_cast<std::byte>(want.as<std::uint8_t>()[i]) ? 0 : 1;
+    CHECK(differ == 0);
+  }
+}
+
+TEST_CASE("gguf writer: a file is read back with its keys, shapes and values") {
+  const test::TempDir dir;
+  const fs::path path = dir / "x.gguf";
+  const std::vector<GgufKey> keys = {{"general.architecture", std::string("llama")},
+                                     {"llama.block_count", std::uint32_t{7}},
+                                     {"llama.eps", 1e-5F},
+                                     {"flag", true},
+                                     {"kinds", std::vector<std::int32_t>{1, -3}},
+                                     {"tokens", std::vector<std::string>{"a", "", "\xc4\xa0 b"}}};
+  const std::vector<GgufOutput> tensors = {{"odd", find_gguf_type("F32"), {3}},
+                                           {"matrix", find_gguf_type("BF16"), {2, 5}}};
+  write_gguf(path, keys, tensors, [](const GgufOutput& tensor, std::span<float> to) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(i) + (tensor.name == "odd" ? 0.5F : 0);
+  });
+  const GgufFile file(path);
+  CHECK(*file.text("general.architecture") == "llama");
+  CHECK(*file.integer("llama.block_count") == 7);
+  CHECK(file.number("llama.eps") == static_cast<double>(1e-5F));
+  CHECK(*file.flag("flag"));
+  CHECK(*file.integers("kinds") == std::vector<std::int64_t>{1, -3});
+  CHECK(*file.texts("tokens") == std::vector<std::string>{"a", "", "\xc4\xa0 b"});
+  const GgufTensor& matrix = file.tensors().find("matrix")->second;
+  CHECK(matrix.shape == base::Shape{2, 5});
+  std::vector<float> values(10);
+  file.read_f32(matrix, 0, values);
+  CHECK(values.back() == 9);
+  values.resize(3);
+  file.read_f32(file.tensors().find("odd")->second, 0, values);
+  CHECK(values == std::vector<float>{0.5F, 1.5F, 2.5F});
+}
+
+TEST_CASE("gguf writer: values that are not finite are refused by their tensor") {
+  const test::TempDir dir;
+  const auto write = [&] {
+    write_gguf(dir / "x.gguf", {}, {{"bad", find_gguf_type("F32"), {2}}}, [](const GgufOutput&, std::span<float> to) {
+      to[0] = 0;
+      to[1] = std::numeric_limits<float>::quiet_NaN();
+    });
+  };
+  const std::string error = qrl::test::refusal_of(write);
+  CHECK(qrl::test::says(error, "\"bad\""));
+  CHECK(qrl::test::says(error, "finite"));
 }

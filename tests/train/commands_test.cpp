@@ -79,6 +79,21 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   CHECK_FALSE(fs::exists(dir / "hf"));
 }
 
+TEST_CASE("export to GGUF: contradicting options and existing files are refused") {
+  const test::TempDir dir;
+  std::ofstream(dir / "file") << "mine";
+  const std::string folder = QRL_SOURCE_DIR "/tests/data/golden/hf_llama", file = (dir / "x.gguf").string();
+  command_refuses("export " + folder, "--out: expected --out DIR or --gguf FILE, got neither");
+  command_refuses("export " + folder + " --out " + (dir / "hf").string() + " --gguf " + file, "got both");
+  command_refuses("export " + folder + " --out " + (dir / "hf").string() + " --type q8_0", "add --gguf");
+  command_refuses("export " + folder + " --gguf " + file + " --type q3_0", "bf16, q8_0, q4_0");
+  command_refuses("export " + folder + " --gguf " + file + " --dtype float32", "--dtype: expected no --gguf with it");
+  command_refuses("export " + folder + " --gguf " + file + " --quantized", "--quantized: expected no --gguf with it");
+  command_refuses("export " + folder + " --gguf " + (dir / "file").string(), "expected the name of a new file");
+  CHECK(test::read_file(dir / "file") == "mine");
+  CHECK_FALSE(fs::exists(file));
+}
+
 TEST_CASE("generate: prints whole UTF-8 characters, for any sampled bytes") {
   const test::Outcome outcome =
       test::run_command(test::kProgram + "generate " + test::kTiny + " --prompt '1 2 3 = 6' --n 8");

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "state/json.h"
+#include "data/tokenizer/gguf_split.h"
 
 namespace qrl::data {
 
@@ -14,70 +14,28 @@ namespace {
 using Json = nlohmann::ordered_json;
 using state::GgufFile;
 
-constexpr const char* kPrefix = "tokenizer.ggml.";
-
-/// Split patterns of the tokenizers that llama.cpp names.
-constexpr const char* kSplitByThrees =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kSplitDigits =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-/// Describes what tokenizer.ggml.pre says.
-struct Split {
-  const char* word;
-  const char* pattern;  ///< null: GPT-2's
-  bool digits;          ///< whether digits are split off one by one first
-  bool nfc;
-  bool ignores_merges;  ///< whether a whole word in the vocabulary is taken as it is
-};
-constexpr std::array kSplits = {Split{"gpt-2", nullptr, false, false, false},
-                                Split{"smollm", nullptr, true, false, false},
-                                Split{"llama-bpe", kSplitByThrees, false, false, true},
-                                Split{"llama3", kSplitByThrees, false, false, true},
-                                Split{"llama-v3", kSplitByThrees, false, false, true},
-                                Split{"smaug-bpe", kSplitByThrees, false, false, true},
-                                Split{"qwen2", kSplitDigits, false, true, false},
-                                Split{"deepseek-r1-qwen", kSplitDigits, false, false, false}};
-
-/// Kinds of tokens in tokenizer.ggml.token_type.
-enum Kind : std::int64_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
-
 std::string at(const GgufFile& file, const std::string& key) {
-  return state::shown(file.path()) + ": " + base::quoted(kPrefix + key);
+  return state::shown(file.path()) + ": " + base::quoted(kGgufPrefix + key);
 }
 
-const Split& split_of(const GgufFile& file) {
-  const std::string* model = file.text(std::string(kPrefix) + "model");
+const GgufSplit& split_of(const GgufFile& file) {
+  const std::string* model = file.text(std::string(kGgufPrefix) + "model");
   QRL_REQUIRE(model != nullptr && *model == "gpt2", at(file, "model"), "\"gpt2\" (byte-level BPE)",
               model == nullptr ? "no such key" : base::quoted(*model),
               "SentencePiece tokenizers are not supported: take a model with a byte-level tokenizer");
-  const std::string* pre = file.text(std::string(kPrefix) + "pre");
+  const std::string* pre = file.text(std::string(kGgufPrefix) + "pre");
   std::string words;
-  for (const Split& split : kSplits) words += (words.empty() ? "" : ", ") + base::quoted(split.word);
-  const auto found = std::ranges::find_if(kSplits, [&](const Split& s) { return pre != nullptr && *pre == s.word; });
-  QRL_REQUIRE(found != kSplits.end(), at(file, "pre"), words, pre == nullptr ? "no such key" : base::quoted(*pre),
+  for (const GgufSplit& split : gguf_splits()) words += (words.empty() ? "" : ", ") + base::quoted(split.word);
+  const auto found =
+      std::ranges::find_if(gguf_splits(), [&](const GgufSplit& s) { return pre != nullptr && *pre == s.word; });
+  QRL_REQUIRE(found != gguf_splits().end(), at(file, "pre"), words, pre == nullptr ? "no such key" : base::quoted(*pre),
               "take the Hugging Face folder of this model: its tokenizer.json says how text is split");
   return *found;
 }
 
-Json pre_tokenizer(const Split& split) {
-  Json byte_level = {{"type", "ByteLevel"},
-                     {"add_prefix_space", false},
-                     {"trim_offsets", true},
-                     {"use_regex", split.pattern == nullptr}};
-  Json parts = Json::array();
-  if (split.digits) parts.push_back({{"type", "Digits"}, {"individual_digits", true}});
-  if (split.pattern != nullptr)
-    parts.push_back(
-        {{"type", "Split"}, {"pattern", {{"Regex", split.pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
-  if (parts.empty()) return byte_level;
-  parts.push_back(byte_level);
-  return {{"type", "Sequence"}, {"pretokenizers", parts}};
-}
-
 /// Returns the index of a special token, if the file names one; checks that the vocabulary has it.
 const std::int64_t* special_id(const GgufFile& file, const char* key, std::size_t count) {
-  const std::int64_t* id = file.integer(kPrefix + std::string(key));
+  const std::int64_t* id = file.integer(kGgufPrefix + std::string(key));
   QRL_REQUIRE(id == nullptr || (*id >= 0 && static_cast<std::uint64_t>(*id) < count), at(file, key),
               "a token below " + std::to_string(count), std::to_string(id == nullptr ? 0 : *id));
   return id;
@@ -86,14 +44,14 @@ const std::int64_t* special_id(const GgufFile& file, const char* key, std::size_
 Json added_tokens(const std::vector<std::string>& tokens, const std::vector<std::int64_t>& kinds) {
   Json added = Json::array();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (kinds[i] != kControl && kinds[i] != kUserDefined) continue;
+    if (kinds[i] != kControlToken && kinds[i] != kUserToken) continue;
     added.push_back({{"id", i},
                      {"content", tokens[i]},
                      {"single_word", false},
                      {"lstrip", false},
                      {"rstrip", false},
                      {"normalized", false},
-                     {"special", kinds[i] == kControl}});
+                     {"special", kinds[i] == kControlToken}});
   }
   return added;
 }
@@ -112,7 +70,7 @@ Json first_token(const std::string& token, std::int64_t id) {
 }
 
 Json merges_of(const GgufFile& file) {
-  const auto* merges = file.texts(std::string(kPrefix) + "merges");
+  const auto* merges = file.texts(std::string(kGgufPrefix) + "merges");
   QRL_REQUIRE(merges != nullptr, at(file, "merges"), "a list of merges", "no such key");
   Json pairs = Json::array();
   for (const std::string& merge : *merges) {
@@ -127,27 +85,27 @@ Json merges_of(const GgufFile& file) {
 }  // namespace
 
 TokenizerFiles gguf_tokenizer(const GgufFile& file) {
-  const Split& split = split_of(file);
-  const auto* tokens = file.texts(std::string(kPrefix) + "tokens");
-  const auto* kinds = file.integers(std::string(kPrefix) + "token_type");
+  const GgufSplit& split = split_of(file);
+  const auto* tokens = file.texts(std::string(kGgufPrefix) + "tokens");
+  const auto* kinds = file.integers(std::string(kGgufPrefix) + "token_type");
   QRL_REQUIRE(tokens != nullptr && kinds != nullptr && tokens->size() == kinds->size() && !tokens->empty(),
               at(file, "token_type"), "a kind for each of the tokens",
               std::to_string(kinds == nullptr ? 0 : kinds->size()) + " kinds, " +
                   std::to_string(tokens == nullptr ? 0 : tokens->size()) + " tokens");
   Json vocab = Json::object();
   for (std::size_t i = 0; i < tokens->size(); ++i) {
-    if ((*kinds)[i] == kUnused) continue;  // padding of the vocabulary
+    if ((*kinds)[i] == kUnusedToken) continue;  // padding of the vocabulary
     state::add_member(vocab, (*tokens)[i], i);
   }
   const auto* first = special_id(file, "bos_token_id", tokens->size());
   const auto* end = special_id(file, "eos_token_id", tokens->size());
   const auto* padding = special_id(file, "padding_token_id", tokens->size());
-  const bool* adds_first = file.flag(std::string(kPrefix) + "add_bos_token");
+  const bool* adds_first = file.flag(std::string(kGgufPrefix) + "add_bos_token");
   const auto text_of = [&](const std::int64_t* id) { return (*tokens)[static_cast<std::size_t>(*id)]; };
   Json root = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
   root["added_tokens"] = added_tokens(*tokens, *kinds);
-  root["normalizer"] = split.nfc ? Json{{"type", "NFC"}} : Json();
-  root["pre_tokenizer"] = pre_tokenizer(split);
+  root["normalizer"] = normalizer_json(split);
+  root["pre_tokenizer"] = pre_tokenizer_json(split);
   root["post_processor"] =
       adds_first != nullptr && *adds_first && first != nullptr ? first_token(text_of(first), *first) : Json();
   root["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Compares a GGUF file of `qrl-train export --gguf` with a Hugging Face folder, by PyPI's gguf.
+
+    python scripts/golden/check_gguf.py FILE.gguf FOLDER [--llama-cpp]     needs numpy, gguf and safetensors
+
+Every matrix has the bytes of gguf's quantizer, norms and biases are fp32, and tokens and merges are those of tokenizer.json. With
+--llama-cpp (PyPI's llama-cpp-python), texts of the vocabulary get the ids of PyPI's tokenizers. Exit code 1 if something differs.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from gguf_files import NAMES
+
+
+def folder_tensors(folder):
+    """The folder's tensors in fp32, by name."""
+    tensors = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        raw = file.read_bytes()
+        size = int.from_bytes(raw[:8], "little")
+        for name, entry in json.loads(raw[8:8 + size]).items():
+            if name == "__metadata__":
+                continue
+            begin, end = entry["data_offsets"]
+            data = np.frombuffer(raw[8 + size + begin:8 + size + end], dtype=np.uint16 if entry["dtype"] == "BF16" else np.float32)
+            if entry["dtype"] == "BF16":
+                data = (data.astype(np.uint32) << 16).view(np.float32)
+            tensors[name] = data.reshape(entry["shape"])
+    return tensors
+
+
+def gguf_tensor(name, values, config, permutes):
+    """The tensor's name and values in GGUF."""
+    stem, kind = name.rsplit(".", 1)
+    tables = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    if stem in tables:
+        return f"{tables[stem]}.{kind}", values
+    _, _, layer, module = stem.split(".", 3)
+    heads = {"self_attn.q_proj": config["num_attention_heads"], "self_attn.k_proj": config["num_key_value_heads"]}.get(module)
+    if permutes and heads:
+        values = values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+    return f"blk.{layer}.{NAMES[module]}.{kind}", values
+
+
+def check_tensors(reader, folder):
+    """Lists tensors that differ from gguf's own encoding of the folder's values."""
+    config = json.loads((folder / "config.json").read_text())
+    permutes = config["model_type"] in ("llama", "granite", "smollm3")
+    stored = {tensor.name: tensor for tensor in reader.tensors}
+    wrong, types = [], {}
+    for name, values in folder_tensors(folder).items():
+        target, values = gguf_tensor(name, values, config, permutes)
+        tensor = stored.pop(target)
+        types[tensor.tensor_type.name] = types.get(tensor.tensor_type.name, 0) + 1
+        want = gguf.quants.quantize(np.ascontiguousarray(values), tensor.tensor_type)
+        if (values.ndim == 1) != (tensor.tensor_type == Type.F32):
+            wrong.append(f"{target}: a type of {tensor.tensor_type.name}")
+        if np.ascontiguousarray(tensor.data).tobytes() != np.ascontiguousarray(want).tobytes():
+            wrong.append(f"{target}: other bytes")
+    wrong += [f"{name}: an extra tensor" for name in stored if name != "rope_freqs.weight"]
+    return wrong, types
+
+
+def texts_of(field):
+    return [bytes(field.parts[i]).decode() for i in field.data]
+
+
+def check_tokenizer(reader, folder):
+    root = json.loads((folder / "tokenizer.json").read_text())
+    tokens = texts_of(reader.fields["tokenizer.ggml.tokens"])
+    known = dict(root["model"]["vocab"]) | {token["content"]: token["id"] for token in root["added_tokens"]}
+    wrong = [f"token {id}: {tokens[id]!r}, not {token!r}" for token, id in known.items() if tokens[id] != token]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in root["model"]["merges"]]
+    if merges != texts_of(reader.fields["tokenizer.ggml.merges"]):
+        wrong.append("other merges")
+    return wrong
+
+
+def check_llama_cpp(file, folder, count=1000):
+    """Ids of llama.cpp against those of PyPI's tokenizers, on random joins of tokens."""
+    import llama_cpp
+    import tokenizers
+    model = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    rng = np.random.default_rng(0)
+    wrong, ids = [], range(tokenizer.get_vocab_size())
+    for _ in range(count):
+        text = tokenizer.decode(rng.choice(ids, 12).tolist()).replace("\ufffd", "")
+        ours = model.tokenize(text.encode(), add_bos=False, special=False)
+        theirs = tokenizer.encode(text, add_special_tokens=False).ids
+        if ours != theirs:
+            wrong.append(f"ids of {text!r}: {ours}, not {theirs}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--llama-cpp", action="store_true")
+    arguments = parser.parse_args()
+    reader = gguf.GGUFReader(arguments.file)
+    wrong, types = check_tensors(reader, arguments.folder)
+    wrong += check_tokenizer(reader, arguments.folder)
+    if arguments.llama_cpp:
+        wrong += check_llama_cpp(arguments.file, arguments.folder)
+    print(f"{arguments.file}: tensors {types}, {len(wrong)} differences")
+    for line in wrong[:20]:
+        print(" ", line)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

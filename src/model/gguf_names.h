@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "model/weights.h"
+
+namespace qrl::model {
+
+/// Divisors of the rotary frequencies by llama3's scaling, [E / 2].
+inline constexpr const char* kGgufRopeFactors = "rope_freqs.weight";
+
+/// Returns a tensor's name in GGUF: "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight".
+std::string gguf_name(const std::string& weight);
+
+enum class RowOrder : std::uint8_t { hugging_face, llama_cpp };
+
+/// Brings rows of q or k into `order`, from the other one; leaves other tensors and families as they are. llama.cpp
+/// interleaves the two halves of each head. `values`: the tensor, or its bias.
+void reorder_rows(const ModelConfig& config, const WeightSpec& spec, RowOrder order, float* values);
+
+}  // namespace qrl::model
