@@ -13,6 +13,7 @@
 #include "export_gguf.h"
 #include "loaded_sampler.h"
 #include "model/compressed_tensors.h"
+#include "model/gguf_model.h"
 #include "model/peft.h"
 #include "output_folder.h"
 #include "state/file.h"
@@ -133,7 +134,7 @@ model::WeightSource rounded_from_base(const ExportArguments& arguments, const tr
                                       train::UpdateErrors& errors) {
   if (!train::is_checkpoint(arguments.checkpoint) || policy.config.dtype == base::DType::f32) return policy.weights;
   try {
-    const model::HfModel base = model::open_hf(base::local_model(recipe_of(arguments.checkpoint).model.path));
+    const model::HfModel base = model::open_model(base::local_model(recipe_of(arguments.checkpoint).model.path));
     const bool same = std::ranges::equal(model::weight_specs(base.config), model::weight_specs(policy.config), {},
                                          &model::WeightSpec::shape, &model::WeightSpec::shape);
     if (same) return train::with_errors(policy.weights, base.weights, policy.config.dtype, errors);

@@ -16,6 +16,7 @@
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
+#include "model/gguf_model.h"
 #include "tasks/verifier.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/metrics/progress.h"
@@ -82,7 +83,8 @@ bool sets(const GenerateArguments& arguments, const std::string& key) {
   return std::ranges::any_of(arguments.overrides, [&](const std::string& one) { return one.starts_with(key + "="); });
 }
 
-/// Returns a recipe for a Hugging Face folder. It samples in the weights' dtype, like dtype "auto" of transformers.
+/// Returns a recipe for a Hugging Face folder or a GGUF file. It samples in the weights' dtype, like dtype "auto" of
+/// transformers.
 std::string recipe_of_folder(const model::ModelConfig& config) {
   const char* weights = config.dtype == base::DType::f32 ? "fp32" : "bf16";
   return nlohmann::json{{"quant", {{"rollout", {{"weights", weights}}}}},
@@ -94,9 +96,9 @@ Source open_source(const GenerateArguments& arguments) {
   const std::vector<std::string> overrides = overrides_of(arguments);
   const std::string from = given_model(arguments.model);
   std::error_code error;
-  if (!fs::is_directory(from, error)) {
+  if (!fs::is_directory(from, error) && !model::is_gguf(from)) {
     QRL_REQUIRE(fs::exists(from, error), from,
-                "a recipe file, a checkpoint, a Hugging Face folder or a model in the Hub's cache",
+                "a recipe file, a checkpoint, a Hugging Face folder, a GGUF file or a model in the Hub's cache",
                 "no such file or folder",
                 "download a model first (hf download NAME --local-dir DIR): this command downloads nothing");
     config::Recipe recipe =

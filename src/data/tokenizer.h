@@ -29,8 +29,8 @@ class Tokenizer {
   /// <answer> (257) and </answer> (258).
   static Tokenizer byte_level();
   /// Reads DIR/tokenizer.json. The end token is the name in DIR/tokenizer_config.json, else the first id in
-  /// DIR/generation_config.json. If `dir` is a file, reads it as a tokenizer.json without an end token. Throws an input
-  /// error with the reason if it refuses a file.
+  /// DIR/generation_config.json. If `dir` is a GGUF file, reads its tokenizer; another file is read as a tokenizer.json
+  /// without an end token. Throws an input error with the reason if it refuses a file.
   static Tokenizer load(const std::filesystem::path& dir);
   /// Reads a tokenizer.json's text (`where` names it in errors). eos_token: an added token's content ("": none).
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& eos_token, const std::string& where);
@@ -74,6 +74,7 @@ class Tokenizer {
   void save(const std::filesystem::path& dir) const;
 
  private:
+  static Tokenizer from_gguf(const std::filesystem::path& file);
   explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
   std::shared_ptr<const TokenizerParts> parts_;
 };

@@ -191,6 +191,31 @@ GgufModel open_gguf(const std::shared_ptr<const state::GgufFile>& file) {
           types};
 }
 
+bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
+
+HfModel open_model(const std::filesystem::path& path) {
+  if (!is_gguf(path)) return open_hf(path);
+  GgufModel gguf = open_gguf(std::make_shared<const GgufFile>(path));
+  return {std::move(gguf.config), std::move(gguf.weights)};
+}
+
+ModelConfig read_model_config(const std::filesystem::path& path) {
+  return is_gguf(path) ? open_model(path).config : read_config(path / "config.json");
+}
+
+std::string describe_gguf(const std::filesystem::path& file) {
+  const GgufFile opened(file);
+  std::map<std::string, std::int64_t> types, values;
+  for (const auto& [name, tensor] : opened.tensors()) {
+    ++types[tensor.type->name];
+    values[tensor.type->name] += tensor.shape.numel();
+  }
+  const auto most = std::ranges::max_element(values, {}, &std::pair<const std::string, std::int64_t>::second);
+  const bool is_coarse = most != values.end() && most->first.starts_with('Q');
+  return counts_text(types) + "; values in bf16" +
+         (is_coarse ? ", most of them from " + most->first.substr(1, 1) + " bits" : "");
+}
+
 std::string counts_text(const std::map<std::string, std::int64_t>& types) {
   std::string text;
   for (const auto& [type, count] : types) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + type;

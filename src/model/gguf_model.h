@@ -23,6 +23,18 @@ struct GgufModel {
 /// architecture that no family has, and for missing, extra, misshaped or non-finite tensors.
 GgufModel open_gguf(const std::shared_ptr<const state::GgufFile>& file);
 
+/// Returns whether a path names a file with GGUF's extension.
+bool is_gguf(const std::filesystem::path& path);
+
+/// Opens a model from a Hugging Face folder, like open_hf, or from a GGUF file, like open_gguf.
+HfModel open_model(const std::filesystem::path& path);
+
+/// Reads the config of a Hugging Face folder or a GGUF file.
+ModelConfig read_model_config(const std::filesystem::path& path);
+
+/// Returns "61 F32, 180 Q4_K; values in bf16, most of them from 4 bits" for a GGUF file.
+std::string describe_gguf(const std::filesystem::path& file);
+
 /// Returns "61 F32, 180 Q4_K".
 std::string counts_text(const std::map<std::string, std::int64_t>& types);
 

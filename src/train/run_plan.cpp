@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/dataset_folder.h"
 #include "learner/tensors/cuda_library.h"
+#include "model/gguf_model.h"
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
@@ -29,8 +30,8 @@ namespace fs = std::filesystem;
 
 bool lacks_model(const config::Recipe& recipe) {
   std::error_code error;
-  return !recipe.model.path.empty() &&
-         !fs::exists(fs::path(base::local_model(recipe.model.path)) / "config.json", error);
+  const fs::path model = base::local_model(recipe.model.path);
+  return !model.empty() && !fs::exists(model::is_gguf(model) ? model : model / "config.json", error);
 }
 
 std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
@@ -40,7 +41,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
   };
   if (lacks_model(recipe)) {
     absent.push_back("model " + recipe.model.path + " (model.path)");
-  } else if (!recipe.model.path.empty()) {
+  } else if (!recipe.model.path.empty() && !model::is_gguf(recipe.model.path)) {
     const fs::path dir = base::model_folder(recipe.model.path);
     if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
     need("model.path", dir / "tokenizer.json");

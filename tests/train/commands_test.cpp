@@ -326,6 +326,38 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, an integer beyo
   }
 }
 
+TEST_CASE("model.path of a GGUF file: trains as the folder that import makes of it, bit for bit") {
+  const test::TempDir dir;
+  const fs::path base = dir / "base", file = dir / "base.gguf", folder = dir / "folder";
+  const auto runs = [&](const std::string& command) {
+    const test::Outcome outcome = test::run_command(command);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    return outcome;
+  };
+  runs(test::kProgram + "export " + (test::finished_run() / "checkpoints/sft_12").string() + " --out " + base.string());
+  std::string tokenizer = test::read_file(base / "tokenizer.json");
+  for (std::size_t at = 0; (at = tokenizer.find("\"use_regex\": false", at)) != std::string::npos;)
+    tokenizer.replace(at, 18, "\"use_regex\": true");  // GPT-2's split, which llama.cpp names
+  std::ofstream(base / "tokenizer.json") << tokenizer;
+  runs(test::kProgram + "export " + base.string() + " --gguf " + file.string());
+  runs(test::kProgram + "import " + file.string() + " --out " + folder.string());
+  const auto trained = [&](const std::string& name, const fs::path& model) {
+    const test::Outcome outcome = runs(test::tiny_command(
+        dir / name,
+        "--set model.init.config=null --set sft.steps=0 --set trainer.total_training_steps=1 --set model.path=" +
+            model.string()));
+    CHECK(test::says(outcome, "model file") == (model == file));
+    return test::read_file(dir / name / "checkpoints/step_1/model.safetensors");
+  };
+  CHECK(trained("from_file", file) == trained("from_folder", folder));
+  const test::Outcome adapters = test::run_command(test::tiny_command(
+      dir / "no",
+      "--set model.init.config=null --set sft.steps=0 --set lora.rank=4 --set model.path=" + file.string()));
+  CHECK(adapters.exit_code == 2);
+  CHECK(test::says(adapters, "qrl-train import " + file.string() + " --out DIR"));
+}
+
 TEST_CASE("export: reports how much of the update bf16 rounds away, and warns if little remains") {
   const test::TempDir dir;
   const fs::path base = dir / "base";

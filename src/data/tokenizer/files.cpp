@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/gguf.h"
 #include "data/tokenizer/parts.h"
 #include "state/file.h"
 #include "state/json.h"
@@ -105,7 +106,18 @@ Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& e
   return Tokenizer(std::move(parts));
 }
 
+Tokenizer Tokenizer::from_gguf(const std::filesystem::path& file) {
+  TokenizerFiles made = gguf_tokenizer(state::GgufFile(file));
+  const std::string where = file.string() + ": " + kTokenizerFile;
+  auto parts = std::make_shared<TokenizerParts>(
+      read_tokenizer(made.tokenizer, eos_token_of(made.tokenizer_config, where), where));
+  parts->files = {{kTokenizerFile, std::move(made.tokenizer)}, {kConfigFile, std::move(made.tokenizer_config)}};
+  parts->dir = file;
+  return Tokenizer(std::move(parts));
+}
+
 Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
+  if (dir.extension() == ".gguf" && std::filesystem::is_regular_file(dir)) return from_gguf(dir);
   if (std::filesystem::is_regular_file(dir)) return parse(state::read_text(dir, kMaxFile_bytes), "", dir.string());
   for (const char* other : {"vocab.json", "tokenizer.model"}) {
     QRL_REQUIRE(!std::filesystem::exists(dir / other) || std::filesystem::exists(dir / kTokenizerFile),

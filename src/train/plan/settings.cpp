@@ -1,5 +1,6 @@
 #include "train/plan/settings.h"
 
+#include <filesystem>
 #include <initializer_list>
 
 #include "base/error.h"
@@ -7,6 +8,7 @@
 #include "base/text.h"
 #include "config/keys/key.h"
 #include "config/printer.h"
+#include "model/gguf_model.h"
 #include "state/hash.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
@@ -272,6 +274,8 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   const config::Recipe& recipe = loaded.recipe;
   std::vector<std::string> lines;
   add_mode(loaded, lines);
+  if (model::is_gguf(recipe.model.path) && std::filesystem::is_regular_file(recipe.model.path))
+    lines.push_back(line("model file", model::describe_gguf(recipe.model.path)));
   lines.push_back(line("loss", loss_text(loaded)));
   if (const std::string text = advantages_text(loaded); !text.empty()) lines.push_back(line("advantages", text));
   lines.push_back(line(

@@ -4,6 +4,7 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "model/gguf_model.h"
 #include "model/int8_profile.h"
 #include "model/peft.h"
 #include "state/file.h"
@@ -39,6 +40,8 @@ bool finds_checkpoint(const config::Recipe& recipe) {
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
   const bool is_cold_start = config::has_cold_start(recipe.sft) && !config::cold_start_trains_adapters(recipe);
   const fs::path folder = is_cold_start ? fs::absolute(cold_start) : base::model_folder(recipe.model.path);
+  QRL_REQUIRE(!model::is_gguf(folder), "model.path", "a Hugging Face folder as the base of adapters, which PEFT names",
+              "the file " + state::shown(folder), "make one: qrl-train import " + state::shown(folder) + " --out DIR");
   AdapterBase base{folder.string(), {}, policy.weights};
   if (is_cold_start) base.weights = model::open_hf(cold_start).weights;
   base.hash = model::weights_hash(policy.config, *base.weights);

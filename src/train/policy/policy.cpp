@@ -4,6 +4,7 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "model/gguf_model.h"
 #include "model/int8_profile.h"
 #include "model/peft.h"
 #include "state/file.h"
@@ -46,9 +47,9 @@ fs::path base_folder(const fs::path& dir) {
   return base::model_folder(named);
 }
 
-Policy load_hf_policy(const fs::path& dir) {
-  const model::HfModel hf = model::open_hf(dir);
-  return {hf.config, hf.weights, data::Tokenizer::load(dir)};
+Policy load_whole_policy(const fs::path& path) {
+  const model::HfModel whole = model::open_model(path);
+  return {whole.config, whole.weights, data::Tokenizer::load(path)};
 }
 
 Policy load_adapted_policy(const fs::path& dir) {
@@ -74,13 +75,12 @@ void require_no_run(const fs::path& dir) {
               "a run's folder", "name a checkpoint in " + state::shown(dir / "checkpoints"));
 }
 
-/// Returns the folder of model.path. Throws an input error unless it holds a model or adapters.
+/// Returns the folder or the GGUF file of model.path. Throws an input error unless it holds a model or adapters.
 fs::path given_folder(const std::string& path) {
   const fs::path folder = base::model_folder(path);
-  QRL_REQUIRE(!fs::is_regular_file(folder), "model.path", "a Hugging Face folder on this machine",
-              "the file " + state::shown(folder),
-              folder.extension() == ".gguf" ? "make one: qrl-train import " + state::shown(folder) + " --out DIR"
-                                            : "name its folder");
+  if (model::is_gguf(folder) && fs::is_regular_file(folder)) return folder;
+  QRL_REQUIRE(!fs::is_regular_file(folder), "model.path", "a Hugging Face folder or a GGUF file on this machine",
+              "the file " + state::shown(folder), "name its folder");
   QRL_REQUIRE(fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
               "no folder at " + state::shown(folder),
               "nothing is downloaded: fetch it first (hf download NAME --local-dir DIR), and spell out ~");
@@ -103,9 +103,9 @@ void require_end_token(const data::Tokenizer& tokenizer, const std::string& wher
 model::ModelConfig model_config(const config::Recipe& recipe) {
   if (recipe.model.path.empty()) return model::read_config(recipe.model.init_config);
   const fs::path folder = given_folder(recipe.model.path);
-  QRL_REQUIRE(fs::exists(folder / "config.json"), "model.path", "a whole model's folder",
+  QRL_REQUIRE(model::is_gguf(folder) || fs::exists(folder / "config.json"), "model.path", "a whole model's folder",
               "adapters, " + state::shown(folder), "set lora.path to it, and model.path to its base");
-  return model::read_config(folder / "config.json");
+  return model::read_model_config(folder);
 }
 
 data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {
@@ -127,7 +127,7 @@ Policy make_policy(const config::Recipe& recipe) {
 Policy load_policy(const std::filesystem::path& dir) {
   if (is_checkpoint(dir)) require_sound_checkpoint(dir, "use another checkpoint");
   require_no_run(dir);
-  Policy policy = model::is_peft(dir) ? load_adapted_policy(dir) : load_hf_policy(dir);
+  Policy policy = model::is_peft(dir) ? load_adapted_policy(dir) : load_whole_policy(dir);
   check_fit(policy.tokenizer, policy.config, dir.string());
   return policy;
 }
