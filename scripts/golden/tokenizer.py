@@ -7,6 +7,7 @@ The goldens are tests/data/golden/tokenizer and tokenizer_bpe.
     python3 scripts/golden/tokenizer.py --check DIR  # DIR as Tokenizer::save writes it: same ids as the goldens
 """
 
+import itertools
 import json
 import random
 import sys
@@ -122,15 +123,61 @@ def families():
         yield name, tokenizer
 
 
+MARK = "\u2581"
+SPACED_PIECES = ["<s>", "</s>", " <s>", "<unk>", MARK, MARK + MARK, "<0x0A>", "é", "\ufffd", " "]
+
+
+def spaced_families():
+    """Small tokenizers of SentencePiece's kind: spaces are spelled MARK, and other characters fall back to bytes."""
+    marked = normalizers.Replace(" ", MARK)
+    llama = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    gemma = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()])
+    split = pre_tokenizers.Split(" ", "merged_with_previous")
+    space = pre_tokenizers.Metaspace
+    kinds = {  # name: normalizer, pre-tokenizer, decoder, whether bytes have tokens, whether unknown ones are fused
+        "spaced_llama2": (normalizers.Sequence([normalizers.Prepend(MARK), marked]), None, llama, True, True),
+        "spaced_first": (None, space(MARK, prepend_scheme="first", split=False), llama, True, True),
+        "spaced_each": (None, space(MARK, prepend_scheme="always", split=True), decoders.Sequence(
+            [decoders.ByteFallback(), decoders.Metaspace(MARK, prepend_scheme="always")]), True, False),
+        "spaced_gemma": (marked, split, gemma, True, True),
+        "spaced_unknown": (None, space(MARK, prepend_scheme="never", split=True), gemma, False, True),
+        "spaced_unfused": (None, space(MARK, prepend_scheme="never", split=True), gemma, False, False)}
+    for name, (normalizer, pre_tokenizer, decoder, has_bytes, fuses) in kinds.items():
+        trained = Tokenizer(models.BPE(unk_token="<unk>"))
+        trained.normalizer, trained.pre_tokenizer = normalizer or marked, pre_tokenizer or None
+        # Merges across spaces show where a kind cuts.
+        trained.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=330, min_frequency=2, show_progress=False, special_tokens=["<unk>", "<s>", "</s>"]))
+        learnt = json.loads(trained.to_str())["model"]
+        words = sorted(learnt["vocab"], key=learnt["vocab"].get)
+        words[3:3] = [f"<0x{byte:02X}>" for byte in range(256)] if has_bytes else []
+        tokenizer = Tokenizer(models.BPE({word: id for id, word in enumerate(words)}, [tuple(merge) for merge in learnt["merges"]],
+                                         unk_token="<unk>", fuse_unk=fuses, byte_fallback=has_bytes))
+        tokenizer.decoder = decoder
+        if normalizer:
+            tokenizer.normalizer = normalizer
+        if pre_tokenizer:
+            tokenizer.pre_tokenizer = pre_tokenizer
+        is_old = name == "spaced_llama2"  # files of then look for control tokens in the normalized text
+        tokenizer.add_special_tokens([AddedToken(text, normalized=is_old) for text in ("<unk>", "<s>", "</s>")])
+        tokenizer.add_special_tokens([AddedToken("<|end|>", normalized=False, rstrip=name == "spaced_first")])
+        tokenizer.add_tokens([AddedToken("    ", normalized=False)] if name == "spaced_gemma" else [])
+        yield name, tokenizer
+
+
 def make_families():
     folder = OUT.parent / "tokenizer_bpe"
     folder.mkdir(exist_ok=True)
     rng = random.Random(SEED)
-    for name, tokenizer in families():
+    for name, tokenizer in itertools.chain(families(), spaced_families()):
         (folder / f"{name}.json").write_text(tokenizer.to_str())
-        texts = TEXTS + CORPUS[:7] + ["".join(rng.choice(PIECES) for _ in range(rng.randrange(1, 25))) for _ in range(80)]
+        pieces = PIECES + SPACED_PIECES * 4 if name.startswith("spaced") else PIECES
+        texts = TEXTS + CORPUS[:7] + ["".join(rng.choice(pieces) for _ in range(rng.randrange(1, 25))) for _ in range(80)]
         rows = [{"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids,
                  "with_special": tokenizer.encode(text).ids} for text in texts]
+        if name.startswith("spaced"):
+            special = {id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+            for row in rows:  # the library keeps a special token whose text it normalized
+                row["decoded"] = tokenizer.decode([id for id in row["ids"] if id not in special])
         (folder / f"{name}.cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "manifest.json").write_text(json.dumps(
         {"command": "python3 scripts/golden/tokenizer.py", "seed": SEED, "tokenizers": tokenizers.__version__,

@@ -5,6 +5,8 @@
 #include <functional>
 #include <queue>
 
+#include "base/text.h"
+
 namespace qrl::data {
 
 using types::TokenId;
@@ -25,6 +27,13 @@ std::size_t hash_of(std::uint64_t pair) {
 
 std::size_t hash_of(std::string_view word) { return std::hash<std::string_view>{}(word); }
 
+std::uint32_t packed(std::string_view character) {
+  std::uint32_t bytes = 0;
+  for (std::size_t i = 0; i < character.size(); ++i)
+    bytes |= std::uint32_t{static_cast<unsigned char>(character[i])} << (8 * i);
+  return bytes;
+}
+
 /// Returns a power of two above 2 · `count`.
 std::size_t num_slots(std::size_t count) { return std::bit_ceil(2 * count + 2); }
 
@@ -39,6 +48,28 @@ Bpe::Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ign
     byte_ids_[byte] = static_cast<TokenId>(id);
     has_byte_[byte] = true;
   }
+  index(merges, ignore_merges);
+}
+
+Bpe::Bpe(std::vector<std::string> vocab, std::span<const Merge> merges, bool ignore_merges, Unknown unknown,
+         const std::optional<ByteIds>& byte_ids)
+    : vocab_(std::move(vocab)),
+      unknown_(unknown),
+      by_character_(true),
+      pairs_(num_slots(merges.size())),
+      words_(num_slots(vocab_.size())) {
+  if (byte_ids) {
+    byte_ids_ = *byte_ids;
+    has_byte_.set();
+  }
+  for (std::size_t id = 0; id < vocab_.size(); ++id) {
+    const std::size_t length = base::character_bytes(vocab_[id]);
+    if (length > 0 && length == vocab_[id].size()) characters_[packed(vocab_[id])] = static_cast<TokenId>(id);
+  }
+  index(merges, ignore_merges);
+}
+
+void Bpe::index(std::span<const Merge> merges, bool ignore_merges) {
   merged_.reserve(merges.size());
   for (std::size_t rank = 0; rank < merges.size(); ++rank) add_merge(merges[rank], static_cast<std::uint32_t>(rank));
   std::vector<TokenId> scratch;
@@ -101,15 +132,37 @@ void Bpe::encode(std::string_view piece, std::vector<TokenId>& ids) const {
   else merge_long(piece, ids);
 }
 
-std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tokens) const {
+TokenId Bpe::find_character(std::string_view character) const {
+  const auto found = characters_.find(packed(character));
+  return found == characters_.end() ? -1 : found->second;
+}
+
+std::int64_t Bpe::unencodable_bytes(std::string_view text) const {
+  if (!by_character_)
+    return std::ranges::count_if(text, [&](char c) { return !has_byte_[static_cast<unsigned char>(c)]; });
+  std::int64_t count = 0;
+  for (std::size_t length = 1; !has_all_bytes() && !text.empty(); text.remove_prefix(length)) {
+    length = std::max<std::size_t>(1, base::character_bytes(text));
+    if (find_character(text.substr(0, length)) < 0) count += static_cast<std::int64_t>(length);
+  }
+  return count;
+}
+
+std::size_t Bpe::put_symbols(std::string_view piece, std::span<TokenId> tokens) const {
   std::size_t size = 0;
   bool after_unknown = false;
-  for (const char c : piece) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool is_unknown = !has_byte_[byte];
+  for (std::size_t length = 1; !piece.empty(); piece.remove_prefix(length)) {
+    length = by_character_ ? std::max<std::size_t>(1, base::character_bytes(piece)) : 1;
+    const TokenId whole = by_character_ ? find_character(piece.substr(0, length)) : -1;
+    const bool is_unknown = whole < 0 && !has_byte_[static_cast<unsigned char>(piece.front())];
     const bool is_left_out = is_unknown && (unknown_.id < 0 || (unknown_.fuse_repeats && after_unknown));
-    if (!is_left_out) tokens[size++] = byte_ids_[byte];
     after_unknown = is_unknown;
+    if (is_left_out) continue;
+    if (whole >= 0 || is_unknown) {
+      tokens[size++] = is_unknown ? unknown_.id : whole;
+    } else {
+      for (const char byte : piece.substr(0, length)) tokens[size++] = byte_ids_[static_cast<unsigned char>(byte)];
+    }
   }
   return size;
 }
@@ -117,7 +170,7 @@ std::size_t Bpe::put_single_bytes(std::string_view piece, std::span<TokenId> tok
 void Bpe::merge_short(std::string_view piece, std::vector<TokenId>& ids) const {
   std::array<TokenId, kShort_bytes + 2> token;
   std::array<std::uint32_t, kShort_bytes + 2> rank;  // rank[i]: rank of the pair (token i, token i + 1)
-  std::size_t size = put_single_bytes(piece, token);
+  std::size_t size = put_symbols(piece, token);
   for (std::size_t i = 0; i + 1 < size; ++i) rank[i] = rank_of(token[i], token[i + 1]);
   while (size > 1) {
     const auto end = rank.begin() + static_cast<std::ptrdiff_t>(size) - 1;
@@ -146,7 +199,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<TokenId>& ids) const {
     bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
   };
   std::vector<TokenId> tokens(piece.size());
-  tokens.resize(put_single_bytes(piece, tokens));
+  tokens.resize(put_symbols(piece, tokens));
   if (tokens.empty()) return;
   std::vector<Symbol> symbols(tokens.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;

@@ -8,6 +8,7 @@
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/spaces.h"
 #include "data/tokenizer/split_pattern.h"
 
 namespace qrl::data {
@@ -22,6 +23,7 @@ struct TokenizerParts {
   bool nfc = false;
   AddedTokens added_before_nfc;
   AddedTokens added_after_nfc;
+  std::optional<SpaceRules> spaces;  ///< of a tokenizer whose file spells spaces "▁"; then there are no steps
   std::vector<SplitStep> steps;
   std::optional<Bpe> bpe;
   std::vector<types::TokenId> prefix, suffix;

@@ -21,7 +21,9 @@ namespace {
 
 constexpr int kMaxDepth = 16;
 constexpr const char* kUseByteLevel =
-    "use a tokenizer like that of GPT-2, Qwen2/3, Llama 3 or Phi-2: byte-level BPE, with NFC or no normalizer";
+    "use a tokenizer like that of GPT-2, Qwen2/3, Llama 3 or Phi-2 (byte-level BPE, with NFC or no normalizer), or "
+    "like "
+    "that of Llama 2, Mistral or Phi-3 (BPE with spaces spelled ▁)";
 /// GPT-2's pattern (Radford et al. 2019, encoder.py), which ByteLevel applies with use_regex.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -40,10 +42,13 @@ class TokenizerReader {
                "decoder", "model"});
     // Ignores `truncation` and `padding`, like transformers.
     QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
+    result_.spaces = read_space_rules(root_, where_);
     const json& model = read_model();
-    read_normalizer(field(root_, "normalizer"));
-    read_pre_tokenizers(field(root_, "pre_tokenizer"));
-    check_byte_level(field(root_, "decoder"), "decoder");
+    if (!result_.spaces) {
+      read_normalizer(field(root_, "normalizer"));
+      read_pre_tokenizers(field(root_, "pre_tokenizer"));
+      check_byte_level(field(root_, "decoder"), "decoder");
+    }
     read_added();
     read_post_processor(field(root_, "post_processor"));
     set_bytes();
@@ -58,6 +63,11 @@ class TokenizerReader {
   }
 
  private:
+  static constexpr Bpe::ByteIds no_ids() {
+    Bpe::ByteIds ids{};
+    ids.fill(-1);
+    return ids;
+  }
   const json& field(const json& object, const char* name) const {
     static const json kNull;
     const auto found = object.find(name);
@@ -106,7 +116,7 @@ class TokenizerReader {
     only_keys(model, "model ",
               {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                "byte_fallback", "ignore_merges", "vocab", "merges"});
-    if (flag_of(model, "byte_fallback")) refuse(where_, "model.byte_fallback");
+    if (flag_of(model, "byte_fallback") && !result_.spaces) refuse(where_, "model.byte_fallback");
     const json& dropout = field(model, "dropout");
     if (!dropout.is_null() && dropout != 0) refuse(where_, "model.dropout");
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -244,12 +254,17 @@ class TokenizerReader {
       added.id = added_id(added.text, field(entry, "id"), next_id);
       result_.added_ids.emplace(added.text, added.id);
       added_.push_back(added);
-      if (added.normalized && result_.nfc) added.text = to_nfc(added.text);
+      if (added.normalized) added.text = normalized(added.text);
       (added.normalized ? after : before).push_back(std::move(added));
     }
     num_ids_ = static_cast<std::size_t>(next_id);
     result_.added_before_nfc = AddedTokens(std::move(before));
     result_.added_after_nfc = AddedTokens(std::move(after));
+  }
+  /// Returns what the normalizer makes of an added token's text.
+  std::string normalized(const std::string& text) const {
+    if (!result_.spaces) return result_.nfc ? to_nfc(text) : text;
+    return (result_.spaces->prefix == SpaceRules::Prefix::always ? " " : "") + with_spaces(text);
   }
   /// Returns an added token's id. If the vocabulary has the token, returns the vocabulary's id, and logs a warning if
   /// id_in_file differs, like the tokenizers library. Otherwise requires id_in_file to be next_id, and increments
@@ -278,6 +293,7 @@ class TokenizerReader {
       result_.is_special[id] = added.special;
       result_.id_to_bytes[id] = added.text;
     }
+    if (result_.spaces) return set_spaced_bytes();
     std::bitset<256> has_byte;
     for (std::size_t id = 0; id < vocab_.size(); ++id) {
       auto spelled = bytes_of_spelling(vocab_[id]);
@@ -295,6 +311,36 @@ class TokenizerReader {
     num_missing_bytes_ = 256 - has_byte.count();
   }
 
+  /// Sets the bytes of tokens whose spaces are spelled "▁". No text becomes "<0x0A>", or a token with a real space.
+  void set_spaced_bytes() {
+    for (std::size_t id = 0; id < vocab_.size(); ++id) {
+      if (is_added_[id]) continue;
+      const std::optional<unsigned char> byte = byte_of_token(vocab_[id]);
+      if (byte) byte_ids_[*byte] = static_cast<TokenId>(id);
+      is_unreachable_[id] = byte.has_value() || vocab_[id].empty() || vocab_[id].find(' ') != std::string_view::npos;
+      result_.id_to_bytes[id] = byte ? std::string(1, static_cast<char>(*byte)) : with_spaces(vocab_[id]);
+    }
+  }
+
+  /// Makes the BPE of characters, with the tokens of bytes if the file asks for them.
+  void make_spaced_bpe(const json& model, std::vector<std::string> vocab, const std::vector<Merge>& merges) {
+    std::optional<Bpe::ByteIds> byte_ids;
+    if (flag_of(model, "byte_fallback")) {
+      const auto missing = std::ranges::find(byte_ids_, -1);
+      QRL_REQUIRE(result_.spaces->joins_bytes, where_, "a decoder with ByteFallback, as model.byte_fallback is set",
+                  "none");
+      QRL_REQUIRE(missing == byte_ids_.end(), where_, "tokens <0x00> to <0xFF> with model.byte_fallback",
+                  "no token for byte " + std::to_string(missing - byte_ids_.begin()));
+      byte_ids = byte_ids_;
+    } else {
+      num_missing_bytes_ = 256;
+    }
+    result_.bpe.emplace(std::move(vocab), merges, flag_of(model, "ignore_merges"), unknown_of(model), byte_ids);
+    result_.summary = "BPE of characters, " + std::to_string(vocab_.size()) + " tokens, " +
+                      std::to_string(merges.size()) + " merges, " + std::to_string(added_.size()) + " added tokens, " +
+                      (byte_ids ? "bytes for other characters" : "no tokens of bytes");
+  }
+
   void make_bpe(const json& model) {
     const json& list = field(model, "merges");
     QRL_REQUIRE(list.is_array(), where_, "model.merges to be an array", list.type_name());
@@ -305,7 +351,11 @@ class TokenizerReader {
       const auto [left, right] = pair_of(entry, merges.size());
       both.assign(left).append(right);
       merges.push_back({merge_id(left, entry), merge_id(right, entry), merge_id(both, entry)});
-      // Refuses merges by which user text would become a control token.
+      // User text may not become a control token. The library takes such a token before it merges.
+      if (result_.spaces && is_added_[static_cast<std::size_t>(merges.back().merged)]) {
+        merges.pop_back();
+        continue;
+      }
       QRL_REQUIRE(!is_added_[static_cast<std::size_t>(merges.back().merged)], where_,
                   "merges that do not produce an added token", base::quoted(entry.dump()));
     }
@@ -313,6 +363,7 @@ class TokenizerReader {
     for (std::size_t id = 0; id < num_ids_; ++id) {
       if (is_added_[id] || is_unreachable_[id]) vocab[id].clear();
     }
+    if (result_.spaces) return make_spaced_bpe(model, std::move(vocab), merges);
     result_.bpe.emplace(std::move(vocab), merges, flag_of(model, "ignore_merges"), unknown_of(model));
     result_.summary =
         "byte-level BPE, " + std::to_string(vocab_.size()) + " tokens, " + std::to_string(merges.size()) + " merges, " +
@@ -353,6 +404,7 @@ class TokenizerReader {
   std::vector<AddedToken> added_;
   std::vector<bool> is_added_;  ///< whether an id is an added token; set_bytes clears this for single bytes
   std::vector<bool> is_unreachable_;
+  Bpe::ByteIds byte_ids_ = no_ids();  ///< of tokens "<0x0A>"
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;
   TokenizerParts result_;

@@ -40,22 +40,27 @@ class Encoding {
       const TextRange cut{std::max(part.begin, range.begin), std::min(part.end, range.end)};
       if (cut.begin < cut.end) inside.push_back({cut.begin - range.begin, cut.end - range.begin});
     }
+    begins_text_ = range.begin == 0;
     text = text.substr(range.begin, range.end - range.begin);
     const bool is_valid = base::is_utf8(text);
-    if (!parts_.nfc || (is_valid && is_nfc(text))) return added(text, inside, is_valid);
+    if (!parts_.spaces && (!parts_.nfc || (is_valid && is_nfc(text)))) return added(text, inside, is_valid);
     // Normalizes trusted ranges and the text between them separately, so that their bounds are known.
-    std::string result;
+    std::string result = parts_.spaces && parts_.spaces->prefix == SpaceRules::Prefix::always ? " " : "";
     std::vector<TextRange> moved;
     std::size_t done = 0;
     for (const TextRange& part : inside) {
-      append_nfc(text.substr(done, part.begin - done), result);
-      const std::size_t begin = result.size();
-      append_nfc(text.substr(part.begin, part.end - part.begin), result);
+      append(text.substr(done, part.begin - done), result);
+      const std::size_t begin = part.begin == 0 ? 0 : result.size();
+      append(text.substr(part.begin, part.end - part.begin), result);
       moved.push_back({begin, result.size()});
       done = part.end;
     }
-    append_nfc(text.substr(done), result);
+    append(text.substr(done), result);
     added(result, moved, is_valid);
+  }
+  void append(std::string_view text, std::string& result) const {
+    if (parts_.spaces) result += with_spaces(text);
+    else append_nfc(text, result);
   }
   static void append_nfc(std::string_view text, std::string& result) {
     while (!text.empty()) {
@@ -71,8 +76,16 @@ class Encoding {
   void added(std::string_view text, const std::vector<TextRange>& trusted, bool is_valid) {
     for (const auto& part : parts_.added_after_nfc.split(text, trusted)) {
       if (part.id >= 0) ids_.push_back(part.id);
-      else plain(text.substr(part.range.begin, part.range.end - part.range.begin), is_valid);
+      else spaced(text.substr(part.range.begin, part.range.end - part.range.begin), part.range.begin == 0, is_valid);
     }
+  }
+  /// Adds the space that Metaspace puts before a stretch of text.
+  void spaced(std::string_view text, bool begins_stretch, bool is_valid) {
+    const auto prefix = parts_.spaces ? parts_.spaces->prefix : SpaceRules::Prefix::none;
+    const bool needs_space =
+        prefix == SpaceRules::Prefix::each || (prefix == SpaceRules::Prefix::first && begins_text_ && begins_stretch);
+    if (needs_space && text.front() != ' ') plain(" " + std::string(text), is_valid);
+    else plain(text, is_valid);
   }
   void plain(std::string_view text, bool is_valid) {
     if (is_valid) return cut(text, 0);
@@ -89,6 +102,7 @@ class Encoding {
   /// Applies split steps from `step` on, then merges. Matches follow Oniguruma: an empty match counts unless it is at
   /// the end of the previous match.
   void cut(std::string_view text, std::size_t step) {
+    if (parts_.spaces && parts_.spaces->splits) return cut_at_spaces(text);
     if (step == parts_.steps.size()) return parts_.bpe->encode(text, ids_);
     const SplitStep& split = parts_.steps[step];
     constexpr auto kNone = static_cast<std::size_t>(-1);
@@ -106,7 +120,16 @@ class Encoding {
     if (split.keep_gaps && done < text.size()) cut(text.substr(done), step + 1);
   }
 
+  void cut_at_spaces(std::string_view text) {
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find(' ', 1), text.size());
+      parts_.bpe->encode(text.substr(0, end), ids_);
+      text.remove_prefix(end);
+    }
+  }
+
   const TokenizerParts& parts_;
+  bool begins_text_ = false;  ///< whether the current stretch between added tokens begins the text
   SplitPattern::Scratch scratch_;
   std::vector<TokenId> ids_;
 };
@@ -122,6 +145,14 @@ bool begins_character(std::string_view bytes) {
   if (bytes.size() == 1 && length > 1) whole += bytes == "\xe0" || bytes == "\xf0" ? '\xa0' : '\x80';
   whole.resize(length, '\x80');
   return base::is_utf8(whole);
+}
+
+/// Returns a text's first token without the spaces that decoding removes.
+std::string first_text(std::string_view bytes, SpaceRules::Strip strip) {
+  std::string text(bytes);
+  if (strip == SpaceRules::Strip::first_token) std::erase(text, ' ');
+  if (strip == SpaceRules::Strip::one && text.front() == ' ') text.erase(0, 1);
+  return text;
 }
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
@@ -148,7 +179,7 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextPart> parts) const {
 }
 
 std::int64_t Tokenizer::unencodable_bytes(std::string_view text) const {
-  return std::ranges::count_if(text, [&](char c) { return !parts_->bpe->has_byte(static_cast<unsigned char>(c)); });
+  return parts_->bpe->unencodable_bytes(parts_->spaces ? with_spaces(text) : text);
 }
 
 bool Tokenizer::lacks_bytes() const { return !parts_->bpe->has_all_bytes(); }
@@ -180,7 +211,16 @@ std::string_view Tokenizer::bytes_of(TokenId token, bool spell_special) const {
 
 std::string Tokenizer::decode(std::span<const TokenId> tokens) const {
   std::string text;
-  for (const TokenId id : tokens) text += bytes_of(id, false);
+  bool is_first = parts_->spaces.has_value();
+  for (const TokenId id : tokens) {
+    const std::string_view bytes = bytes_of(id, false);
+    if (is_first && !bytes.empty()) {
+      is_first = false;
+      text = first_text(bytes, parts_->spaces->strip);
+    } else {
+      text += bytes;
+    }
+  }
   return text;
 }
 
