@@ -13,6 +13,7 @@ import pathlib
 import gguf
 import numpy as np
 import safetensors.numpy
+import tokenizers
 from gguf import GGMLQuantizationType as Type
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "golden"
@@ -137,12 +138,49 @@ def write_tokenizer(name, pre):
     writer.close()
 
 
+def write_scored_tokenizer():
+    """A tokenizer of SentencePiece's kind: scores instead of merges, and cases by PyPI's tokenizers with the merges of the scores."""
+    root = json.loads((GOLDEN / "tokenizer_bpe" / "spaced_llama2.json").read_text())
+    vocab = root["model"]["vocab"]
+    tokens = sorted(vocab, key=vocab.get)
+    rank = {"".join(merge): -float(at) for at, merge in reversed(list(enumerate(root["model"]["merges"])))}
+    kinds = [gguf.TokenType.UNKNOWN if token == "<unk>" else gguf.TokenType.CONTROL if token in ("<s>", "</s>") else gguf.TokenType.BYTE
+             if token.startswith("<0x") and len(token) == 6 else gguf.TokenType.NORMAL for token in tokens]
+    scores = [rank.get(token, -1e6 if kind == gguf.TokenType.NORMAL else 0.0) for token, kind in zip(tokens, kinds)]
+    writer = gguf.GGUFWriter(FOLDER / "tokenizer_spaced.gguf", "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_scores(scores)
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    # transformers' way from scores to merges (convert_slow_tokenizer.py), said again.
+    score, merges = dict(zip(tokens, scores)), []
+    normal = {token for token, kind in zip(tokens, kinds) if kind == gguf.TokenType.NORMAL}
+    for token in tokens:
+        cuts = [(token[:k], token[k:]) for k in range(1, len(token)) if token in normal and token[:k] in normal and token[k:] in normal]
+        merges += sorted(((*cut, score[token]) for cut in cuts), key=lambda cut: (score[cut[0]], score[cut[1]]), reverse=True)
+    merges.sort(key=lambda merge: merge[2], reverse=True)
+    root["model"]["merges"] = [[left, right] for left, right, _ in merges]
+    root["added_tokens"] = [token | {"normalized": False} for token in root["added_tokens"] if token["content"] in ("<unk>", "<s>", "</s>")]
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(root))
+    texts = [json.loads(line)["text"] for line in (GOLDEN / "tokenizer_bpe" / "spaced_llama2.cases.jsonl").open()]
+    rows = [{"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids} for text in texts]
+    (FOLDER / "tokenizer_spaced.cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     write_types()
     write_quantized()
     for name, pre in TOKENIZERS.items():
         write_tokenizer(name, pre)
+    write_scored_tokenizer()
     for name, reorders in MODELS.items():
         write_model(name, reorders)
     (FOLDER / "manifest.json").write_text(json.dumps({

@@ -281,6 +281,9 @@ const std::vector<std::string>* GgufFile::texts(std::string_view key) const {
 const std::vector<std::int64_t>* GgufFile::integers(std::string_view key) const {
   return find<std::vector<std::int64_t>>(key, "a list of integers");
 }
+const std::vector<double>* GgufFile::numbers(std::string_view key) const {
+  return find<std::vector<double>>(key, "a list of numbers");
+}
 const std::int64_t* GgufFile::integer(std::string_view key) const { return find<std::int64_t>(key, "an integer"); }
 const bool* GgufFile::flag(std::string_view key) const { return find<bool>(key, "true or false"); }
 

@@ -59,6 +59,7 @@ class GgufFile {
   const std::string* text(std::string_view key) const;
   const std::vector<std::string>* texts(std::string_view key) const;
   const std::vector<std::int64_t>* integers(std::string_view key) const;
+  const std::vector<double>* numbers(std::string_view key) const;
   const std::int64_t* integer(std::string_view key) const;
   /// Takes integers, too.
   std::optional<double> number(std::string_view key) const;

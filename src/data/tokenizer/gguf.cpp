@@ -1,7 +1,8 @@
 #include "data/tokenizer/gguf.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -18,11 +19,17 @@ std::string at(const GgufFile& file, const std::string& key) {
   return state::shown(file.path()) + ": " + base::quoted(kGgufPrefix + key);
 }
 
-const GgufSplit& split_of(const GgufFile& file) {
+/// Returns whether the file has SentencePiece's BPE, not a byte-level one. Throws an input error for another kind.
+bool is_sentencepiece(const GgufFile& file) {
   const std::string* model = file.text(std::string(kGgufPrefix) + "model");
-  QRL_REQUIRE(model != nullptr && *model == "gpt2", at(file, "model"), "\"gpt2\" (byte-level BPE)",
+  QRL_REQUIRE(model != nullptr && (*model == "gpt2" || *model == "llama"), at(file, "model"),
+              "\"gpt2\" (byte-level BPE) or \"llama\" (SentencePiece's BPE)",
               model == nullptr ? "no such key" : base::quoted(*model),
-              "SentencePiece tokenizers are not supported: take a model with a byte-level tokenizer");
+              "take a model with one of these tokenizers, or its Hugging Face folder");
+  return *model == "llama";
+}
+
+const GgufSplit& split_of(const GgufFile& file) {
   const std::string* pre = file.text(std::string(kGgufPrefix) + "pre");
   std::string words;
   for (const GgufSplit& split : gguf_splits()) words += (words.empty() ? "" : ", ") + base::quoted(split.word);
@@ -44,14 +51,14 @@ const std::int64_t* special_id(const GgufFile& file, const char* key, std::size_
 Json added_tokens(const std::vector<std::string>& tokens, const std::vector<std::int64_t>& kinds) {
   Json added = Json::array();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (kinds[i] != kControlToken && kinds[i] != kUserToken) continue;
+    if (kinds[i] != kControlToken && kinds[i] != kUserToken && kinds[i] != kUnknownToken) continue;
     added.push_back({{"id", i},
                      {"content", tokens[i]},
                      {"single_word", false},
                      {"lstrip", false},
                      {"rstrip", false},
                      {"normalized", false},
-                     {"special", kinds[i] == kControlToken}});
+                     {"special", kinds[i] != kUserToken}});
   }
   return added;
 }
@@ -82,10 +89,80 @@ Json merges_of(const GgufFile& file) {
   return pairs;
 }
 
+struct ScoredMerge {
+  std::string_view left, right;
+  double score;
+};
+
+/// Returns the merges that SentencePiece's scores stand for: each cut of a token into two others, tokens of high score
+/// first, then cuts into tokens of high score. transformers makes the same list of such a file.
+Json merges_of_scores(const GgufFile& file, const std::vector<std::string>& tokens,
+                      const std::vector<std::int64_t>& kinds) {
+  const auto* scores = file.numbers(std::string(kGgufPrefix) + "scores");
+  QRL_REQUIRE(scores != nullptr && scores->size() == tokens.size(), at(file, "scores"),
+              "a score for each of the tokens",
+              scores == nullptr ? "no such key" : std::to_string(scores->size()) + " scores");
+  std::unordered_map<std::string_view, double> known;
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (kinds[i] == kNormalToken) known.emplace(tokens[i], (*scores)[i]);
+  std::vector<ScoredMerge> merges;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (kinds[i] != kNormalToken) continue;
+    const std::string_view token = tokens[i];
+    const auto first = static_cast<std::ptrdiff_t>(merges.size());
+    for (std::size_t cut = base::character_bytes(token); cut > 0 && cut < token.size();
+         cut += std::max<std::size_t>(1, base::character_bytes(token.substr(cut)))) {
+      const std::string_view left = token.substr(0, cut), right = token.substr(cut);
+      if (known.contains(left) && known.contains(right)) merges.push_back({left, right, (*scores)[i]});
+    }
+    std::stable_sort(merges.begin() + first, merges.end(), [&](const ScoredMerge& a, const ScoredMerge& b) {
+      return std::pair(known.at(a.left), known.at(a.right)) > std::pair(known.at(b.left), known.at(b.right));
+    });
+  }
+  std::ranges::stable_sort(merges, std::greater<>(), &ScoredMerge::score);
+  Json pairs = Json::array();
+  for (const ScoredMerge& merge : merges) pairs.push_back({merge.left, merge.right});
+  return pairs;
+}
+
+/// Sets what differs between kinds: how text is cut, decoded and merged.
+void add_sentencepiece(const GgufFile& file, const std::vector<std::string>& tokens,
+                       const std::vector<std::int64_t>& kinds, Json& root) {
+  constexpr const char* kMark = "\xe2\x96\x81";
+  const bool* prefix = file.flag(std::string(kGgufPrefix) + "add_space_prefix");
+  const bool has_prefix = prefix == nullptr || *prefix;
+  const auto replace = [](const char* from, const char* to) {
+    return Json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  Json normalizers = Json::array(), decoders = {replace(kMark, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+  if (has_prefix) {
+    normalizers.push_back({{"type", "Prepend"}, {"prepend", kMark}});
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  normalizers.push_back(replace(" ", kMark));
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
+  root["pre_tokenizer"] = nullptr;
+  root["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
+  root["model"]["fuse_unk"] = true;
+  root["model"]["byte_fallback"] = true;
+  if (const auto* unknown = special_id(file, "unknown_token_id", tokens.size()); unknown != nullptr)
+    root["model"]["unk_token"] = tokens[static_cast<std::size_t>(*unknown)];
+  root["model"]["merges"] = merges_of_scores(file, tokens, kinds);
+}
+
+void add_byte_level(const GgufFile& file, Json& root) {
+  const GgufSplit& split = split_of(file);
+  root["normalizer"] = normalizer_json(split);
+  root["pre_tokenizer"] = pre_tokenizer_json(split);
+  root["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  root["model"]["ignore_merges"] = split.ignores_merges;
+  root["model"]["merges"] = merges_of(file);
+}
+
 }  // namespace
 
 TokenizerFiles gguf_tokenizer(const GgufFile& file) {
-  const GgufSplit& split = split_of(file);
+  const bool is_spaced = is_sentencepiece(file);
   const auto* tokens = file.texts(std::string(kGgufPrefix) + "tokens");
   const auto* kinds = file.integers(std::string(kGgufPrefix) + "token_type");
   QRL_REQUIRE(tokens != nullptr && kinds != nullptr && tokens->size() == kinds->size() && !tokens->empty(),
@@ -94,7 +171,7 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file) {
                   std::to_string(tokens == nullptr ? 0 : tokens->size()) + " tokens");
   Json vocab = Json::object();
   for (std::size_t i = 0; i < tokens->size(); ++i) {
-    if ((*kinds)[i] == kUnusedToken) continue;  // padding of the vocabulary
+    if ((*kinds)[i] == kUnusedToken && !is_spaced) continue;  // padding of the vocabulary
     state::add_member(vocab, (*tokens)[i], i);
   }
   const auto* first = special_id(file, "bos_token_id", tokens->size());
@@ -104,11 +181,11 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file) {
   const auto text_of = [&](const std::int64_t* id) { return (*tokens)[static_cast<std::size_t>(*id)]; };
   Json root = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
   root["added_tokens"] = added_tokens(*tokens, *kinds);
-  root["normalizer"] = normalizer_json(split);
-  root["pre_tokenizer"] = pre_tokenizer_json(split);
-  root["post_processor"] =
-      adds_first != nullptr && *adds_first && first != nullptr ? first_token(text_of(first), *first) : Json();
-  root["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  for (const char* part : {"normalizer", "pre_tokenizer"}) root[part] = nullptr;
+  root["post_processor"] = (adds_first == nullptr ? is_spaced : *adds_first) && first != nullptr
+                               ? first_token(text_of(first), *first)
+                               : Json();
+  root["decoder"] = nullptr;
   root["model"] = {{"type", "BPE"},
                    {"dropout", nullptr},
                    {"unk_token", nullptr},
@@ -116,9 +193,10 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file) {
                    {"end_of_word_suffix", nullptr},
                    {"fuse_unk", false},
                    {"byte_fallback", false},
-                   {"ignore_merges", split.ignores_merges}};
+                   {"ignore_merges", false}};
   root["model"]["vocab"] = std::move(vocab);
-  root["model"]["merges"] = merges_of(file);
+  if (is_spaced) add_sentencepiece(file, *tokens, *kinds, root);
+  else add_byte_level(file, root);
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   for (const auto& [key, id] : {std::pair{"bos_token", first}, {"eos_token", end}, {"pad_token", padding}})
     if (id != nullptr) config[key] = text_of(id);

@@ -10,7 +10,13 @@ namespace qrl::data {
 inline constexpr const char* kGgufPrefix = "tokenizer.ggml.";
 
 /// Kinds of tokens in tokenizer.ggml.token_type.
-enum GgufTokenKind : std::int32_t { kNormalToken = 1, kControlToken = 3, kUserToken = 4, kUnusedToken = 5 };
+enum GgufTokenKind : std::int32_t {
+  kNormalToken = 1,
+  kUnknownToken = 2,
+  kControlToken = 3,
+  kUserToken = 4,
+  kUnusedToken = 5
+};
 
 /// Describes what tokenizer.ggml.pre says of a byte-level BPE.
 struct GgufSplit {
