@@ -12,7 +12,7 @@ namespace qrl::data {
 /// Describes how a tokenizer of SentencePiece's kind treats spaces. Its file spells them "▁" (U+2581). Inside this
 /// program they are spaces in texts and in tokens, and "▁" in a text is read as a space, as in the tokenizers library.
 struct SpaceRules {
-  /// Says which stretches of text between added tokens get a space in front: none; the text's first one, or each, if
+  /// Says which segments of text between added tokens get a space in front: none; the text's first one, or each, if
   /// it does not begin with a space (Metaspace); each (Prepend).
   enum class Prefix : std::uint8_t { none, first, each, always };
   /// Says what decoding removes at the start: nothing, one space, or all spaces of the first token.

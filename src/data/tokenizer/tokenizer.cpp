@@ -79,11 +79,11 @@ class Encoding {
       else spaced(text.substr(part.range.begin, part.range.end - part.range.begin), part.range.begin == 0, is_valid);
     }
   }
-  /// Adds the space that Metaspace puts before a stretch of text.
-  void spaced(std::string_view text, bool begins_stretch, bool is_valid) {
+  /// Adds the space that Metaspace puts before a segment of text.
+  void spaced(std::string_view text, bool begins_segment, bool is_valid) {
     const auto prefix = parts_.spaces ? parts_.spaces->prefix : SpaceRules::Prefix::none;
     const bool needs_space =
-        prefix == SpaceRules::Prefix::each || (prefix == SpaceRules::Prefix::first && begins_text_ && begins_stretch);
+        prefix == SpaceRules::Prefix::each || (prefix == SpaceRules::Prefix::first && begins_text_ && begins_segment);
     if (needs_space && text.front() != ' ') plain(" " + std::string(text), is_valid);
     else plain(text, is_valid);
   }
@@ -129,7 +129,7 @@ class Encoding {
   }
 
   const TokenizerParts& parts_;
-  bool begins_text_ = false;  ///< whether the current stretch between added tokens begins the text
+  bool begins_text_ = false;  ///< whether the current segment between added tokens begins the text
   SplitPattern::Scratch scratch_;
   std::vector<TokenId> ids_;
 };
