@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "benchmarks.h"
+#include "config/keys/automatic.h"
 #include "ops/isa.h"
 #include "shapes.h"
 #include "train/metrics/step_metrics.h"
@@ -134,9 +135,13 @@ model::ModelConfig config_of(const BenchArguments& arguments) {
 config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments) {
   QRL_REQUIRE(arguments.shortest.value_or(1) <= arguments.new_tokens, "qrl-bench step: --shortest",
               "at most --new, " + std::to_string(arguments.new_tokens), std::to_string(*arguments.shortest));
-  config::LoadedRecipe loaded = config::parse_recipe(train::keys(), "trainer: {seed: 0}", "bench", ".",
-                                                     checked(arguments.overrides, name), false);
+  // Figures stay comparable with those of 0.2, so the benchmarks keep its defaults.
+  constexpr std::string_view kBase =
+      "{trainer: {seed: 0}, rollout: {bitwise: false}, quant: {learner: {forward: bf16}}}";
+  config::LoadedRecipe loaded =
+      config::parse_recipe(train::keys(), kBase, "bench", ".", checked(arguments.overrides, name), false);
   config::Recipe& r = loaded.recipe;
+  config::set_former_automatic(r);
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;

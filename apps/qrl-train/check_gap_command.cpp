@@ -86,8 +86,9 @@ const std::vector<Setting>& gap_settings() {
 }
 
 config::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
-  const std::string own =
-      "trainer: {seed: " + std::to_string(seed) + "}\ndata: {max_response_length: " + std::to_string(kGapTokens) + "}";
+  const std::string own = "{trainer: {seed: " + std::to_string(seed) +
+                          "}, data: {max_response_length: " + std::to_string(kGapTokens) +
+                          "}, rollout: {bitwise: false}, quant: {learner: {forward: bf16}}}";
   std::vector<std::string> overrides;
   for (const std::string& key : setting.keys)
     overrides.push_back(key.find('.') < key.find('=') ? key : "quant.rollout." + key);

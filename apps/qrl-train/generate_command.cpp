@@ -101,11 +101,11 @@ Source open_source(const GenerateArguments& arguments) {
                 "a recipe file, a checkpoint, a Hugging Face folder, a GGUF file or a model in the Hub's cache",
                 "no such file or folder",
                 "download a model first (hf download NAME --local-dir DIR): this command downloads nothing");
-    config::Recipe recipe =
-        config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling).recipe;
-    train::take_recorded_rotation(recipe, given_model(arguments.checkpoint));
-    train::Policy policy = policy_of(recipe, arguments.checkpoint);
-    return {std::move(recipe), std::move(policy), arguments.checkpoint};
+    config::LoadedRecipe loaded =
+        config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling);
+    train::take_recorded_formats(loaded, given_model(arguments.checkpoint));
+    train::Policy policy = policy_of(loaded.recipe, arguments.checkpoint);
+    return {std::move(loaded.recipe), std::move(policy), arguments.checkpoint};
   }
   QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file as MODEL", "the folder " + from,
               "give only one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));

@@ -229,7 +229,7 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
   for (const std::string& line : train::describe_settings(outline.loaded)) base::print("%s\n", line.c_str());
   if (const std::string note = train::learning_rate_note(recipe, outline.model); !note.empty())
     base::print("note        %s\n", note.c_str());
-  train::warn_of_idle_settings(outline.loaded, outline.model);
+  train::warn_of_settings(outline.loaded, outline.model);
   if (!outline.gpu_plan.empty()) base::print("GPU plan    %s\n", outline.gpu_plan.c_str());
   if (!outline.chosen_keys.empty())
     base::print("            chosen for keys set to auto: %s\n", outline.chosen_keys.c_str());

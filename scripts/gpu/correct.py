@@ -12,7 +12,7 @@ from programs import ROOT, program
 SHARDS = 6
 ALONE = "holds alone"
 # The small model of the quickstart, from its cold start, with little to evaluate.
-SMALL = ["model.init.config=", "sft.steps=0", "eval.n=1", "data.val_generator.size=16", "data.val_files=[]", "trainer.threads=3"]
+SMALL = ["model.init.config=", "sft.steps=0", "quant.learner.forward=bf16", "rollout.bitwise=false", "eval.n=1", "data.val_generator.size=16", "data.val_files=[]", "trainer.threads=3"]
 # On the CPU other micro-batches or bf16 rollouts leave rewards 0.02 to 0.03 apart by this measure, another seed 0.07.
 CURVE_STEPS, MAX_CURVE_DISTANCE, MAX_GAP_RATIO = 20, 0.05, 3.0
 BOTH_CURVES = f"quickstart, {CURVE_STEPS} steps, both devices"

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <system_error>
 
 #include "base/ascii.h"
 #include "base/error.h"
 #include "base/shipped_files.h"
 #include "base/text.h"
+#include "config/keys/automatic.h"
 #include "config/keys/other_trainers.h"
 #include "config/printer.h"
 #include "config/yaml/yaml_tree.h"
@@ -71,6 +73,7 @@ class Loader {
   }
 
   void add_override(const std::string& argument) {
+    if (!without_overrides_) without_overrides_ = recipe_;
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
     const YamlSource source{"--set " + shown_name(name), false};
@@ -108,6 +111,7 @@ class Loader {
     drop_replaced();
     add_mode();
     if (use == RecipeUse::record) add_absent();
+    (void)choose_automatic(recipe_);
     if (is_whole_) check_rules(recipe_, origins_, complete, use, errors_);
     errors_.raise();
     const Recipe said = recipe_;
@@ -167,13 +171,36 @@ class Loader {
     }
   }
 
-  /// Sets keys that an earlier version's record lacks to their absent_in_record.
+  /// Sets keys that an earlier version's record lacks to their absent_in_record, and `auto` of the record to what it
+  /// meant.
   void add_absent() {
     const YamlSource source{"a version without the key", false};
     for (const Key& key : keys_.all()) {
       if (!key.absent_in_record.empty() && !is_set(key))
         set_key(*parse_own_yaml(key.absent_in_record, key.name), key, source);
     }
+    Recipe former = recipe_;
+    set_former_automatic(former);
+    if (chose_pages_for_other_weights()) former.quant.kv_cache.is_auto = true;
+    for (const std::string_view name : kAutomaticKeys) {  // later versions record no `auto`
+      const Key& key = *keys_.find(name);
+      const auto place = origins_.places.find(key.name);
+      const bool is_override = place != origins_.places.end() && place->second.starts_with("--set ");
+      if (!is_override) key.read(*parse_own_yaml(key.print(former), key.name), recipe_);
+    }
+  }
+
+  /// Returns whether the recorded KV pages are what `auto` means for the recorded weights, and overrides change these.
+  bool chose_pages_for_other_weights() const {
+    if (!without_overrides_) return false;
+    Recipe recorded = *without_overrides_;
+    const AutoValue<KvCache> pages = recorded.quant.kv_cache;
+    if (pages.is_auto) return false;  // a record of 0.2
+    if (recorded.quant.weights == recipe_.quant.weights && recorded.quant.activations == recipe_.quant.activations)
+      return false;
+    recorded.quant.kv_cache.is_auto = true;
+    (void)choose_automatic(recorded);
+    return recorded.quant.kv_cache.value == pages.value;
   }
 
   void include(const YamlMember& member, const YamlSource& source) {
@@ -290,6 +317,7 @@ class Loader {
 
   const Keys& keys_;
   Recipe recipe_;
+  std::optional<Recipe> without_overrides_;  ///< what the file says, once an override was read
   Origins origins_;
   /// Maps a key to the include depth at which it was last set: 0 for --set, 1 for the outermost file. A lower depth
   /// overrides a higher one.

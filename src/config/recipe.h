@@ -15,7 +15,8 @@
 
 namespace qrl::config {
 
-/// Holds a given value, or one chosen when a run begins ("auto"). Until then `value` is the CPU's default.
+/// Holds a given value, or one chosen when a run begins ("auto"). Until then `value` is what a run without a checkpoint
+/// would choose on the CPU (keys/automatic.h: on its devices).
 template <class T>
 struct AutoValue {
   T value;
@@ -83,7 +84,8 @@ struct RolloutRecipe {
   std::int64_t max_num_batched_tokens = 2048, page_size = 16;  ///< tokens
   std::optional<std::int64_t> kv_pages;
   std::optional<double> gpu_memory_utilization;
-  bool prefix_sharing = true, bitwise = false, free_cache_engine = false, enforce_eager = false;
+  bool prefix_sharing = true, free_cache_engine = false, enforce_eager = false;
+  AutoValue<bool> bitwise = AutoValue<bool>::automatic(false);
   std::vector<std::string> stop;
 };
 
@@ -104,9 +106,9 @@ struct QuantRecipe {
   HeadFormat lm_head = HeadFormat::automatic;
   GainNoiseRecipe noise;
   std::string profile;  ///< "": none; "auto"; or a file
-  KvCache kv_cache = KvCache::automatic;
+  AutoValue<KvCache> kv_cache = AutoValue<KvCache>::automatic(KvCache::bf16);
   QueryFormat queries = QueryFormat::automatic;
-  LearnerForward learner_forward = LearnerForward::bf16;
+  AutoValue<LearnerForward> learner_forward = AutoValue<LearnerForward>::automatic(LearnerForward::bf16);
   LearnerBackward learner_backward = LearnerBackward::model_dtype;
   CalibrateKv kv_when = CalibrateKv::every_update;
   double kv_percentile = 99.9, kv_margin = 2;

@@ -34,9 +34,8 @@ enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
 constexpr std::string_view words_of(LearnerForward) { return "bf16 | fake_quant | low_bit"; }
 enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
 constexpr std::string_view words_of(LearnerBackward) { return "model_dtype | int8 | fp8_e4m3"; }
-/// automatic means the activations' format if it is int8 or fp32, else bf16.
-enum class KvCache : std::uint8_t { automatic, f32, bf16, int8, fp8_e4m3 };
-constexpr std::string_view words_of(KvCache) { return "auto | fp32 | bf16 | int8 | fp8_e4m3"; }
+enum class KvCache : std::uint8_t { f32, bf16, int8, fp8_e4m3 };
+constexpr std::string_view words_of(KvCache) { return "fp32 | bf16 | int8 | fp8_e4m3"; }
 enum class CalibrateKv : std::uint8_t { every_update, once };
 constexpr std::string_view words_of(CalibrateKv) { return "every_update | once"; }
 enum class OverlongPrompt : std::uint8_t { error, filter, truncate };

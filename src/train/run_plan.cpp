@@ -133,7 +133,7 @@ RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& req
   config::Recipe& recipe = outline.loaded.recipe;
   require_gpu_kernels(recipe, outline.model);
   take_recorded_keys(outline.loaded, world);
-  resolve_rotation(outline.loaded, outline.model, world);
+  resolve_automatic(outline.loaded, outline.model);
   if (request.is_run) {
     require_gpu(recipe, world.local_rank());
     if (config::learns_on_gpu(recipe)) learner::require_nccl(world);

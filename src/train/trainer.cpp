@@ -23,7 +23,7 @@ Trainer::Trainer(const RunContext& context, RunState& run_state, learner::Learne
       held_out(run, sampler),
       recorder(run, run.plan.loss, state, metrics, std::move(unfinished_row)) {
   publisher.begin();
-  check_gap(publisher.probe(), run.recipe().rollout_correction);
+  check_gap(publisher.first_probe(), run.recipe().rollout_correction);
 }
 
 void Trainer::train(RolloutSource& source) {

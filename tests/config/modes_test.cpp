@@ -114,7 +114,7 @@ TEST_CASE("modes: overridden by files, includes and arguments, wherever the mode
 
 TEST_CASE("modes: values tied to a format, loss or method are dropped when another is chosen") {
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=int8"}).quant.granularity == config::Granularity::automatic);
-  CHECK(read("mode: fp8rl", {"quant.rollout.weights=bf16"}).quant.kv_cache == config::KvCache::automatic);
+  CHECK(read("mode: fp8rl", {"quant.rollout.weights=bf16"}).quant.kv_cache.is_auto);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=fp8_e4m3"}).quant.granularity == config::Granularity::block128);
   const config::Recipe icepop = read("mode: qurl", {"rollout_correction.method=icepop"});
   CHECK_FALSE(has_acr(icepop));

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "config/keys/automatic.h"
 #include "config/keys/key.h"
 #include "config/printer.h"
 #include "config/reader.h"
@@ -54,6 +55,30 @@ TEST_CASE("printed values: give the same recipe as overrides") {
     INFO(config::resolved_yaml(recipe));
     REQUIRE(read("trainer: {seed: 1}", overrides, true) == recipe);
   }
+}
+
+TEST_CASE("automatic keys: what was accepted with 0.2's defaults stays accepted whatever is decided") {
+  const config::Keys all(train::keys().catalog(), {.on_cpu = true, .on_gpu = true, .bitwise = true});
+  int num_accepted = 0;
+  for (std::uint64_t i = 0; i < 25; ++i) {
+    const Recipe recipe = RandomRecipe(2000 + i).next();
+    Overrides open;
+    for (const config::Key& key : train::keys().all())
+      if (key.name != "mode" && std::ranges::count(config::kAutomaticKeys, key.name) == 0)
+        open.push_back(key.name + "=" + key.print(recipe));
+    Overrides former = open;
+    former.insert(former.end(), {"quant.learner.forward=bf16", "rollout.bitwise=false"});
+    const std::string kv_cache =
+        "quant.rollout.kv_cache=" + train::keys().find("quant.rollout.kv_cache")->print(recipe);
+    for (Overrides* each : {&open, &former}) each->push_back(kv_cache);
+    if (!faults("trainer: {seed: 1}", former, true).empty()) continue;
+    ++num_accepted;
+    INFO(config::resolved_yaml(recipe));
+    Recipe settled = config::parse_recipe(all, "trainer: {seed: 1}", "r.yaml", "/d", open, true).recipe;
+    (void)config::resolve_automatic(settled);
+    REQUIRE_NOTHROW(config::parse_recipe(all, config::resolved_yaml(settled), "r.yaml", "/d", {}, true));
+  }
+  CHECK(num_accepted >= 10);
 }
 
 TEST_CASE("resolved recipe: values filled in by the reader survive printing and reading") {

@@ -125,11 +125,12 @@ TEST_CASE("check_docs: each table of the GPU's figures has device, date and comm
     return faults("# On a GPU\n## Figures\n### Ticks\n" + line + "\n\n" + table, "docs/gpu.md");
   };
   CHECK(is_sound(of_section("An H100, 2026-11-27, commit b68999b2.")));
-  CHECK(contains(of_section("An H100, 2026-11-27."), "expected a line above this table with its device, date and commit"));
+  CHECK(contains(of_section("An H100, 2026-11-27."),
+                 "expected a line above this table with its device, date and commit"));
   CHECK_FALSE(is_sound(of_section("2026-11-27, commit b68999b2.")));
   CHECK(is_sound(faults("# On a GPU\n## How to\n" + table, "docs/gpu.md")));
-  CHECK_FALSE(is_sound(faults("# On a GPU\n## Figures\nAn H100, 2026-11-27, commit b68999b2.\n### Ticks\n" + table,
-                              "docs/gpu.md")));
+  CHECK_FALSE(is_sound(
+      faults("# On a GPU\n## Figures\nAn H100, 2026-11-27, commit b68999b2.\n### Ticks\n" + table, "docs/gpu.md")));
 }
 
 TEST_CASE("check_docs: reads README, CONTRIBUTING, AGENTS, CHANGELOG and every page below its folders") {

@@ -62,10 +62,9 @@ test::Overrides overrides_of(const Words& words) {
 }
 
 /// Returns the format that kv_cache auto selects.
-KvFormat automatic_kv(Format format) {
-  return format == Format::f32                                   ? KvFormat::f32
-         : format == Format::int8 || format == Format::int4_int8 ? KvFormat::int8
-                                                                 : KvFormat::bf16;
+KvFormat automatic_kv(Format format, bool bitwise = false) {
+  const bool has_int8_activations = format == Format::int8 || format == Format::int4_int8;
+  return format == Format::f32 ? KvFormat::f32 : has_int8_activations && bitwise ? KvFormat::int8 : KvFormat::bf16;
 }
 
 }  // namespace
@@ -105,7 +104,8 @@ TEST_CASE("int4: words for groups and scales, become the format and the rule") {
   CHECK_FALSE(recipe_of({"quant.rollout.weights=int4", "quant.rollout.group_size=48"}));
 }
 
-TEST_CASE("KV formats: every word becomes its format, also for the learner, and auto follows activations") {
+TEST_CASE(
+    "KV formats: every word becomes its format, also for the learner, and auto follows activations and equal bits") {
   const std::map<std::string, KvFormat> named = {
       {"fp32", KvFormat::f32}, {"bf16", KvFormat::bf16}, {"int8", KvFormat::int8}, {"fp8_e4m3", KvFormat::fp8_e4m3}};
   const auto check = [](const test::Overrides& overrides, KvFormat want) {
@@ -120,6 +120,9 @@ TEST_CASE("KV formats: every word becomes its format, also for the learner, and 
     check(overrides, automatic_kv(format));
     overrides.emplace_back("quant.rollout.kv_cache=auto");
     check(overrides, automatic_kv(format));
+    test::Overrides equal = overrides;
+    equal.insert(equal.end(), {"quant.learner.forward=low_bit", "rollout.bitwise=true"});
+    check(equal, automatic_kv(format, true));
     for (const auto& [word, kv] : named) {
       CAPTURE(word);
       overrides.back() = "quant.rollout.kv_cache=" + word;

@@ -16,6 +16,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/plan/catalog.h"
 #include "train/plan/memory_estimate.h"
+#include "train/plan/recorded_recipe.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -208,7 +209,7 @@ TEST_CASE("GPU plan: micro-batches hold the longest sequence and row, and at mos
 }
 
 TEST_CASE("GPU plan: more than 256 concurrent sequences only if their KV cache fits") {
-  CHECK(choose(on_gpu().recipe, 80).max_num_seqs == 512);  // 64 x 8
+  CHECK(choose(on_gpu({"quant.rollout.kv_cache=int8"}).recipe, 80).max_num_seqs == 512);  // 64 x 8
   CHECK(choose(on_gpu({"rollout.n=64"}).recipe, 80).max_num_seqs <= 1024);
   CHECK(choose(on_gpu({"rollout.n=2"}).recipe, 80).max_num_seqs == 256);
   CHECK(choose(on_gpu({"rollout.max_num_seqs=96"}).recipe, 80).max_num_seqs == 96);
@@ -256,6 +257,7 @@ TEST_CASE("GPU resume: auto takes the checkpoint's numbers") {
   const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_4").inputs;
   const train::RunFolder folder(run);
   const auto world = dist::make_solo();
+  train::take_recorded_keys(loaded, *world);
   CHECK(train::recorded_settings(loaded.recipe, *world) == AutoSettings{256, 256, 1024, false});
   train::set_auto({256, 256, 1024, false}, loaded.recipe);
   CHECK(train::find_resume_point(loaded.recipe, inputs, &folder, false, *world).changes.empty());
@@ -275,6 +277,7 @@ TEST_CASE("GPU resume: two ranks on half a smaller GPU each keep one rank's numb
   test::Ranks(kRanks).run([&](dist::Collectives& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     config::LoadedRecipe& loaded = resumed[rank];
+    train::take_recorded_keys(loaded, world);
     bytes[rank] = learner::smallest_gpu_share("the only one", std::size_t{48} << 30, world);
     const AutoSettings recorded = train::recorded_settings(loaded.recipe, world);
     plans[rank] = train::decide_auto(recorded, large_model(), world.size(), bytes[rank], loaded);
@@ -308,7 +311,9 @@ TEST_CASE("GPU resume: another number of concurrent sequences is reported, the s
   const auto said = [&](const std::string& max_num_seqs) {
     const auto log = run.dir / ("log_" + max_num_seqs);
     base::set_log_file(log);
-    config::Recipe recipe = tiny_on_gpu(run.path, {"rollout.max_num_seqs=" + max_num_seqs}).recipe;
+    config::LoadedRecipe loaded = tiny_on_gpu(run.path, {"rollout.max_num_seqs=" + max_num_seqs});
+    train::take_recorded_keys(loaded, *world);
+    config::Recipe& recipe = loaded.recipe;
     train::set_auto(train::recorded_settings(recipe, *world), recipe);
     (void)train::find_resume_point(recipe, run.inputs, &run.folder, false, *world);
     base::set_log_file({});

@@ -65,7 +65,7 @@ constexpr int kSteps = 3;
 constexpr double kOnTimeDigest = 17447.0490, kLateDigest = 17447.2552, kDigestTolerance = 1e-6;
 
 std::unique_ptr<test::Training> make_training(const tasks::Verifier& verifier, std::vector<std::string> settings = {}) {
-  settings.emplace_back("rollout_correction.method=tis");
+  settings.insert(settings.end(), {"rollout_correction.method=tis", "quant.rollout.kv_cache=int8"});
   return std::make_unique<test::Training>(verifier, std::move(settings), kSteps);
 }
 

@@ -71,13 +71,16 @@ TEST_CASE("forward pass, bitwise mode: a resumed run takes its checkpoint's, and
   REQUIRE(
       test::run_command(test::tiny_command(dir / "run", bitwise + "--set trainer.total_training_steps=2")).exit_code ==
       0);
-  const test::Outcome rest = test::run_command(test::tiny_command(dir / "run", "--set sft.steps=0"));
+  const test::Outcome rest = test::run_command(
+      test::tiny_command(dir / "run", "--set rollout.bitwise=auto --set quant.learner.forward=auto --set sft.steps=0"));
   INFO(rest.output);
   REQUIRE(rest.exit_code == 0);
   CHECK(test::says(rest, "forward low_bit"));
   CHECK(test::difference(dir / "whole", dir / "run") == "");
-  const test::Outcome other = test::run_command(test::tiny_command(
-      dir / "run", "--set sft.steps=0 --set trainer.total_training_steps=6 --set rollout.bitwise=false"));
+  const test::Outcome other =
+      test::run_command(test::tiny_command(dir / "run",
+                                           "--set quant.learner.forward=auto --set sft.steps=0 --set "
+                                           "trainer.total_training_steps=6 --set rollout.bitwise=false"));
   CHECK(other.exit_code == 2);
   CHECK(test::says(other, "rollout.bitwise false (it was made with true)"));
 }

@@ -62,8 +62,8 @@ TEST_CASE("rotation: reported at the start, and a block that does not divide a m
   const auto dry = [&](const std::string& arguments) {
     return test::run_command(test::tiny_command(dir / "run", arguments + " --dry-run"));
   };
-  CHECK(test::says(dry(""), "int8 (default) weights, inputs not rotated (default), "));
-  CHECK(test::says(dry(kRotated), "int8 (default) weights, inputs rotated by blocks of 32 (hadamard) (default), "));
+  CHECK(test::says(dry(""), "int8 (default) weights, inputs not rotated (auto), "));
+  CHECK(test::says(dry(kRotated), "int8 (default) weights, inputs rotated by blocks of 32 (hadamard) (auto), "));
   CHECK(test::says(dry("--set quant.rollout.weights=bf16"), "bf16 weights, bf16 KV cache"));
   const test::Outcome refused = dry("--set quant.rollout.rotation=hadamard");
   CHECK(refused.exit_code == 2);

@@ -258,11 +258,11 @@ TEST_CASE("reward parts, export score: shown and logged, and the log has times, 
   const std::size_t score = run.output.find("exported model (computed in fp32, greedy)  countdown: ");
   REQUIRE(score != std::string::npos);
   const std::string command = " export " + (dir / "run/checkpoints/step_4").string();
-  CHECK(says(run.output, "  sampled and scored as int8 weights with int8 keys and values: "));
+  CHECK(says(run.output, "  sampled and scored as int8 weights with bf16 keys and values: "));
   CHECK(says(run.output, command + " --quantized --out DIR"));
   const auto of = [&](const std::string& arguments) { return test::run_command(test::kProgram + arguments).output; };
   const std::string exported = of(command + " --out " + (dir / "model").string());
-  CHECK(says(exported, "the run sampled from int8 weights with int8 keys and values, which scored countdown mean@2 "));
+  CHECK(says(exported, "the run sampled from int8 weights with bf16 keys and values, which scored countdown mean@2 "));
   CHECK(says(exported, "the exported model scored countdown "));
   const std::string eval = "eval " + test::kTiny + " --checkpoint ";
   const std::string checkpoint = (dir / "run/checkpoints/step_4").string();
@@ -270,7 +270,7 @@ TEST_CASE("reward parts, export score: shown and logged, and the log has times, 
   CHECK(says(of("generate " + checkpoint + " --prompt 1 --max-tokens 1"), "; its run scored countdown mean@2 "));
   CHECK(says(of(eval + checkpoint + " --set quant.rollout.weights=bf16"),
              "sampled from bf16 weights with bf16 keys and values, of " + checkpoint +
-                 "; its run sampled from int8 weights with int8 keys and values, which scored countdown mean@2 "));
+                 "; its run sampled from int8 weights with bf16 keys and values, which scored countdown mean@2 "));
   CHECK(says(of(eval + (dir / "model").string()), "quantizing the folder's weights now may lose"));
   CHECK(run.output.find("->", score) > run.output.find('\n', score));
   const std::string log = test::read_file(dir / "run/log.txt");

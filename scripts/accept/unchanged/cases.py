@@ -31,6 +31,9 @@ KV_ONCE = ("quant.rollout.kv_cache=fp8_e4m3", "quant.kv_calibration.when=once", 
 ZERO = ("trainer.zero_stage=1",)
 PROFILE = ("quant.rollout.profile=auto",)
 KL = ("algorithm.kl_loss_coef=0.01",)
+# What these recipes name since the keys' defaults changed; an older base's files do not.
+NAMED = ("quant.learner.forward=bf16", "rollout.bitwise=false", "quant.rollout.kv_cache=int8")
+TOYS = (COUNTDOWN, "recipes/sudoku_4x4.yaml", "recipes/arithmetic_boxed.yaml")
 QUICKSTART = ("trainer.seed=0", "trainer.save_freq=30", "trainer.max_ckpt_to_keep=2")
 
 # Written by the base and read by both. A fixture: the command's words, recipe, settings, ranks.
@@ -72,24 +75,29 @@ VARIANTS = {
 }
 
 # Formats of sampler and learner: those of scripts/accept/check_quickstart.
-LOW_BIT = "quant.learner.forward=low_bit"
+LOW_BIT, BF16_PAGES = "quant.learner.forward=low_bit", "quant.rollout.kv_cache=bf16"
 FORMATS = {
-    "fp32": ("quant.rollout.weights=fp32", "model.dtype=float32"),
-    "fp8-tensor": ("quant.rollout.weights=fp8_e4m3", "quant.rollout.granularity=tensor"),
-    "fp8-channel": ("quant.rollout.weights=fp8_e4m3", "quant.rollout.granularity=channel_token", LOW_BIT),
+    "fp32": ("quant.rollout.weights=fp32", "model.dtype=float32", "quant.rollout.kv_cache=fp32"),
+    "fp8-tensor": ("quant.rollout.weights=fp8_e4m3", "quant.rollout.granularity=tensor", BF16_PAGES),
+    "fp8-channel": ("quant.rollout.weights=fp8_e4m3", "quant.rollout.granularity=channel_token", LOW_BIT, BF16_PAGES),
     "fp8-block": ("quant.rollout.weights=fp8_e4m3", "quant.rollout.granularity=block128",
                   "quant.rollout.kv_cache=fp8_e4m3", LOW_BIT, "quant.learner.backward=fp8_e4m3"),
-    "int4": ("quant.rollout.weights=int4", LOW_BIT),
+    "int4": ("quant.rollout.weights=int4", LOW_BIT, BF16_PAGES),
     "int4-int8": ("quant.rollout.weights=int4", "quant.rollout.activations=int8", "quant.learner.forward=fake_quant"),
     "int8": (LOW_BIT, "quant.learner.backward=int8", "quant.rollout.ignore=[down_proj]"),
     "bf16-learner": ("model.dtype=bfloat16", "sft.from=null", "sft.steps=6"),
 }
 
 
+def named(recipe, settings):
+    """The settings, after those that the recipe names today."""
+    return (*NAMED, *settings) if recipe in TOYS else settings
+
+
 def written(runner, name):
     """Makes the fixture `name`; the base does, once."""
     command, recipe, settings, ranks = FIXTURES[name]
-    runner.train(recipe, settings, run=f"made/{name}", ranks=ranks, command=command)
+    runner.train(recipe, named(recipe, settings), run=f"made/{name}", ranks=ranks, command=command)
     return runner.folder / "made" / name
 
 
@@ -100,7 +108,7 @@ def train(training, runner, out):
         shutil.copytree(runner.folder / "fixtures" / training.fixture, run)
         if training.drop:
             shutil.rmtree(run / "checkpoints" / training.drop)
-    _, said = runner.train(training.recipe, training.settings, ranks=training.ranks)
+    _, said = runner.train(training.recipe, named(training.recipe, training.settings), ranks=training.ranks)
     results.keep_run(out, run)
     lines = [line for line in said.decode(errors="replace").splitlines() if line.startswith("held-out ")]
     (out / "result.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/keys/matched_forward.h"
 #include "config/recipe.h"
 #include "config/yaml/scalars.h"
 #include "config/yaml/yaml_tree.h"
@@ -91,7 +92,8 @@ Condition condition_of(const std::string& key, const std::string& values);
 /// Holds all keys of a recipe, and the catalog of their options.
 class Keys {
  public:
-  explicit Keys(Catalog catalog);
+  /// `decided` says what `auto` may choose; tests pass other values.
+  explicit Keys(Catalog catalog, const MatchedForward& decided = decided_matched_forward());
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
 
@@ -102,9 +104,11 @@ class Keys {
   const Key* find(std::string_view name) const;
   bool is_section(std::string_view name) const;
   const Recipe& defaults() const { return defaults_; }
+  const MatchedForward& matched_forward() const { return matched_forward_; }
 
  private:
   Catalog catalog_;
+  MatchedForward matched_forward_;
   Recipe defaults_;
   std::vector<Key> all_;
   std::vector<std::string> names_;

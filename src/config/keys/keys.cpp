@@ -7,6 +7,7 @@ namespace qrl::config {
 namespace {
 
 using enum OnResume;
+using namespace std::string_literals;
 
 constexpr std::int64_t kMaxThreads = 1024;
 // These limits far exceed real runs. They turn a mistyped digit into an error instead of a failed allocation.
@@ -125,7 +126,7 @@ void add_prompts(List& list, const Choices<tasks::Generator>& generators) {
            "read control tokens spelled in the data's prompts as tokens; false: as text");
 }
 
-void add_rollout(List& list) {
+void add_rollout(List& list, const MatchedForward& decided) {
   using O = RolloutRecipe;
   Section rollout(list, "rollout", &Recipe::rollout);
   rollout.add(fixed, "device", &O::device, "device of the sampler; auto: the learner's device")
@@ -159,10 +160,10 @@ void add_rollout(List& list) {
       .excludes("rollout.kv_pages", "set only one");
   rollout.add(allow_change, "stop", &O::stop, "stop strings; kept at the end of the response");
   rollout.add(fixed, "prefix_sharing", &O::prefix_sharing, "share the prompt's KV pages among its samples");
-  rollout
-      .add(fixed, "bitwise", &O::bitwise,
-           "make the learner's log-probs equal the sampler's bit for bit; needs quant.learner.forward low_bit, no "
-           "fp8_e4m3 KV cache, one device, and on a GPU no top_k or top_p")
+  add_auto(rollout, "bitwise", &O::bitwise,
+           "make the learner's log-probs equal the sampler's bit for bit; needs quant.learner.forward low_bit, no "s
+           "fp8_e4m3 KV cache, one device, and on a GPU no top_k or top_p; " +
+               auto_text_of_bitwise(decided))
       .needs("true", "quant.learner.forward", "low_bit", "only the sampler's own GEMM gives its bits")
       .needs("true", "quant.rollout.kv_cache", "other than fp8_e4m3", "use int8 or bf16");
   rollout.add(free, "free_cache_engine", &O::free_cache_engine, "free the KV cache's memory while the learner works");
@@ -347,7 +348,7 @@ void add_trainer(List& list) {
 
 }  // namespace
 
-Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
+Keys::Keys(Catalog catalog, const MatchedForward& decided) : catalog_(std::move(catalog)), matched_forward_(decided) {
   defaults_.keys = this;
   defaults_.algorithm.name = catalog_.losses.default_option();
   defaults_.algorithm.adv_estimator = catalog_.estimators.default_option();
@@ -358,8 +359,8 @@ Keys::Keys(Catalog catalog) : catalog_(std::move(catalog)) {
   add_model(all_);
   add_data(all_);
   add_prompts(all_, catalog_.generators);
-  add_rollout(all_);
-  add_quant(all_);
+  add_rollout(all_, matched_forward_);
+  add_quant(all_, matched_forward_);
   add_objective(all_, catalog_);
   add_sft(all_, catalog_.generators);
   add_lora(all_);

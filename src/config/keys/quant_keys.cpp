@@ -7,12 +7,9 @@ namespace qrl::config {
 namespace {
 
 using enum OnResume;
+using namespace std::string_literals;
 
 constexpr std::int64_t kMaxStages = 1'048'576;
-
-/// Returns whether auto selects hadamard where the rotation's block fits. On real models, rotation reduces only int8's
-/// gap between sampler and learner (docs/science/real-weights.md).
-bool gains_by_rotation(WeightFormat weights) { return weights == WeightFormat::int8; }
 
 /// What auto selects for int4 weights.
 constexpr GroupSize kInt4GroupSize = GroupSize::inputs128;
@@ -74,8 +71,9 @@ void add_sampler_formats(Section<QuantRecipe>& quant) {
       .needs("set", "quant.rollout.weights", "int8", "a profile holds int8 scales")
       .needs("set", "quant.learner.forward", "bf16", "only the sampler's norms contain the profile's smoothing")
       .needs("set", "quant.uaq_scale", "default", "update-aware quantization needs scales that follow the weights");
-  quant.add(fixed, "rollout.kv_cache", &QuantRecipe::kv_cache,
-            "format of the KV cache; auto: int8 with int8 activations, fp32 with fp32 weights, else bf16");
+  add_auto(quant, "rollout.kv_cache", &QuantRecipe::kv_cache,
+           "format of the KV cache; auto: fp32 with fp32 weights, int8 with int8 activations and rollout.bitwise, else "
+           "bf16");
   quant
       .add(fixed, "rollout.queries", &QuantRecipe::queries,
            "format of the queries; auto: bf16; fp8_e4m3: with calibrated scales, as in FP8 attention (CPU only, for "
@@ -103,9 +101,8 @@ void add_rotation(Section<QuantRecipe>& quant) {
       .needs("hadamard", "rollout.device", "cpu",
              "rotated matrices are for the CPU only: set quant.rollout.rotation: none");
   rotation.fill = [](Recipe& recipe) {
-    QuantRecipe& of = recipe.quant;
-    const bool may_rotate = gains_by_rotation(of.weights) && of.profile.empty() && !reads_matrices_on_gpu(recipe);
-    if (of.rotation == RotationKind::automatic && !may_rotate) of.rotation = RotationKind::none;
+    RotationKind& kind = recipe.quant.rotation;
+    if (kind == RotationKind::automatic && !gains_by_rotation(recipe)) kind = RotationKind::none;
   };
   rotation.effective = [fill = rotation.fill, print = rotation.print](const Recipe& recipe) {
     Recipe filled = recipe;
@@ -136,10 +133,11 @@ void add_gain_noise(Section<QuantRecipe>& quant) {
             "number of equal parts of trainer.total_training_steps");
 }
 
-void add_quant_learner(Section<QuantRecipe>& quant) {
-  quant.add(fixed, "learner.forward", &QuantRecipe::learner_forward,
-            "the learner's linear layers: bf16 (in model.dtype), fake_quant (dequantized values), or low_bit (the "
-            "sampler's own GEMM; on a GPU, rollouts must be there)");
+void add_quant_learner(Section<QuantRecipe>& quant, const MatchedForward& decided) {
+  add_auto(quant, "learner.forward", &QuantRecipe::learner_forward,
+           "the learner's linear layers: bf16 (in model.dtype), fake_quant (dequantized values), or low_bit (the "s
+           "sampler's own GEMM; on a GPU, rollouts must be there); " +
+               auto_text_of_forward(decided));
   quant
       .add(fixed, "learner.backward", &QuantRecipe::learner_backward,
            "format of the backward pass's GEMMs; with low_bit also int8 (int8 layers) or fp8_e4m3 (fp8_e4m3 with "
@@ -172,16 +170,12 @@ void add_quant_calibration(Section<QuantRecipe>& quant) {
 
 }  // namespace
 
-bool reads_matrices_on_gpu(const Recipe& recipe) {
-  return samples_on_gpu(recipe) || (learns_on_gpu(recipe) && recipe.quant.learner_forward != LearnerForward::bf16);
-}
-
-void add_quant(List& list) {
+void add_quant(List& list, const MatchedForward& decided) {
   Section quant(list, "quant", &Recipe::quant);
   add_sampler_formats(quant);
   add_rotation(quant);
   add_gain_noise(quant);
-  add_quant_learner(quant);
+  add_quant_learner(quant, decided);
   add_quant_calibration(quant);
 }
 

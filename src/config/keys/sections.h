@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/keys/automatic.h"
 #include "config/keys/key_types.h"
 
 namespace qrl::config {
@@ -114,11 +115,23 @@ void only_with_options(Key& key, const std::string& selector, const AnyChoices& 
 void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
                 const std::string& selector);
 
+/// Adds a key that choose_automatic replaces while it is `auto`. has_value compares the value that it has then.
+template <class S, class T>
+Key& add_auto(Section<S>& section, const std::string& name, AutoValue<T> S::*member, std::string meaning) {
+  const Type<T> type = type_of<T>();
+  Key& key = section.add(OnResume::fixed, name, member, word_or("auto", S{}.*member, type), std::move(meaning));
+  key.fill = {};  // a run chooses, since it may take the value of its checkpoint
+  key.effective = [print = type.print, value = section.access().at(member)](const Recipe& recipe) {
+    return std::vector<std::string>{print(value(recipe).value)};
+  };
+  return key;
+}
+
 /// Adds a task generator's keys. Omits `size` if `is_endless`.
 void add_generator(OnResume on_resume, Section<GeneratorRecipe> section, const Choices<tasks::Generator>& generators,
                    const std::string& unset_seed, bool is_endless = false);
 
-void add_quant(List& list);
+void add_quant(List& list, const MatchedForward& decided);
 /// Adds the keys of algorithm and rollout_correction.
 void add_objective(List& list, const Catalog& catalog);
 void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
@@ -128,8 +141,5 @@ inline constexpr const char* kCommandVerifier = "command";
 /// Returns actor.max_tokens_per_micro_batch. On the CPU `auto` holds the longest sequence and row; on a GPU the run
 /// chooses (train/plan/gpu_plan.h).
 std::int64_t tokens_per_micro_batch(const Recipe& recipe);
-
-/// Returns whether the sampler's matrices are used on a GPU, where rotation is unsupported.
-bool reads_matrices_on_gpu(const Recipe& recipe);
 
 }  // namespace qrl::config

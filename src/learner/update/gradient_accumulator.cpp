@@ -22,7 +22,8 @@ void require_same_bits(const Tensor& log_probs_M, const std::vector<std::int64_t
         std::bit_cast<std::uint32_t>(log_probs_M.data_ptr<float>()[i]) == std::bit_cast<std::uint32_t>(sampled) ? 0 : 1;
   }
   QRL_INVARIANT(differ == 0, "rollout.bitwise", "the sampler's log-probs, bit for bit",
-                std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens with different log-probs");
+                std::to_string(differ) + " of " + std::to_string(rows.size()) + " tokens with different log-probs",
+                "report it; a new run with rollout.bitwise: false trains without equal bits");
 }
 
 }  // namespace

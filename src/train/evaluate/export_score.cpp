@@ -6,6 +6,7 @@
 
 #include "base/bf16.h"
 #include "base/text.h"
+#include "config/keys/automatic.h"
 #include "config/reader.h"
 #include "report/measures.h"
 #include "report/rows.h"
@@ -35,6 +36,7 @@ config::Recipe export_recipe(const config::Recipe& recipe) {
   plain.quant = config::QuantRecipe{};
   plain.quant.weights = config::samples_on_gpu(recipe) ? config::WeightFormat::bf16 : config::WeightFormat::f32;
   plain.rollout.bitwise = false;
+  (void)config::resolve_automatic(plain);
   plain.eval = config::EvalRecipe{};
   plain.eval.n = 1;
   plain.eval.temperature = 0;

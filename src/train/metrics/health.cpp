@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "config/keys/automatic.h"
 #include "report/rules.h"
 
 namespace qrl::train {
@@ -20,6 +21,34 @@ constexpr const char* kCorrect = "reward/correct_fraction";
 constexpr const char* kK3 = "mismatch/k3_kl";
 
 }  // namespace
+
+std::string gap_advice(const config::Recipe& recipe) {
+  const config::QuantRecipe& quant = recipe.quant;
+  const bool samples = config::samples_on_gpu(recipe), learns = config::learns_on_gpu(recipe);
+  std::string advice;
+  const auto add = [&](bool is_open, const std::string& what) {
+    if (is_open) advice += (advice.empty() ? "" : ", or ") + what;
+  };
+  const bool is_low_bit = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
+  const bool is_merged = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::merge;
+  const bool may_match = quant.profile.empty() && !is_merged;
+  const bool cuts = recipe.rollout.top_k != -1 || recipe.rollout.top_p < 1;
+  const bool may_be_bitwise = samples == learns && !(samples && cuts) && may_match &&
+                              quant.kv_cache != config::KvCache::fp8_e4m3 &&
+                              quant.lm_head != config::HeadFormat::int8 && quant.noise.start == 0;
+  add(!recipe.rollout.bitwise && may_be_bitwise,
+      "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0");
+  const bool is_apart = is_low_bit && may_match && quant.learner_forward == config::LearnerForward::bf16;
+  if (learns && !samples)
+    add(is_apart && quant.rotation != config::RotationKind::hadamard, "set quant.learner.forward: fake_quant");
+  else add(is_apart && !may_be_bitwise, "set quant.learner.forward: low_bit");
+  add(!recipe.rollout.bitwise && quant.kv_cache == config::KvCache::int8, "set quant.rollout.kv_cache: bf16");
+  add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty() &&
+          !config::reads_matrices_on_gpu(recipe),
+      "set quant.rollout.rotation: hadamard");
+  add(is_low_bit, "use a quant.rollout.weights or kv_cache format with more bits");
+  return advice;
+}
 
 std::string Health::look_at_groups(const Metrics& row) const {
   const double cut = report::value_of(row, "response_length/clip_ratio");
@@ -77,25 +106,6 @@ std::string Health::look_at_fall(const Metrics& row) const {
   return {};
 }
 
-/// Returns settings that narrow the gap between sampler and learner, most reliable first.
-std::string Health::what_closes_the_gap() const {
-  const config::QuantRecipe& quant = recipe_.quant;
-  std::string advice;
-  const auto add = [&](bool is_open, const std::string& what) {
-    if (is_open) advice += (advice.empty() ? "" : ", or ") + what;
-  };
-  const bool is_low_bit = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
-  add(!recipe_.rollout.bitwise && quant.kv_cache != config::KvCache::fp8_e4m3 &&
-          config::samples_on_gpu(recipe_) == config::learns_on_gpu(recipe_),
-      "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0");
-  add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty() &&
-          !config::samples_on_gpu(recipe_),
-      "set quant.rollout.rotation: hadamard");
-  add(is_low_bit, "use a quant.rollout.weights or kv_cache format with more bits");
-  add(true, base::format("lower optim.lr (%g)", recipe_.optim.lr));
-  return advice;
-}
-
 std::string Health::look(Symptom symptom, const Metrics& row) const {
   const double k3 = report::value_of(row, kK3);
   switch (symptom) {
@@ -131,7 +141,8 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
                  "than "
                  "the one that learns; ",
                  kK3, k3, report::rule("sampler and learner are far apart").bound) +
-             what_closes_the_gap();
+             (gap_advice(recipe_).empty() ? "" : gap_advice(recipe_) + ", or ") +
+             base::format("lower optim.lr (%g)", recipe_.optim.lr);
     case not_finite:
       // A step with gradient norm 0 had no tokens to learn from, so it has no KL.
       if (std::isfinite(k3) || report::value_of(row, "actor/grad_norm") == 0) return {};

@@ -12,6 +12,10 @@
 
 namespace qrl::train {
 
+/// Lists the settings that narrow the gap between sampler and learner on the recipe's devices, most reliable first; ""
+/// if none would.
+std::string gap_advice(const config::Recipe& recipe);
+
 class Health {
  public:
   explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
@@ -30,7 +34,6 @@ class Health {
   };
   std::string look(Symptom symptom, const Metrics& row) const;
   std::string look_at_groups(const Metrics& row) const;
-  std::string what_closes_the_gap() const;
 
   const config::Recipe& recipe_;
   std::array<Course, kNumSymptoms> courses_;

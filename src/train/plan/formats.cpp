@@ -50,7 +50,7 @@ model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
 }
 
 quant::KvFormat kv_format(const config::QuantRecipe& quant) {
-  switch (quant.kv_cache) {
+  switch (quant.kv_cache.value) {
     case KvCache::f32:
       return quant::KvFormat::f32;
     case KvCache::bf16:
@@ -58,18 +58,9 @@ quant::KvFormat kv_format(const config::QuantRecipe& quant) {
     case KvCache::int8:
       return quant::KvFormat::int8;
     case KvCache::fp8_e4m3:
-      return quant::KvFormat::fp8_e4m3;
-    case KvCache::automatic:
       break;
   }
-  switch (quant::spec(linear_format(quant)).activations) {
-    case quant::Element::f32:
-      return quant::KvFormat::f32;
-    case quant::Element::int8:
-      return quant::KvFormat::int8;
-    default:
-      return quant::KvFormat::bf16;
-  }
+  return quant::KvFormat::fp8_e4m3;
 }
 
 std::string rotation_text(const quant::Rotation& rotation) {

@@ -12,8 +12,7 @@ namespace qrl::train {
 
 /// Returns the formats of quant.rollout.*. Rotation auto sets rotates_if_it_fits.
 model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant);
-/// Returns quant.rollout.kv_cache. `auto` means int8 if activations are int8, fp32 if weights are fp32, and otherwise
-/// bf16.
+/// Returns quant.rollout.kv_cache, as chosen if it is `auto`.
 quant::KvFormat kv_format(const config::QuantRecipe& quant);
 std::string rotation_text(const quant::Rotation& rotation);
 

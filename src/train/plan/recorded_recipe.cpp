@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/keys/automatic.h"
+#include "config/printer.h"
 #include "model/snapshot.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/plan/formats.h"
@@ -43,50 +45,79 @@ namespace {
 /// Holds the keys of take_recorded_keys, as bytes that ranks exchange.
 struct TakenKeys {
   bool are_known = false;
+  quant::Format weights = {};
   config::LearnerForward forward = {};
   bool bitwise = false;
   config::KvCache kv_cache = {};
+  RotationKind rotation = {};
   std::int64_t mini_batch_size = 0;
 };
+
+TakenKeys taken_keys(const config::Recipe& recorded) {
+  return {true,
+          snapshot_formats(recorded.quant).linear,
+          recorded.quant.learner_forward,
+          recorded.rollout.bitwise,
+          recorded.quant.kv_cache,
+          recorded.quant.rotation,
+          config::prompts_per_update(recorded)};
+}
+
+/// Sets `member` to the checkpoint's value unless the recipe sets the key to another value than `auto`.
+template <class Member, class T>
+void take(config::LoadedRecipe& loaded, std::string_view key, Member& member, const T& value) {
+  const std::string name(key);
+  const bool is_auto = config::printed_value(loaded.recipe, name) == "auto";
+  if (!is_auto && (loaded.origins.contains(name) || member == value)) return;
+  member = value;
+  loaded.origins[name] = kFromCheckpoint;
+}
+
+/// Takes what decides how the sampler's tokens are drawn and scored, if the weights' format is the checkpoint's.
+void take_formats(config::LoadedRecipe& loaded, const TakenKeys& taken) {
+  config::Recipe& recipe = loaded.recipe;
+  if (!taken.are_known || snapshot_formats(recipe.quant).linear != taken.weights) return;
+  take(loaded, config::kAutomaticKeys[0], recipe.quant.learner_forward, taken.forward);
+  take(loaded, config::kAutomaticKeys[1], recipe.rollout.bitwise, taken.bitwise);
+  take(loaded, config::kAutomaticKeys[2], recipe.quant.kv_cache, taken.kv_cache);
+  // The reader resolved `auto` for the forward pass that the recipe alone would have.
+  RotationKind& rotation = recipe.quant.rotation;
+  if (!loaded.origins.contains(std::string(kRotationKey)) && config::gains_by_rotation(recipe))
+    rotation = RotationKind::automatic;
+  if (rotation == RotationKind::automatic) take(loaded, kRotationKey, rotation, taken.rotation);
+}
 
 }  // namespace
 
 void take_recorded_keys(config::LoadedRecipe& loaded, dist::Collectives& world) {
   config::Recipe& recipe = loaded.recipe;
   TakenKeys taken;
-  if (const auto recorded = world.is_first() ? recorded_recipe(recipe) : std::nullopt) {
-    taken = {true, recorded->quant.learner_forward, recorded->rollout.bitwise, recorded->quant.kv_cache,
-             config::prompts_per_update(*recorded)};
-  }
+  if (const auto recorded = world.is_first() ? recorded_recipe(recipe) : std::nullopt) taken = taken_keys(*recorded);
   world.broadcast(std::as_writable_bytes(std::span(&taken, 1)), 0);
   if (!taken.are_known) return;
-  const auto take = [&](const char* key, auto& member, const auto& value) {
-    if (loaded.origins.contains(key) || member == value) return;
-    member = value;
-    loaded.origins[key] = "the checkpoint";
-  };
-  take("quant.learner.forward", recipe.quant.learner_forward, taken.forward);
-  take("rollout.bitwise", recipe.rollout.bitwise, taken.bitwise);
-  take("quant.rollout.kv_cache", recipe.quant.kv_cache, taken.kv_cache);
+  take_formats(loaded, taken);
   if (recipe.data.train_batch_size % taken.mini_batch_size == 0)  // else --allow-change changed the batch
-    take("actor.mini_batch_size", recipe.actor.mini_batch_size, std::optional(taken.mini_batch_size));
+    take(loaded, "actor.mini_batch_size", recipe.actor.mini_batch_size, std::optional(taken.mini_batch_size));
   config::print_again(loaded);
 }
 
-void take_recorded_rotation(config::Recipe& recipe, const fs::path& checkpoint) {
-  RotationKind& rotation = recipe.quant.rotation;
-  if (rotation != RotationKind::automatic) return;
-  if (const auto recorded = read_recorded_recipe(recipe, checkpoint)) rotation = recorded->quant.rotation;
+void take_recorded_formats(config::LoadedRecipe& loaded, const fs::path& checkpoint) {
+  if (const auto recorded = read_recorded_recipe(loaded.recipe, checkpoint))
+    take_formats(loaded, taken_keys(*recorded));
+  (void)config::resolve_automatic(loaded.recipe);
+  config::print_again(loaded);
 }
 
-void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world) {
-  config::Recipe& recipe = loaded.recipe;
-  RotationKind& rotation = recipe.quant.rotation;
-  if (rotation != RotationKind::automatic) return;
-  if (const auto recorded = world.is_first() ? recorded_recipe(recipe) : std::nullopt)
-    rotation = recorded->quant.rotation;
-  world.broadcast(std::as_writable_bytes(std::span(&rotation, 1)), 0);
-  choose_rotation(recipe, model);
+void resolve_automatic(config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+  for (const config::AutoChoice& choice : config::resolve_automatic(loaded.recipe))
+    loaded.origins[std::string(choice.key)] = kChosen + choice.why;
+  const bool is_open = loaded.recipe.quant.rotation == RotationKind::automatic;
+  choose_rotation(loaded.recipe, model);
+  if (is_open) {
+    const bool fits = loaded.recipe.quant.rotation == RotationKind::hadamard;
+    loaded.origins[std::string(kRotationKey)] =
+        std::string(kChosen) + "its block " + (fits ? "divides" : "does not divide") + " every width";
+  }
   config::print_again(loaded);
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "config/reader.h"
 #include "dist/collectives.h"
@@ -17,18 +18,24 @@ std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe);
 /// no number, which counts as 0. Later forms are refused.
 inline constexpr int kRecipeForm = 1;
 
-/// Takes quant.learner.forward, rollout.bitwise, quant.rollout.kv_cache and actor.mini_batch_size from the checkpoint
-/// that the run may resume. Leaves keys that the recipe sets. So a run goes on as it began, whatever these keys'
-/// defaults are by now. The first rank reads. Collective.
+/// Takes quant.learner.forward, rollout.bitwise, quant.rollout.kv_cache and rotation, and actor.mini_batch_size, from
+/// the checkpoint that the run may resume. Leaves keys that the recipe sets to another value than `auto`. So a run goes
+/// on as it began, whatever the defaults are by now. The first rank reads. Collective.
 void take_recorded_keys(config::LoadedRecipe& loaded, dist::Collectives& world);
 
-/// Replaces the rotation `auto` by the one in `checkpoint`'s recipe. Leaves `auto` if that recipe is unreadable. If
-/// that recipe lacks the key, sets `none`.
-void take_recorded_rotation(config::Recipe& recipe, const std::filesystem::path& checkpoint);
+/// Takes the same keys, except actor.mini_batch_size, from `checkpoint` if it has a readable recipe with the same
+/// format of weights. Then replaces `auto`, except a rotation that the model decides.
+void take_recorded_formats(config::LoadedRecipe& loaded, const std::filesystem::path& checkpoint);
 
-/// Resolves rotation auto for a run. Takes the value of the checkpoint that the run may resume; without one, calls
-/// choose_rotation. Throws like model::check_formats. The first rank reads. Collective.
-void resolve_rotation(config::LoadedRecipe& loaded, const model::ModelConfig& model, dist::Collectives& world);
+/// Is the key that is chosen after config::kAutomaticKeys, for the model.
+inline constexpr std::string_view kRotationKey = "quant.rollout.rotation";
+/// Is the origin of a value that take_recorded_keys took.
+inline constexpr const char* kFromCheckpoint = "the checkpoint";
+/// Begins the origin of a value that resolve_automatic chose; the reason follows.
+inline constexpr const char* kChosen = "auto: ";
+
+/// Replaces what is still `auto` in quant and rollout.bitwise, and prints the recipe again.
+void resolve_automatic(config::LoadedRecipe& loaded, const model::ModelConfig& model);
 
 /// Resolves rotation auto without checkpoints: hadamard if its block fits `model`, else none.
 void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model);

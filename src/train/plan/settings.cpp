@@ -2,16 +2,19 @@
 
 #include <filesystem>
 #include <initializer_list>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/keys/automatic.h"
 #include "config/keys/key.h"
 #include "config/printer.h"
 #include "model/gguf_model.h"
 #include "state/hash.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
+#include "train/plan/recorded_recipe.h"
 
 namespace qrl::train {
 
@@ -31,7 +34,9 @@ std::string line(std::string_view label, const std::string& text) {
 std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
   const auto origin = loaded.origins.find(std::string(key));
   if (origin == loaded.origins.end()) return " (default)";
-  return origin->second.starts_with(kMode) ? " (" + origin->second + ")" : "";
+  if (origin->second.starts_with(kChosen)) return " (auto)";
+  const bool is_shown = origin->second.starts_with(kMode) || origin->second == kFromCheckpoint;
+  return is_shown ? " (" + origin->second + ")" : "";
 }
 
 /// Returns a text such as ", clip 0.2", or "" if the key is unset.
@@ -95,6 +100,26 @@ std::string advantages_text(const config::LoadedRecipe& loaded) {
       changed(loaded, "algorithm.",
               {"adv_estimator", "positive_only", "teacher.path", "teacher.weights", "teacher.coef", "reward_coef"});
   return text.empty() ? text : text.substr(std::string_view(", ").size());
+}
+
+/// Says that tis by default has nothing to correct.
+std::string idle_text(const config::Recipe& recipe) {
+  const bool is_idle = recipe.rollout.bitwise && recipe.rollout_correction.method == "tis";
+  return is_idle ? ", idle: with equal bits its weights are 1" : "";
+}
+
+/// Lists why keys set to `auto` have their values, a line each, in the order in which they were chosen.
+void add_choices(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
+  std::string_view label = "chosen";
+  const auto add = [&](std::string_view name) {
+    const std::string key(name);
+    const auto origin = loaded.origins.find(key);
+    if (origin == loaded.origins.end() || !origin->second.starts_with(kChosen)) return;
+    const std::string why = origin->second.substr(std::string_view(kChosen).size());
+    lines.push_back(line(std::exchange(label, ""), key + " " + config::printed_value(loaded.recipe, key) + ": " + why));
+  };
+  for (const std::string_view name : config::kAutomaticKeys) add(name);
+  add(kRotationKey);
 }
 
 std::string own_text(const config::LoadedRecipe& loaded) {
@@ -264,6 +289,15 @@ void warn_of_no_experts(const config::LoadedRecipe& loaded, const model::ModelCo
   idle.warn("the model is dense", "use a mixture of experts, or remove them");
 }
 
+void warn_of_wide_gap(const config::LoadedRecipe& loaded) {
+  const config::Recipe& recipe = loaded.recipe;
+  if (recipe.model.path.empty() || recipe.quant.weights != config::WeightFormat::int4) return;
+  if (recipe.quant.learner_forward != config::LearnerForward::bf16) return;
+  base::log_warning("quant.learner.forward " + shown_setting(loaded, "quant.learner.forward") +
+                    " beside INT4 rollouts: on SmolLM2-135M (dequantized from 4 bits) the gap k3 was 5 to 94, and " +
+                    "0.0003 with quant.learner.forward: low_bit (docs/science/real-weights.md)");
+}
+
 }  // namespace
 
 std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key) {
@@ -278,14 +312,15 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
     lines.push_back(line("model file", model::describe_gguf(recipe.model.path)));
   lines.push_back(line("loss", loss_text(loaded)));
   if (const std::string text = advantages_text(loaded); !text.empty()) lines.push_back(line("advantages", text));
-  lines.push_back(line(
-      "correction",
-      shown_setting(loaded, "rollout_correction.method") + option(loaded, "threshold", "rollout_correction.threshold") +
-          option(loaded, "low", "rollout_correction.threshold_low") + own_text(loaded) +
-          changed(loaded, "rollout_correction.",
-                  {"rs", "rs_stat", "rs_threshold", "rs_threshold_low", "token_veto_threshold", "batch_normalize"})));
+  lines.push_back(line("correction", shown_setting(loaded, "rollout_correction.method") + idle_text(recipe) +
+                                         option(loaded, "threshold", "rollout_correction.threshold") +
+                                         option(loaded, "low", "rollout_correction.threshold_low") + own_text(loaded) +
+                                         changed(loaded, "rollout_correction.",
+                                                 {"rs", "rs_stat", "rs_threshold", "rs_threshold_low",
+                                                  "token_veto_threshold", "batch_normalize"})));
   lines.push_back(line("sampler", sampler_text(loaded)));
   lines.push_back(line("learner", learner_text(loaded)));
+  add_choices(loaded, lines);
   if (config::trains_adapters(recipe)) lines.push_back(line("adapters", adapters_text(loaded)));
   lines.push_back(line("optimizer", optimizer_text(loaded)));
   lines.push_back(line("verifier", verifier_text(loaded)));
@@ -305,7 +340,8 @@ std::string learning_rate_note(const config::Recipe& recipe, const model::ModelC
       recipe.optim.lr, kMoves);
 }
 
-void warn_of_idle_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+void warn_of_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+  warn_of_wide_gap(loaded);
   warn_of_one_update(loaded);
   warn_of_no_negatives(loaded);
   warn_of_no_experts(loaded, model);

@@ -17,8 +17,8 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded);
 /// else "".
 std::string learning_rate_note(const config::Recipe& recipe, const model::ModelConfig& model);
 
-/// Warns of settings without effect, such as clip bounds with one update per step.
-void warn_of_idle_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model);
+/// Warns of settings without effect, such as clip bounds with one update per step, and of INT4 beside a bf16 learner.
+void warn_of_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model);
 
 /// Returns a key's value with its mark: "5.0e-4", "1.0e-6 (default)", "16384 (mode qarl)".
 std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key);

@@ -151,7 +151,7 @@ void begin_log(const RunOutline& outline, const RunOptions& options, const dist:
   for (const std::string& line : describe_settings(loaded)) say(line);
   if (!outline.chosen_keys.empty()) say("GPU plan    " + outline.gpu_plan);
   std::fflush(stdout);
-  warn_of_idle_settings(loaded, outline.model);
+  warn_of_settings(loaded, outline.model);
 }
 
 /// Warns of too little memory and, if the run writes checkpoints, of too little disk space.

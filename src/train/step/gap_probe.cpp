@@ -15,28 +15,24 @@ namespace qrl::train {
 
 namespace {
 
-// Chosen so that the probe detects a broken publish but takes at most 1 % of a step (gap_probe_share of `bench step`).
-constexpr std::int64_t kProbePrompts = 2;
-constexpr std::int32_t kProbeSamples = 2;
-constexpr std::int32_t kProbeTokens = 16;
 constexpr std::uint32_t kProbeStep = 0xfffffffeU;  // step in the random key; training and evaluation use others
 
 }  // namespace
 
-std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed) {
+std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed, const ProbeSize& size) {
   base::RandomStream random(seed, base::RandomPurpose::probe, 0);
   std::vector<types::SampleRequest> requests;
-  for (std::int32_t i = 0; i < kProbePrompts; ++i) {
+  for (std::int32_t i = 0; i < size.num_prompts; ++i) {
     const types::Prompt& prompt = prompts.prompts[random.below(prompts.prompts.size())];
-    requests.push_back({prompt.id, prompt.tokens, i * kProbeSamples, kProbeSamples});
+    requests.push_back({prompt.id, prompt.tokens, i * size.num_samples, size.num_samples});
   }
   return requests;
 }
 
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
-                  const config::Recipe& recipe, const types::SamplingParams& sampling) {
+                  const config::Recipe& recipe, const types::SamplingParams& sampling, const ProbeSize& size) {
   types::SamplingParams params = sampling;
-  params.max_new_tokens = std::min(params.max_new_tokens, kProbeTokens);
+  params.max_new_tokens = std::min(params.max_new_tokens, size.num_tokens);
   const FinishFirst finish_first;
   const std::vector<types::Completion> drawn =
       sampler.decoder.complete(requests, params, {recipe.trainer.seed, kProbeStep});

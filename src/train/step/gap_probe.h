@@ -30,13 +30,24 @@ class GapSums {
   double sum_ = 0, k3_ = 0, abs_ = 0, max_abs_ = 0, rho_ = 0, rho_squared_ = 0;
 };
 
-/// Returns a few prompts for the probe, selected by the seed. Every rank and publish gets the same prompts.
-std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed);
+struct ProbeSize {
+  std::int32_t num_prompts, num_samples, num_tokens;  ///< samples of a prompt, tokens of a sample
+};
+/// Is the size of a step's probe. Chosen so that the probe detects a broken publish but takes at most 1 % of a step
+/// (gap_probe_share of `bench step`).
+inline constexpr ProbeSize kStepProbe{2, 2, 16};
+/// Is the size of the probe before step 1 of a real model: 1,024 tokens.
+inline constexpr ProbeSize kFirstProbe{16, 2, 32};
 
-/// Samples a few tokens per request and scores them with the learner. Both use the weights last published. Returns
+/// Returns prompts for a probe, selected by the seed. Every rank and publish gets the same prompts.
+std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::uint64_t seed,
+                                                 const ProbeSize& size = kStepProbe);
+
+/// Samples tokens for each request and scores them with the learner. Both use the weights last published. Returns
 /// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}.
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
-                  const config::Recipe& recipe, const types::SamplingParams& sampling);
+                  const config::Recipe& recipe, const types::SamplingParams& sampling,
+                  const ProbeSize& size = kStepProbe);
 
 /// Ends the run (exit 3) or warns, per gap_limit.action, if the probe's k3 KL is NaN or exceeds gap_limit.k3_kl.
 void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe);

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "train/metrics/health.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
 #include "train/prompts/prompts.h"
@@ -173,6 +174,21 @@ Metrics WeightPublisher::probe() {
   const config::Recipe& recipe = run_.recipe();
   return probe_gap(sampler_, learner_, probe_requests(run_.plan.prompts, recipe.trainer.seed), recipe,
                    run_.plan.train_sampling);
+}
+
+Metrics WeightPublisher::first_probe() {
+  const config::Recipe& recipe = run_.recipe();
+  if (state_.step > 0 || recipe.model.path.empty()) return probe();
+  Metrics gap = probe_gap(sampler_, learner_, probe_requests(run_.plan.prompts, recipe.trainer.seed, kFirstProbe),
+                          recipe, run_.plan.train_sampling, kFirstProbe);
+  constexpr double kWide = 0.01;  // beyond rotated INT8's before training (docs/science/real-weights.md)
+  const double k3 = gap.at("mismatch/probe_k3_kl");
+  const std::string text =
+      base::format("before step 1 the gap between sampler and learner has a k3 of %.2g over up to %d tokens", k3,
+                   kFirstProbe.num_prompts * kFirstProbe.num_samples * kFirstProbe.num_tokens);
+  if (k3 <= kWide) base::log_info(text);
+  else base::log_warning(text + base::format(", above %g: ", kWide) + gap_advice(recipe));
+  return gap;
 }
 
 void WeightPublisher::write_audit() const {

@@ -33,6 +33,9 @@ class WeightPublisher {
   /// scales. No-op if the learner reads its masters.
   void publish_for_learner(RolloutSource& source);
   Metrics probe();
+  /// Returns probe(). Before step 1 of a model of model.path, it measures 1,024 tokens instead and logs the gap, with a
+  /// warning if the gap is wide.
+  Metrics first_probe();
 
  private:
   void publish_weights();

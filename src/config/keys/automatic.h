@@ -1,0 +1,44 @@
+// Owns what `auto` means for quant.learner.forward, rollout.bitwise and quant.rollout.kv_cache. Each depends on the
+// keys before it, in this order: devices, weights and activations, forward, bitwise, kv_cache, rotation.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/keys/matched_forward.h"
+#include "config/recipe.h"
+
+namespace qrl::config {
+
+inline constexpr std::array<std::string_view, 3> kAutomaticKeys = {"quant.learner.forward", "rollout.bitwise",
+                                                                   "quant.rollout.kv_cache"};
+
+/// Names a key that is `auto`, and says why it has its value.
+struct AutoChoice {
+  std::string_view key;
+  std::string why;
+};
+
+/// Chooses values for the three keys where they are `auto`, which they stay. Lists what it chose.
+std::vector<AutoChoice> choose_automatic(Recipe& recipe);
+/// Calls choose_automatic, after which no key of the three is `auto`.
+std::vector<AutoChoice> resolve_automatic(Recipe& recipe);
+
+/// Replaces `auto` in the three keys by what 0.2 meant: a bf16 learner, no equal bits, int8 pages with int8
+/// activations. Its records leave `auto` in quant.rollout.kv_cache alone.
+void set_former_automatic(Recipe& recipe);
+
+/// Return what help says of `auto`.
+std::string auto_text_of_forward(const MatchedForward& decided);
+std::string auto_text_of_bitwise(const MatchedForward& decided);
+
+/// Returns whether the sampler's matrices are used on a GPU, where rotation is unsupported.
+bool reads_matrices_on_gpu(const Recipe& recipe);
+
+/// Returns whether rotation auto is hadamard on a model whose widths its block divides. On real models, rotation
+/// reduces only int8's gap between sampler and learner (docs/science/real-weights.md).
+bool gains_by_rotation(const Recipe& recipe);
+
+}  // namespace qrl::config
