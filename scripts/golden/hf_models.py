@@ -151,6 +151,23 @@ MODELS = {
         config=Phi3Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
                           rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
                           tie_word_embeddings=False, bos_token_id=None, eos_token_id=[3, 4], **COMMON)),
+    # Windows shorter than the texts here: in all layers, from a layer on, and in all layers of fused parts.
+    "mistral_window": dict(
+        model=MistralForCausalLM, seed=41, dtype=torch.float32,
+        config=MistralConfig(vocab_size=131, hidden_size=25, num_attention_heads=5, num_key_value_heads=1, head_dim=14,
+                             intermediate_size=33, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+                             sliding_window=6, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, **COMMON)),
+    "qwen2_window": dict(
+        model=Qwen2ForCausalLM, seed=42, dtype=torch.float32,
+        config=Qwen2Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
+                           rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6}, use_sliding_window=True,
+                           sliding_window=7, max_window_layers=1, tie_word_embeddings=True, bos_token_id=None, eos_token_id=3,
+                           **COMMON | dict(num_hidden_layers=3))),
+    "phi3_window": dict(
+        model=Phi3ForCausalLM, seed=43, dtype=torch.bfloat16, f32_gradients=True,
+        config=Phi3Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
+                          rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4}, sliding_window=5,
+                          tie_word_embeddings=False, bos_token_id=None, eos_token_id=[3, 4], **COMMON)),
 }
 
 

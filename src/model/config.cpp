@@ -84,46 +84,7 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
-constexpr std::uint64_t kAssumedWindow = 4096;
-
-/// Returns whether any layer has a sliding window. If layer_types is present, it decides. Otherwise, if windows are
-/// enabled, layer max_window_layers and all later layers have a window.
-bool has_sliding_layers(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
-  const bool is_switched = family.window != WindowRule::assumed && reader.find("use_sliding_window") != nullptr;
-  const bool is_on = is_switched && reader.boolean("use_sliding_window");
-  if (const Json* types = reader.find("layer_types")) {
-    const auto is_known = [](const Json& type) { return type == "full_attention" || type == "sliding_attention"; };
-    QRL_REQUIRE(types->is_array() && types->size() == static_cast<std::size_t>(config.num_hidden_layers) &&
-                    std::all_of(types->begin(), types->end(), is_known),
-                reader.at("layer_types"), "\"full_attention\" for each layer", shown(*types));
-    return std::any_of(types->begin(), types->end(), [](const Json& type) { return type == "sliding_attention"; });
-  }
-  if (family.window == WindowRule::assumed && !reader.root().contains("sliding_window")) return true;
-  if (!is_on && (is_switched || family.window == WindowRule::switched || reader.find("sliding_window") == nullptr))
-    return false;
-  const Json* first = reader.find("max_window_layers");
-  return first == nullptr || !first->is_number_unsigned() ||
-         first->get<std::uint64_t>() < static_cast<std::uint64_t>(config.num_hidden_layers);
-}
-
-void refuse_sliding_window(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
-  if (!has_sliding_layers(reader, config, family)) return;
-  const Json assumed = kAssumedWindow;
-  const bool is_assumed = family.window == WindowRule::assumed && !reader.root().contains("sliding_window");
-  const Json* window = is_assumed ? &assumed : reader.find("sliding_window");
-  const std::string max_positions = std::to_string(config.max_position_embeddings);
-  QRL_REQUIRE(window != nullptr && window->is_number_unsigned() &&
-                  window->get<std::uint64_t>() >= static_cast<std::uint64_t>(config.max_position_embeddings),
-              reader.at("sliding_window"),
-              "an unused window (use_sliding_window false, max_window_layers of at least " +
-                  std::to_string(config.num_hidden_layers) +
-                  ", or only full_attention in layer_types), or a window of at least max_position_embeddings (" +
-                  max_positions + ")",
-              window == nullptr ? "a window in use, of unspecified length" : shown(*window) + ", in use",
-              "sliding windows are not supported");
-}
-
-void refuse_unsupported(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
+void refuse_unsupported(const Reader& reader, const FamilySpec& family) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantized model",
               "a quantized model", "use the bf16 or fp32 model that it was made from");
   for (const std::string_view name : kForeignKeys) {
@@ -140,7 +101,6 @@ void refuse_unsupported(const Reader& reader, const ModelConfig& config, const F
   for (const char* key : {"embd_pdrop", "resid_pdrop"}) reader.require_only(key, 0);
   for (const char* key : {"full_attn_mod", "interpolate_factor"}) reader.require_only(key, 1);
   reader.require_only("rope_interleaved", false);
-  refuse_sliding_window(reader, config, family);
 }
 
 std::int64_t read_head_dim(const Reader& reader, const ModelConfig& config, const FamilySpec& family) {
@@ -233,7 +193,8 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   config.bos_token_id = optional_token_id(reader, "bos_token_id", config.vocab_size);
   config.pad_token_id = optional_token_id(reader, "pad_token_id", config.vocab_size);
   if (family.experts) read_experts(reader, config);
-  refuse_unsupported(reader, config, family);
+  refuse_unsupported(reader, family);
+  read_window(reader, family, config);
   return config;
 }
 
@@ -244,6 +205,7 @@ std::string missing_on_gpu(const ModelConfig& config) {
   if (config.qk_norm_whole) return "norms over whole projections";
   if (config.rotary_dim() != config.head_dim) return "rotary positions in a part of a head (partial_rotary_factor)";
   if (!config.no_rope_layers.empty()) return "layers without rotary positions";
+  if (!config.sliding_layers.empty()) return "sliding windows";
   return {};
 }
 
@@ -317,7 +279,7 @@ std::string config_json(const ModelConfig& config) {
   else if (!config.eos_token_ids.empty()) root["eos_token_id"] = config.eos_token_ids;
   if (family.bias == AttentionBias::by_key) root["attention_bias"] = config.o_bias;
   for (const std::string_view key : family.false_keys) root[std::string(key)] = false;
-  if (family.window == WindowRule::assumed) root["sliding_window"] = nullptr;
+  write_window(config, family, root);
   for (const NumberKey& number : family.numbers) root[number.key] = shortest_decimal(config.*number.member);
   if (config.has_experts()) write_experts(config, root);
   return root.dump(2) + "\n";
@@ -339,15 +301,15 @@ std::string describe_config(const std::filesystem::path& file) {
   const std::string where = state::shown(file);
   const std::string text = state::read_text(file, kMaxConfig_bytes);
   const ModelConfig config = parse_config(text, where);
-  std::string line = where + ": " + spec_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
-                     " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " +
-                     std::to_string(config.hidden_size) + ", " + std::to_string(config.num_hidden_layers) +
-                     " layers, " + std::to_string(config.num_attention_heads) + "/" +
-                     std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) +
-                     ", ffn " + std::to_string(config.intermediate_size) + describe_experts(config) + ", " +
-                     std::to_string(config.max_position_embeddings) + " positions" + describe_rope(config) + ", " +
-                     (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
-                     (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+  std::string line =
+      where + ": " + spec_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
+      " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " + std::to_string(config.hidden_size) +
+      ", " + std::to_string(config.num_hidden_layers) + " layers, " + std::to_string(config.num_attention_heads) + "/" +
+      std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
+      std::to_string(config.intermediate_size) + describe_experts(config) + ", " +
+      std::to_string(config.max_position_embeddings) + " positions" + describe_rope(config) + describe_window(config) +
+      ", " + (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
+      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
   for (const NumberKey& number : spec_of(config.family).numbers)
     line += std::string(number.key) + " " + Json(shortest_decimal(config.*number.member)).dump() + ", ";
   const std::string float16 = float16_note(text, where);

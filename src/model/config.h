@@ -57,6 +57,8 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   double partial_rotary_factor = 1;          ///< fraction of a head's elements that rotate, from the first on
   std::vector<std::int64_t> no_rope_layers;  ///< layers without rotary positions, ascending
+  std::int64_t sliding_window = 0;           ///< maximum tokens that a token of sliding_layers attends to, itself too
+  std::vector<std::int64_t> sliding_layers;  ///< ascending
   NormPlace norms = NormPlace::before;
   bool fused_projections = false;   ///< whether q, k and v are one tensor (qkv_proj), and gate and up (gate_up_proj)
   float embedding_multiplier = 1;   ///< factor of the embeddings
@@ -107,6 +109,11 @@ struct ModelConfig {
     return std::binary_search(no_rope_layers.begin(), no_rope_layers.end(), layer) ? 0 : rotary_dim();
   }
 
+  /// Returns how many tokens a token attends to in a layer; 0: all before it.
+  std::int64_t window(std::int64_t layer) const {
+    return std::binary_search(sliding_layers.begin(), sliding_layers.end(), layer) ? sliding_window : 0;
+  }
+
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -120,8 +127,8 @@ struct ModelConfig {
 ///   initializer_range 0.02, multipliers of 1. An omitted window is none, except where the family assumes one.
 /// - Refused by name: a model_type or architecture that family_table.cpp lacks, an unknown rope_type, mlp_bias, another
 ///   activation, dropout, quantization_config, remote code.
-/// - Also refused: keys by which other families change the forward pass (multipliers, soft caps, …), and a layer's
-///   sliding window shorter than max_position_embeddings.
+/// - Also refused: keys by which other families change the forward pass (multipliers, soft caps, …), and windows of a
+///   family whose models have none.
 /// - With longrope, max_position_embeddings is at most the original length: longer sequences need other frequencies.
 /// - Experts require num_experts or num_local_experts of at most 256, num_experts_per_tok, moe_intermediate_size and
 ///   norm_topk_prob. Shared experts are refused.

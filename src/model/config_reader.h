@@ -89,6 +89,13 @@ void read_rope(const ConfigReader& reader, const FamilySpec& family, ModelConfig
 /// Writes the same keys in both forms.
 void write_rope(const ModelConfig& config, const FamilySpec& family, nlohmann::json& root);
 
+/// Reads which layers have a sliding window, and its length. A window of at least max_position_embeddings is none.
+/// Throws an input error for windows of a family whose models are known to ignore them.
+void read_window(const ConfigReader& reader, const FamilySpec& family, ModelConfig& config);
+void write_window(const ModelConfig& config, const FamilySpec& family, nlohmann::json& root);
+/// Returns ", windows of 4096 tokens in all layers", or "".
+std::string describe_window(const ModelConfig& config);
+
 /// Returns ", rope theta 10000.0, rope scaling {…}, 96 of 128 elements rotate, no rope in layers [3,7]".
 std::string describe_rope(const ModelConfig& config);
 

@@ -40,6 +40,7 @@ struct FamilySpec {
   const char* architecture;
   AttentionBias bias = AttentionBias::by_key;
   WindowRule window = WindowRule::set;
+  bool windows = false;         ///< whether layers may have a sliding window
   bool needs_head_dim = false;  ///< whether head_dim is required; else it may follow from hidden_size
   bool splits_width = false;    ///< whether hidden_size must be a multiple of num_attention_heads
   QkNorm qk_norm = QkNorm::none;

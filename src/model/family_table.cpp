@@ -1,11 +1,10 @@
-#include "model/families.h"
-
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "model/config.h"
+#include "model/families.h"
 
 namespace qrl::model {
 
@@ -25,9 +24,7 @@ constexpr std::string_view kRopeLayerKeys[] = {"no_rope_layers", "no_rope_layer_
 /// auto_map names code that transformers has too; it is never run.
 constexpr std::string_view kPhi3Keys[] = {"auto_map", "original_max_position_embeddings"};
 
-constexpr std::string_view kNoWindow[] = {"use_sliding_window"};
 constexpr std::string_view kNoMlpBias[] = {"mlp_bias"};
-constexpr std::string_view kNoWindowNorMlpBias[] = {"mlp_bias", "use_sliding_window"};
 
 /// The only place that names a family. A row lists what differs from a Llama with biases by attention_bias.
 constexpr std::array kFamilies = {
@@ -35,17 +32,17 @@ constexpr std::array kFamilies = {
                .model_type = "qwen3",
                .architecture = "Qwen3ForCausalLM",
                .window = WindowRule::switched,
+               .windows = true,
                .needs_head_dim = true,
                .qk_norm = QkNorm::heads,
-               .gguf = true,
-               .false_keys = kNoWindow},
+               .gguf = true},
     FamilySpec{.family = Family::qwen2,
                .model_type = "qwen2",
                .architecture = "Qwen2ForCausalLM",
                .bias = AttentionBias::always,
                .window = WindowRule::switched,
-               .gguf = true,
-               .false_keys = kNoWindow},
+               .windows = true,
+               .gguf = true},
     FamilySpec{.family = Family::llama,
                .model_type = "llama",
                .architecture = "LlamaForCausalLM",
@@ -57,16 +54,17 @@ constexpr std::array kFamilies = {
                .model_type = "qwen3_moe",
                .architecture = "Qwen3MoeForCausalLM",
                .window = WindowRule::switched,
+               .windows = true,
                .needs_head_dim = true,
                .qk_norm = QkNorm::heads,
                .experts = true,
-               .keys = kExpertKeys,
-               .false_keys = kNoWindow},
+               .keys = kExpertKeys},
     FamilySpec{.family = Family::mistral,
                .model_type = "mistral",
                .architecture = "MistralForCausalLM",
                .bias = AttentionBias::none,
-               .window = WindowRule::assumed},
+               .window = WindowRule::assumed,
+               .windows = true},
     FamilySpec{.family = Family::granite,
                .model_type = "granite",
                .architecture = "GraniteForCausalLM",
@@ -83,7 +81,7 @@ constexpr std::array kFamilies = {
                .gguf = true,
                .gguf_permutes = true,
                .keys = kRopeLayerKeys,
-               .false_keys = kNoWindowNorMlpBias},
+               .false_keys = kNoMlpBias},
     FamilySpec{.family = Family::olmo2,
                .model_type = "olmo2",
                .architecture = "Olmo2ForCausalLM",
@@ -94,6 +92,7 @@ constexpr std::array kFamilies = {
                .model_type = "phi3",
                .architecture = "Phi3ForCausalLM",
                .bias = AttentionBias::none,
+               .windows = true,
                .fused_projections = true,
                .partial_rotary = true,
                .longrope = true,

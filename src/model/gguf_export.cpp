@@ -118,6 +118,8 @@ void require_gguf_export(const ModelConfig& config) {
   QRL_REQUIRE(scaling.type != RopeType::longrope && (scaling.type != RopeType::yarn || is_plain_yarn), "--gguf",
               "rope_scaling none, linear, llama3, or yarn with its usual constants", "another one",
               "export a Hugging Face folder (--out) and convert it with llama.cpp");
+  QRL_REQUIRE(config.sliding_layers.empty(), "--gguf", "a model without sliding windows", "windows",
+              "export a Hugging Face folder (--out)");
   std::vector<std::int64_t> without_rope;
   for (std::int64_t layer = 3; family.layers_without_rope && layer < config.num_hidden_layers; layer += 4)
     without_rope.push_back(layer);

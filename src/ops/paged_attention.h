@@ -15,6 +15,7 @@ struct HeadShape {
   std::int64_t num_kv_heads = 0;  ///< K
   std::int64_t head_dim = 0;      ///< E
   float score_scale = 0;          ///< factor of the scores; 0: 1/√E
+  std::int64_t window = 0;        ///< maximum positions that a row attends to, its own included; 0: no limit
 };
 
 /// Describes the norms of q and k heads. With `whole`, a norm is over all heads of a row: gains [H·E] and [K·E].
@@ -45,7 +46,7 @@ void copy_slots(const HeadShape& shape, const KvPages& pages, std::int32_t from,
 void read_slot(const HeadShape& shape, const KvPages& pages, std::int32_t page, std::int64_t slot, std::int64_t kv_head,
                float* key, float* value);
 
-/// Row r attends to positions 0 … positions[r] of its sequence.
+/// Row r attends to positions 0 … positions[r] of its sequence, or to the last of them if the shape has a window.
 struct AttentionRows {
   const std::int32_t* positions = nullptr;           ///< [*]
   const std::int32_t* const* page_tables = nullptr;  ///< [*]: page ids of the row's sequence, in order
@@ -77,9 +78,10 @@ void quantize_queries(base::Team& team, const HeadShape& shape, base::Range rows
 ///       (127·254). Weights are multiplied by the values' scales and become (256·high + low) · unit with uint8 terms;
 ///       unit is the largest product / 65535. The sums of high terms and of low terms are exact in int32.
 ///
-/// Positions are processed in spans of 128 from position 0 on. A span's weights are exp(score − the span's maximum).
-/// Its sums are in position order (int8: exact). Spans are merged in fp32, rescaled to the larger maximum. Results do
-/// not depend on page size, page order or prompt chunking.
+/// Positions are processed in spans of 128 from position 0 on, beginning with the window's first span. Scores before
+/// the window are −inf. A span's weights are exp(score − the span's maximum). Its sums are in position order (int8:
+/// exact). Spans are merged in fp32, rescaled to the larger maximum. Results do not depend on page size, page order or
+/// prompt chunking.
 ///
 /// q is the first H·E elements of each row of `qkv`; rows are (H+2K)·E apart. (row, kv head) pairs are split over the
 /// team. Writes `context` fp32 [*, H·E], to be quantized after a barrier. Writes log Σ exp of the scores to lse_NH [*,

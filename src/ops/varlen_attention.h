@@ -27,7 +27,8 @@ struct VarlenAttention {
   /// bf16: rounds queries, keys, values and softmax weights (before they are summed), as paged_attention does over bf16
   /// pages. The backward pass also rounds d_out and the scores' gradients.
   MatmulType products = MatmulType::f32;
-  float score_scale = 0;  ///< factor of the scores; 0: 1/√E
+  float score_scale = 0;    ///< factor of the scores; 0: 1/√E
+  std::int64_t window = 0;  ///< maximum rows that a row attends to, itself included; 0: no limit
 };
 
 /// Computes out[n, h] = Σ_t softmax_t(score_scale · q·k_t) v_t over the rows that row n attends to, with fp32 sums.

@@ -74,9 +74,9 @@ TEST_CASE("automatic keys: what was accepted with 0.2's defaults stays accepted 
     if (!faults("trainer: {seed: 1}", former, true).empty()) continue;
     ++num_accepted;
     INFO(config::resolved_yaml(recipe));
-    Recipe settled = config::parse_recipe(all, "trainer: {seed: 1}", "r.yaml", "/d", open, true).recipe;
-    (void)config::resolve_automatic(settled);
-    REQUIRE_NOTHROW(config::parse_recipe(all, config::resolved_yaml(settled), "r.yaml", "/d", {}, true));
+    Recipe resolved = config::parse_recipe(all, "trainer: {seed: 1}", "r.yaml", "/d", open, true).recipe;
+    (void)config::resolve_automatic(resolved);
+    REQUIRE_NOTHROW(config::parse_recipe(all, config::resolved_yaml(resolved), "r.yaml", "/d", {}, true));
   }
   CHECK(num_accepted >= 10);
 }

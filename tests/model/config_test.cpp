@@ -196,6 +196,10 @@ TEST_CASE("config.json: a family's own keys are read, and missing ones have tran
   CHECK(olmo2.norms == NormPlace::after);
   CHECK((olmo2.qk_norm && olmo2.qk_norm_whole));
   CHECK(read("mistral", "MistralForCausalLM", {{"sliding_window", nullptr}, {"hidden_size", 66}}).head_dim == 16);
+  CHECK(read("mistral", "MistralForCausalLM", {}).sliding_layers.empty());  // 4096 tokens, beside 512 positions
+  CHECK(read("mistral", "MistralForCausalLM", {{"max_position_embeddings", 8192}}).window(1) == 4096);
+  CHECK(read("mistral", "MistralForCausalLM", {{"sliding_window", 16}}).window(0) == 16);
+  CHECK(read("phi3", "Phi3ForCausalLM", {{"sliding_window", 100}}).window(1) == 100);
   const Json longrope = {
       {"type", "longrope"}, {"short_factor", {1, 1.5, 2, 2, 3, 3}}, {"long_factor", {2, 3, 4, 5, 6, 7}}};
   const ModelConfig phi3 =
@@ -212,9 +216,9 @@ TEST_CASE("config.json: a family's own keys are read, and missing ones have tran
     const char* about;
   };
   const Refused refused[] = {
-      {"mistral", "MistralForCausalLM", {}, "sliding_window"},  // a missing key means 4096; here 512 positions fit it
-      {"mistral", "MistralForCausalLM", {{"max_position_embeddings", 8192}}, "sliding_window"},
-      {"mistral", "MistralForCausalLM", {{"sliding_window", 16}}, "sliding_window"},
+      {"mistral", "MistralForCausalLM", {}, ""},  // accepted
+      {"mistral", "MistralForCausalLM", {{"sliding_window", 0}}, "sliding_window"},
+      {"mistral", "MistralForCausalLM", {{"sliding_window", "16"}}, "sliding_window"},
       {"mistral", "MistralForCausalLM", {{"sliding_window", nullptr}, {"attention_bias", true}}, "attention_bias"},
       {"granite", "GraniteForCausalLM", {{"logits_scaling", 0}}, "logits_scaling"},
       {"granite", "GraniteForCausalLM", {{"residual_multiplier", "1"}}, "residual_multiplier"},
@@ -225,7 +229,6 @@ TEST_CASE("config.json: a family's own keys are read, and missing ones have tran
       {"smollm3", "SmolLM3ForCausalLM", {{"no_rope_layers", {1, 2}}}, "no_rope_layers"},
       {"smollm3", "SmolLM3ForCausalLM", {{"use_sliding_window", true}, {"sliding_window", 8}}, "sliding_window"},
       {"olmo2", "Olmo2ForCausalLM", {{"attention_bias", true}}, "attention_bias"},
-      {"phi3", "Phi3ForCausalLM", {{"sliding_window", 300}}, "sliding_window"},
       {"phi3", "Phi3ForCausalLM", {{"partial_rotary_factor", 0.45}}, "partial_rotary_factor"},
       {"phi3", "Phi3ForCausalLM", {{"rope_scaling", longrope}}, "short_factor"},
       {"phi3", "Phi3ForCausalLM", {{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}}, "rope_type"},
@@ -284,7 +287,7 @@ TEST_CASE("config.json: impossible values are refused by the name of their key")
       {"attention_bias", {"1", "\"true\""}},
       {"attention_dropout", {"0.1", "\"0\""}},
       {"mlp_bias", {"true"}},
-      {"use_sliding_window", {"true", "1"}},
+      {"use_sliding_window", {"1"}},
       {"layer_types",
        {"[\"full_attention\"]", "[\"full_attention\",\"sliding_attention\"]", "\"full_attention\"", "[]"}},
       {"partial_rotary_factor", {"0.5", "\"1\""}},
@@ -375,30 +378,32 @@ TEST_CASE("config.json: equivalent forms are read alike") {
   CHECK(parse_config(Json(base_config()).dump(), "x").eos_token_ids.empty());
 }
 
-TEST_CASE("sliding window: refused where a layer uses it, and nowhere else") {
-  // Expected values follow transformers' configuration classes: 2 layers, 1024 positions.
+TEST_CASE("sliding window: layers and length are those of transformers' configurations") {
+  // 2 layers, 1024 positions; transformers' max_window_layers is 28 if the key is missing.
   struct Case {
     const char* what;
     Json window, use, first_layer, types;
-    bool qwen_loads, llama_loads;
+    std::vector<std::int64_t> qwen;  ///< layers with a window; {-1}: refused
+    bool llama_loads;
   };
   const Json full = {"full_attention", "full_attention"}, mixed = {"full_attention", "sliding_attention"};
   const Case cases[] = {
-      {"as Qwen2.5 ships it", 131072, false, 28, {}, true, true},
-      {"off and short", 16, false, 0, {}, true, true},
-      {"not switched", 16, {}, 1, {}, true, false},
-      {"not switched, long", 1024, {}, {}, {}, true, true},
-      {"on in the second layer", 16, true, 1, {}, false, false},
-      {"on from a layer that is not there", 16, true, 2, {}, true, true},
-      {"on from nowhere said", 16, true, {}, {}, false, false},
-      {"on, of no length", {}, true, 0, {}, false, false},
-      {"on, as long as all positions", 1024, true, 0, {}, true, true},
-      {"on, one short", 1023, true, 0, {}, false, false},
-      {"on, not a length", "long", true, 0, {}, false, false},
-      {"on, but all layers are full", 16, true, 0, full, true, true},
-      {"no layer slides", 16, {}, {}, full, true, true},
-      {"a layer slides", 16, {}, {}, mixed, false, false},
-      {"a layer slides over all positions", 4096, true, {}, mixed, true, true},
+      {"as Qwen2.5 ships it", 131072, false, 28, {}, {}, true},
+      {"off and short", 16, false, 0, {}, {}, true},
+      {"not switched", 16, {}, 1, {}, {}, false},
+      {"not switched, long", 1024, {}, {}, {}, {}, true},
+      {"on in the second layer", 16, true, 1, {}, {1}, false},
+      {"on from a layer that is not there", 16, true, 2, {}, {}, true},
+      {"on from nowhere said", 16, true, {}, {}, {}, false},
+      {"on, of no length", {}, true, 0, {}, {-1}, false},
+      {"on, as long as all positions", 1024, true, 0, {}, {}, true},
+      {"on, one short", 1023, true, 0, {}, {0, 1}, false},
+      {"on, not a length", "long", true, 0, {}, {-1}, false},
+      {"on, but all layers are full", 16, true, 0, full, {}, true},
+      {"no layer slides", 16, {}, {}, full, {}, true},
+      {"a layer slides", 16, true, {}, mixed, {1}, false},
+      {"a layer slides, but not switched on", 16, {}, {}, mixed, {-1}, false},
+      {"a layer slides over all positions", 4096, true, {}, mixed, {}, true},
   };
   for (const Case& one : cases) {
     for (const std::string family : {"qwen2", "qwen3", "llama"}) {
@@ -411,13 +416,22 @@ TEST_CASE("sliding window: refused where a layer uses it, and nowhere else") {
       config["max_window_layers"] = one.first_layer;
       config["layer_types"] = one.types;
       const std::string error = refusal(config.dump());
-      CHECK(error.empty() == (family == "llama" ? one.llama_loads : one.qwen_loads));
-      if (error.empty()) {
-        CHECK(parse_config(config.dump(), "x") == parse_config(plain, "x"));
-        CHECK(unknown_config_keys(config.dump(), "x").empty());
-      } else {
+      const bool loads = family == "llama" ? one.llama_loads : one.qwen != std::vector<std::int64_t>{-1};
+      CHECK(error.empty() == loads);
+      if (!error.empty()) {
         CHECK(error.find("sliding_window") != std::string::npos);
-        CHECK(error.find("not supported") != std::string::npos);
+        continue;
+      }
+      const ModelConfig read = parse_config(config.dump(), "x");
+      CHECK(unknown_config_keys(config.dump(), "x").empty());
+      CHECK(parse_config(config_json(read), "x") == read);
+      if (family == "llama" || one.qwen.empty()) {
+        CHECK(read == parse_config(plain, "x"));
+      } else {
+        CHECK(read.sliding_layers == one.qwen);
+        CHECK(read.sliding_window == one.window);
+        CHECK(read.window(1) == read.sliding_window);
+        CHECK(missing_on_gpu(read) == "sliding windows");
       }
     }
   }

@@ -81,10 +81,11 @@ TEST_CASE("safetensors index: malformed ones behave as their manifest declares")
 
 TEST_CASE("model folders: transformers' are read, single or in shards, fp32, bf16 or fp16") {
   for (const std::string name :
-       {"hf_qwen3",        "hf_qwen3_untied", "hf_qwen2",      "hf_llama",        "hf_llama_scaled",
-        "hf_qwen3_yarn",   "hf_llama_bias",   "hf_qwen3_bias", "hf_qwen3_moe",    "hf_qwen3_moe_mixed",
-        "hf_mistral",      "hf_llama_linear", "hf_granite",    "hf_granite_bias", "hf_smollm3",
-        "hf_smollm3_bias", "hf_olmo2",        "hf_olmo2_tied", "hf_phi3",         "hf_phi3_plain"}) {
+       {"hf_qwen3",          "hf_qwen3_untied", "hf_qwen2",      "hf_llama",        "hf_llama_scaled",
+        "hf_qwen3_yarn",     "hf_llama_bias",   "hf_qwen3_bias", "hf_qwen3_moe",    "hf_qwen3_moe_mixed",
+        "hf_mistral",        "hf_llama_linear", "hf_granite",    "hf_granite_bias", "hf_smollm3",
+        "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied", "hf_phi3",         "hf_phi3_plain",
+        "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window"}) {
     INFO(name);
     const LoadedModel model = load_hf(kGolden / name);
     const auto specs = weight_specs(model.config);
@@ -104,9 +105,10 @@ TEST_CASE("model folders: transformers' are read, single or in shards, fp32, bf1
 
 TEST_CASE("model folders: a saved one loads with equal values, config and end tokens") {
   for (const std::string name :
-       {"hf_qwen3", "hf_qwen3_untied", "hf_qwen2", "hf_llama", "hf_qwen3_yarn", "hf_llama_bias", "hf_qwen3_bias",
-        "hf_mistral", "hf_llama_linear", "hf_granite", "hf_granite_bias", "hf_smollm3", "hf_smollm3_bias", "hf_olmo2",
-        "hf_olmo2_tied", "hf_phi3", "hf_phi3_plain"}) {
+       {"hf_qwen3",        "hf_qwen3_untied", "hf_qwen2",          "hf_llama",        "hf_qwen3_yarn",
+        "hf_llama_bias",   "hf_qwen3_bias",   "hf_mistral",        "hf_llama_linear", "hf_granite",
+        "hf_granite_bias", "hf_smollm3",      "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",
+        "hf_phi3",         "hf_phi3_plain",   "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window"}) {
     INFO(name);
     const LoadedModel model = load_hf(kGolden / name);
     const qrl::test::TempDir dir;

@@ -208,6 +208,26 @@ TEST_CASE("attention: over several spans of positions equals its definition") {
   test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
 }
 
+TEST_CASE("attention: with a window, equals its definition over the window alone") {
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
+  Setup setup;
+  setup.shape = {6, 2, 14};
+  setup.shape.window = GENERATE(1, 5, kAttentionSpan - 1, kAttentionSpan, kAttentionSpan + 1, 3 * kAttentionSpan);
+  setup.format = GENERATE(KvFormat::f32, KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3);
+  setup.lengths = {2 * kAttentionSpan + 5, kAttentionSpan + 1, 4};
+  setup.page_size = GENERATE(16, 7);
+  setup.members = 2;
+  CAPTURE(path.name(), setup.shape.window, name(setup.format), setup.page_size);
+  const std::vector<float> qkv = random_qkv(setup);
+  const Outcome got = run(setup, qkv);
+  const test::AttentionReference want = test::attention(setup.shape, got.dequantized, setup.lengths, setup.format);
+  test::check_close(got.context, want.context, [&](std::size_t i) { return want.bound[i]; });
+  test::check_close(got.lse, want.lse, [&](std::size_t i) { return want.lse_bound[i]; });
+  if (setup.shape.window < 3 * kAttentionSpan) return;
+  setup.shape.window = 0;  // one longer than all texts hides nothing
+  CHECK(run(setup, qkv).context == got.context);
+}
+
 TEST_CASE("KV pages: hold exactly the bits that store_kv wrote") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   Setup setup;

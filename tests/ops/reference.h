@@ -141,7 +141,8 @@ inline AttentionReference attention(const ops::HeadShape& shape, const std::vect
         const auto row = [&](std::int64_t s) { return (first + s) * row_width; };
         std::vector<double> scores;
         double largest = 0, missed = 0;
-        for (std::int64_t s = 0; s <= t; ++s) {
+        const std::int64_t start = shape.window > 0 ? std::max<std::int64_t>(0, t + 1 - shape.window) : 0;
+        for (std::int64_t s = start; s <= t; ++s) {
           double dot = 0, magnitude = 0, keys = 0;
           for (std::int64_t e = 0; e < width; ++e) {
             const double query =
@@ -163,16 +164,17 @@ inline AttentionReference attention(const ops::HeadShape& shape, const std::vect
             ((static_cast<double>(width) + 4) * largest + static_cast<double>(t + 5) + 2 * std::fabs(out.lse.back())) *
                 0x1p-24 +
             missed + (bf16_operands ? 0x1p-8 : 0.0));
-        for (std::int64_t s = 0; s <= t; ++s)
-          most_weight = std::max(most_weight, scores[static_cast<std::size_t>(s)] / sum * largest_of(row(s) + v));
+        for (std::int64_t s = start; s <= t; ++s)
+          most_weight =
+              std::max(most_weight, scores[static_cast<std::size_t>(s - start)] / sum * largest_of(row(s) + v));
         const double relative =
             (2 * ((static_cast<double>(width) + 4) * largest + 4) + 2 * static_cast<double>(t + 5)) * 0x1p-24 +
             2 * missed + (bf16_operands ? 2 * 0x1p-8 : 0.0);
         for (std::int64_t e = 0; e < width; ++e) {
           double mixed = 0, magnitude = 0, rounding = 0;
-          for (std::int64_t s = 0; s <= t; ++s) {
+          for (std::int64_t s = start; s <= t; ++s) {
             const double value = at(row(s) + v + e);
-            const double term = scores[static_cast<std::size_t>(s)] / sum * value;
+            const double term = scores[static_cast<std::size_t>(s - start)] / sum * value;
             mixed += term;
             magnitude += std::fabs(term);
             // A value's code is multiplied by the weight p · scale; scale is the value's largest element / 127.

@@ -24,6 +24,7 @@ struct VarlenProblem {
   std::vector<float> qkv, d_out;
   std::vector<std::uint8_t> continues;  ///< empty: no sequence has a prefix
   MatmulType products = MatmulType::f32;
+  std::int64_t window = 0;
 
   VarlenProblem(const std::vector<std::int32_t>& lengths, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim)
       : num_heads(heads), num_kv_heads(kv_heads), head_dim(dim) {
@@ -44,7 +45,9 @@ struct VarlenProblem {
             num_kv_heads,
             head_dim,
             qkv.data(),
-            products};
+            products,
+            0,
+            window};
   }
 };
 
@@ -75,7 +78,8 @@ struct Reference {
           const auto at = [&](std::int64_t row, std::int64_t head, std::int64_t e) {
             return static_cast<std::size_t>(row * p.width() + head * p.head_dim + e);
           };
-          const std::int64_t first = p.starts[s], num_keys = n - first + 1;
+          const std::int64_t hidden = p.window > 0 ? std::max<std::int64_t>(0, n - p.starts[s] + 1 - p.window) : 0;
+          const std::int64_t first = p.starts[s] + hidden, num_keys = n - first + 1;
           std::vector<double> prob(static_cast<std::size_t>(num_keys)), slope(prob.size());
           double sum = 0, mean = 0;
           for (std::int64_t t = 0; t < num_keys; ++t) {
@@ -137,6 +141,21 @@ TEST_CASE("packed attention: results and gradients equal fp64 loops") {
         CHECK(all_close(got.d_qkv, want.d_qkv, 2e-5));
       });
     }
+  }
+}
+
+TEST_CASE("packed attention: with a window, results and gradients equal fp64 loops over it") {
+  for (const std::int64_t window : {1, 5, 48, 129}) {
+    VarlenProblem problem({7, 1, 133, 50}, 4, 2, 10);
+    problem.window = window;
+    CAPTURE(window);
+    const Reference want(problem);
+    test::on_every_path([&](const std::string& path) {
+      CAPTURE(path);
+      const Result got = run_varlen(problem);
+      CHECK(all_close(got.out, want.out, 2e-6));
+      CHECK(all_close(got.d_qkv, want.d_qkv, 2e-5));
+    });
   }
 }
 

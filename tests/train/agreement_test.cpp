@@ -56,6 +56,7 @@ struct BitwiseCase {
   quant::Rotation rotation = {};  ///< with one the model's widths are multiples of its block
   bool has_experts = false, norm_topk = true;
   std::optional<model::Family> flags_of = {};  ///< the model has this family's flags
+  std::int64_t window = 0;                     ///< the length of the last layer's window; 0: none
 };
 struct BitwiseLayout {
   decoder::DecoderOptions sampler;
@@ -73,6 +74,10 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
       one.has_experts ? test::tiny_moe_config(one.norm_topk) : test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
   if (one.flags_of) config = test::with_flags(config, *one.flags_of);
+  if (one.window > 0) {
+    config.sliding_window = one.window;
+    config.sliding_layers = {config.num_hidden_layers - 1};
+  }
   config.max_position_embeddings = 512;
   if (one.rotation) {
     config.hidden_size = one.rotation.block;
@@ -268,6 +273,10 @@ TEST_CASE("bitwise: every family's flags keep the sampler's bits in low-bit form
     cases.push_back(flags_of(family, quant::Format::int8, quant::KvFormat::bf16, 0));
     cases.back().rotation = {32};
   }
+  for (const quant::KvFormat kv : {quant::KvFormat::int8, quant::KvFormat::bf16}) {
+    cases.push_back(flags_of(Family::mistral, quant::Format::int8, kv, 0));
+    cases.back().window = 5;
+  }
   const std::vector<test::KernelPath> paths = test::kernel_paths();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const test::KernelPath& path = paths[i % paths.size()];
@@ -326,6 +335,7 @@ TEST_CASE("bitwise with joined spans and shared pages: equal bits") {
       {quant::Format::int8, quant::KvFormat::int8, {1.0F, 1.0F, -1}, true, false, false, min_tokens},
       {quant::Format::bf16, quant::KvFormat::bf16, {1.0F, 1.0F, -1}, false, true, false, min_tokens},
       {quant::Format::int8, quant::KvFormat::f32, {1.0F, 1.0F, -1}, false, false, false, min_tokens},
+      {.weights = quant::Format::int8, .kv = quant::KvFormat::int8, .min_tokens = min_tokens, .window = 150},
   };
   const BitwiseLayout layout{.sampler = {.max_num_seqs = 12,
                                          .max_num_batched_tokens = 50,

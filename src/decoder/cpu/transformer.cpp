@@ -241,7 +241,9 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
     pages.key_scales = in.query_scales.of_scores;
     team.barrier();
   }
-  ops::paged_attention(team, heads_, in.where, in.rows, pages, qkv, context);
+  ops::HeadShape heads = heads_;
+  heads.window = config.window(in.layer_idx);
+  ops::paged_attention(team, heads, in.where, in.rows, pages, qkv, context);
   team.barrier();
   ops::quantize(team, context, in.rows, attended);
   if (ops::Activations* plain = scratch.attended.beside(layer.o, layer.adapters.o); plain != nullptr)

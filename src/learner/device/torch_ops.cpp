@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error.h"
 #include "learner/device/device_quantized.h"
 #include "learner/device/torch_linear.h"
 #include "learner/tensors/host_copies.h"
@@ -240,7 +241,9 @@ TorchOps::TorchOps(DeviceRows rows, const model::ModelConfig& config, const Forw
       heads_(heads_of(config)),
       embedding_multiplier_(config.embedding_multiplier),
       residual_multiplier_(config.residual_multiplier),
-      device_(device) {}
+      device_(device) {
+  QRL_INVARIANT(config.sliding_layers.empty(), "TorchOps", "no sliding windows", std::to_string(config.sliding_window));
+}
 
 Tensor TorchOps::embed(const Weight& table_VD) const {
   if (device_.kernels != nullptr) return fused_embed(*device_.kernels, rows_.tokens, table_VD, numerics().compute);

@@ -39,7 +39,7 @@ PageLayout::PageLayout(const PackedRows& rows) {
 
 Tensor sampled_attention(const Tensor& qkv_NC, const PackedRows& rows, const PageLayout& layout, const Heads& heads,
                          quant::KvFormat format, torch::ScalarType backward) {
-  const ops::HeadShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim, heads.score_scale};
+  const ops::HeadShape shape{heads.num_heads, heads.num_kv_heads, heads.head_dim, heads.score_scale, heads.window};
   const std::int64_t num_rows = rows.num_rows(), width = heads.num_heads * heads.head_dim;
   const Tensor out_NHE = torch::empty({num_rows, width}), lse_NH = torch::empty({num_rows, heads.num_heads});
   {
@@ -110,8 +110,10 @@ Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) cons
   const Recomputable rotated = is_whole ? qkv_transform(normed_projections(qkv_NC, heads_, weights), rows_, heads_,
                                                         {weights.bias, {}, {}, weights.turns}, numerics().quantized())
                                         : qkv_transform(qkv_NC, rows_, heads_, weights, numerics().quantized());
-  if (!pages_) return learner::attention(rotated, rows_, heads_, {numerics().attention, numerics().between});
-  return sampled_attention(rotated.value, rows_, *pages_, heads_, numerics().kv_format, numerics().compute);
+  Heads heads = heads_;
+  heads.window = weights.window;
+  if (!pages_) return learner::attention(rotated, rows_, heads, {numerics().attention, numerics().between});
+  return sampled_attention(rotated.value, rows_, *pages_, heads, numerics().kv_format, numerics().compute);
 }
 
 Recomputable FusedOps::swiglu(const Tensor& halves_N2F) const { return learner::swiglu(halves_N2F); }

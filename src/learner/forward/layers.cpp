@@ -76,7 +76,8 @@ ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, 
           heads.head_dim,
           floats(qkv_NC),
           matmuls == torch::kBFloat16 ? ops::MatmulType::bf16 : ops::MatmulType::f32,
-          heads.score_scale};
+          heads.score_scale,
+          heads.window};
 }
 
 Tensor times_transposed(const Tensor& x, const Tensor& weight, torch::ScalarType out, const LowRankProduct& more) {

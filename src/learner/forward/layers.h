@@ -41,6 +41,7 @@ struct Heads {
   bool norms_whole = false;      ///< whether q and k are normalized over all heads of a row together
   std::int64_t rotary_dim = -1;  ///< columns of the rope table; −1: head_dim
   float score_scale = 0;         ///< factor of the scores; 0: 1/√E
+  std::int64_t window = 0;       ///< maximum rows that a row attends to; 0: no limit
 
   /// Returns how many elements of a head turn in a layer with these weights.
   std::int64_t table_width() const { return rotary_dim < 0 ? head_dim : rotary_dim; }
@@ -85,7 +86,8 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
 /// A weight that the model lacks is undefined.
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
-  bool turns = true;  ///< whether the layer has rotary positions
+  bool turns = true;        ///< whether the layer has rotary positions
+  std::int64_t window = 0;  ///< Heads::window of the layer
 };
 /// Normalizes q and k over all heads of a row together, in qkv_NC's dtype. The bias, if any, must be in qkv_NC.
 Tensor normed_projections(const Tensor& qkv_NC, const Heads& heads, const QkvWeights& weights);

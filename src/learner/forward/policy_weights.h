@@ -56,8 +56,9 @@ struct ExpertLinear {
 struct LayerWeights : model::Block<Weight, Linear, ExpertLinear> {
   std::int64_t sparse_idx = -1;  ///< number of sparse layers before this layer; −1: a dense layer
   bool turns = true;             ///< whether the layer has rotary positions
+  std::int64_t window = 0;       ///< Heads::window of the layer
   bool is_sparse() const { return sparse_idx >= 0; }
-  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E, turns}; }
+  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E, turns, window}; }
 };
 
 struct PolicyWeights {

@@ -149,6 +149,7 @@ void Parameters::bind_policy(const model::WeightSource& base) {
     LayerWeights bound;
     if (config.is_sparse(idx)) bound.sparse_idx = num_sparse++;
     bound.turns = config.rotary_dim(idx) > 0;
+    bound.window = config.window(idx);
     model::visit_block(
         config, idx,
         [&](const model::BlockGain& gain, const auto& of) {

@@ -284,6 +284,7 @@ void paged_attention(base::Team& team, const HeadShape& shape, const AttentionRo
   std::int64_t before = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     task.num_positions = where.positions[row] + 1;
+    task.first_position = shape.window > 0 ? std::max<std::int64_t>(0, task.num_positions - shape.window) : 0;
     const auto heads_beginning_below = [&](std::int64_t limit) {
       return std::clamp<std::int64_t>(round_up_quotient(limit - before, task.num_positions), 0, shape.num_kv_heads);
     };

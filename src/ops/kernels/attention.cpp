@@ -20,7 +20,8 @@ constexpr std::int64_t kWordBytes = 4;
 
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) { return (count + divisor - 1) / divisor; }
 
-/// Describes num_rows consecutive rows. Their first `shared` positions, a multiple of kSpan, are on the same pages.
+/// Describes num_rows consecutive rows. Their first `shared` positions, a multiple of kSpan, are on the same pages. A
+/// row with a window that hides positions is a group of its own.
 struct RowGroup {
   const AttentionTask* tasks = nullptr;
   std::int64_t num_rows = 0, shared = 0;
@@ -34,9 +35,11 @@ struct Segment {
   std::int64_t num_pages() const { return begin == end ? 0 : ceil_div(end, tasks->page_size) - first_page(); }
 };
 
+std::int64_t first_span(const AttentionTask& task) { return task.first_position / kSpan * kSpan; }
+
 /// Segment 0 is the positions that all rows share. Segment i is the other positions of row i − 1.
 Segment segment_of(const RowGroup& group, std::int64_t idx) {
-  if (idx == 0) return {group.tasks, group.num_rows, 0, group.shared};
+  if (idx == 0) return {group.tasks, group.num_rows, first_span(*group.tasks), group.shared};
   const AttentionTask* task = group.tasks + idx - 1;
   return {task, 1, group.shared, task->num_positions};
 }
@@ -60,7 +63,7 @@ class RowGroups {
 
  private:
   static std::int64_t in_common(const AttentionTask& a, const AttentionTask& b, std::int64_t most) {
-    if (a.keys != b.keys || a.num_heads != b.num_heads) return 0;
+    if (a.keys != b.keys || a.num_heads != b.num_heads || a.first_position > 0 || b.first_position > 0) return 0;
     if (b.num_positions < most) most = b.num_positions;
     std::int64_t page = 0;
     while (page * a.page_size < most && a.page_table[page] == b.page_table[page]) ++page;
@@ -139,6 +142,7 @@ class Ahead {
 /// Locates one kv head's keys, values and scales for a span, in blocks of kBlock positions.
 struct Span {
   std::int64_t count = 0;
+  std::int64_t hidden = 0;  ///< positions before the window
   std::int64_t head_dim = 0, page_size = 0, scales = 0;
   const std::byte *keys = nullptr, *values = nullptr;
   struct Block {
@@ -166,7 +170,7 @@ void with_count(std::int64_t count, Body body) {
 }
 
 /// Computes scores[n][position …], the scaled products q[n]·k, for Vectors vectors of positions. Positions after the
-/// span's end get −inf.
+/// span's end and hidden ones get −inf.
 template <class Kv, int Queries, int Vectors>
 void score(const Span& span, const typename Kv::Operand* queries, std::int64_t position, float* scores,
            VecF (&largest)[Queries], Ahead& ahead) {
@@ -192,6 +196,8 @@ void score(const Span& span, const typename Kv::Operand* queries, std::int64_t p
       VecF result = sums.finish(queries, n, v);
       if constexpr (Kv::kTokenScales) result = result * scales;
       if (left < kLanes) result = kLaneIndex < static_cast<std::int32_t>(left) ? result : splat(-kInfinity);
+      if (at < span.hidden)
+        result = kLaneIndex < static_cast<std::int32_t>(span.hidden - at) ? splat(-kInfinity) : result;
       largest[n] = max(largest[n], result);
       store(scores + n * kSpan + at, result, All{});
     }
@@ -363,6 +369,7 @@ class GroupQueries {
     span.head_dim = task.head_dim;
     for (std::int64_t begin = segment.begin; begin < segment.end; begin += kSpan) {
       span.count = segment.end - begin < kSpan ? segment.end - begin : kSpan;
+      span.hidden = task.first_position > begin ? task.first_position - begin : 0;
       const bool in_blocks = task.page_size % kBlock == 0;
       if (in_blocks) find_blocks(task, begin, span);
       for (std::int64_t head = 0; head < task.num_heads; ++head) {
@@ -374,8 +381,8 @@ class GroupQueries {
         std::int64_t idx = index(segment.tasks - group_.tasks, head, 0);
         for (std::int64_t left = segment.num_rows * task.num_queries; left > 0; left -= Kv::kMaxQueries) {
           with_count<Kv::kMaxQueries>(left < Kv::kMaxQueries ? left : Kv::kMaxQueries, [&](auto count) {
-            attend_span<Kv, decltype(count)::value>(span, begin == 0, queries_ + idx, contexts_ + idx, running_ + idx,
-                                                    scores_, weights_, ahead);
+            attend_span<Kv, decltype(count)::value>(span, begin == first_span(task), queries_ + idx, contexts_ + idx,
+                                                    running_ + idx, scores_, weights_, ahead);
           });
           idx += Kv::kMaxQueries;
         }

@@ -24,7 +24,8 @@ struct AttentionTask {
   std::int64_t page_size = 0;
   std::int64_t scales = 0;  ///< int8: byte offset from a head's quantized values to its fp32 scales [page_size]
   const std::int32_t* page_table = nullptr;
-  std::int64_t num_positions = 0;  ///< the row attends to positions 0 … num_positions − 1; at least 1
+  std::int64_t first_position = 0;  ///< the row attends to positions first_position … num_positions − 1
+  std::int64_t num_positions = 0;   ///< above first_position
   float softmax_scale = 0;
   const float *key_scales = nullptr, *value_scales = nullptr;  ///< fp8: [num_heads]; null for other formats
   float* context = nullptr;                                    ///< [num_heads · num_queries, head_dim]

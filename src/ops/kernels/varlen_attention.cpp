@@ -143,19 +143,27 @@ std::size_t num_scratch_floats(std::int64_t length, std::int64_t head_dim) {
   return static_cast<std::size_t>(6 * keys * head + 5 * kMaxBlock * keys + 6 * kMaxBlock * head + 512);
 }
 
-/// For the first num_keys keys, writes the weights e^(s·scale − max), rounded to the operands' type; writes zeros after
-/// them. Returns max (the largest s·scale) and the sum of the rounded weights.
+/// Sets the scores of keys that a query does not attend to to −inf. Its own key has the index num_keys − 1.
+void hide_others(const VarlenAttention& attention, std::int64_t num_keys, std::int64_t wide_keys, float* scores) {
+  const std::int64_t first = attention.window > 0 && num_keys > attention.window ? num_keys - attention.window : 0;
+  for (std::int64_t t = 0; t < first; ++t) scores[t] = -kInfinity;
+  for (std::int64_t t = num_keys; t < wide_keys; ++t) scores[t] = -kInfinity;
+}
+
+/// Writes the weights e^(s·scale − max) of the keys that a query attends to, rounded to the operands' type; writes
+/// zeros for the others. Returns max (the largest s·scale) and the sum of the rounded weights.
 struct SoftmaxRow {
   float most, sum;
 };
 template <class Element>
-SoftmaxRow softmax_row(float* scores, std::int64_t num_keys, std::int64_t wide_keys, float scale, Element* weights) {
+SoftmaxRow softmax_row(const VarlenAttention& attention, std::int64_t num_keys, std::int64_t wide_keys, float scale,
+                       float* scores, Element* weights) {
   VecF most_lanes = splat(-kInfinity);
+  hide_others(attention, num_keys, wide_keys, scores);
   std::int64_t t = 0;
   for (; t + kLanes <= num_keys; t += kLanes) most_lanes = max(load(scores + t, All{}), most_lanes);
   float most = reduce_max(most_lanes);
   for (; t < num_keys; ++t) most = scores[t] > most ? scores[t] : most;
-  for (t = num_keys; t < wide_keys; ++t) scores[t] = -kInfinity;
   VecF sum = {};
   for (t = 0; t < wide_keys; t += kLanes) {
     const VecF p = exp((load(scores + t, All{}) - most) * scale);
@@ -218,8 +226,8 @@ void forward(const VarlenAttention& attention, const Family& family, std::int64_
                           scores, wide_keys);
         float sums[kMaxBlock];
         for (std::int64_t r = 0; r < rows; ++r) {
-          const SoftmaxRow soft =
-              softmax_row(scores + r * wide_keys, m.num_before + first + r + 1, wide, h.scale, weights + r * wide_keys);
+          const SoftmaxRow soft = softmax_row(attention, m.num_before + first + r + 1, wide, h.scale,
+                                              scores + r * wide_keys, weights + r * wide_keys);
           sums[r] = soft.sum;
           lse[(row + r) * attention.num_heads + head] = soft.most + __builtin_logf(soft.sum);
         }
@@ -325,7 +333,7 @@ void backward(const VarlenAttention& attention, const Family& family, std::int64
           float* score = scores + r * wide_keys;
           const float* d_weight = d_weights + r * wide_keys;
           const float row_lse = lse[(row + r) * attention.num_heads + head];
-          for (std::int64_t t = m.num_before + first + r + 1; t < wide; ++t) score[t] = -kInfinity;
+          hide_others(attention, m.num_before + first + r + 1, wide, score);
           VecF dot = {};
           for (std::int64_t t = 0; t < wide; t += kLanes) {
             const VecF value = exp(load(score + t, All{}) * h.scale - row_lse);
