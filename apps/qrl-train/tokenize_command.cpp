@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -6,6 +7,7 @@
 #include "base/hub.h"
 #include "base/text.h"
 #include "commands.h"
+#include "data/bridge.h"
 #include "data/chat_template.h"
 #include "data/conversation.h"
 #include "data/jsonl.h"
@@ -23,6 +25,7 @@ struct TokenizeArguments {
   bool decode = false;
   bool learned = false;
   bool parse_special_tokens = false;
+  bool turns = false;
   data::TemplateOptions chat;
 };
 
@@ -66,13 +69,47 @@ void tokenize_conversation(const data::Tokenizer& tokenizer, const data::ChatTem
   std::printf("]%s}\n", arguments.learned ? (", \"learned\": [" + learned + "]").c_str() : "");
 }
 
+/// Prints the ids of a conversation, encoded turn by turn as in a run with an environment. First come the prompt's ids,
+/// then those of each answer's text and of what follows it.
+void tokenize_turns(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat,
+                    const TokenizeArguments& arguments, const nlohmann::ordered_json& row, const std::string& where) {
+  const auto tools = row.find("tools");
+  data::Conversation conversation = data::read_conversation(
+      row["messages"], tools == row.end() ? nlohmann::ordered_json() : *tools, "messages", where);
+  auto& messages = conversation.messages;
+  const auto is_answer = [](const data::Message& message) { return message.role == "assistant"; };
+  const std::size_t first = static_cast<std::size_t>(std::ranges::find_if(messages, is_answer) - messages.begin());
+  QRL_REQUIRE(first > 0 && first < messages.size() && !is_answer(messages.back()), where,
+              "messages with an answer, which begin and end with another message", "other messages");
+  const data::RenderOptions options{true, false, arguments.parse_special_tokens, arguments.chat.enable_thinking};
+  const data::Bridge bridge(chat, tokenizer,
+                            {.role = messages.back().role, .render = options, .tools = conversation.tools});
+  const std::vector<data::Message> later(messages.begin() + static_cast<std::ptrdiff_t>(first), messages.end());
+  messages.resize(first);
+  std::vector<types::TokenId> ids =
+      data::encode_parts(tokenizer, data::render_conversation(chat, conversation, options, where).parts);
+  for (auto message = later.begin(); message != later.end();) {
+    const std::vector<types::TokenId> answer = tokenizer.encode_trusted(message->content);
+    ids.insert(ids.end(), answer.begin(), answer.end());
+    std::vector<data::Observation> observations;
+    for (++message; message != later.end() && !is_answer(*message); ++message)
+      observations.push_back({message->content, message->role, message->fields.value("name", std::string()), nullptr});
+    const std::vector<types::TokenId> between = bridge.encode(observations, -1);
+    ids.insert(ids.end(), between.begin(), between.end());
+  }
+  std::fputs("{\"ids\": [", stdout);
+  print_ids(ids, ", ");
+  std::fputs("]}\n", stdout);
+}
+
 void tokenize_rows(const data::Tokenizer& tokenizer, const TokenizeArguments& arguments) {
   data::JsonLines lines(standard_input(), "standard input");
   std::optional<data::ChatTemplate> chat;
   while (const auto row = lines.next()) {
     if (row->is_object() && row->contains("messages")) {
       if (!chat) chat = data::choose_template(arguments.chat, tokenizer);
-      tokenize_conversation(tokenizer, *chat, arguments, nlohmann::ordered_json::parse(lines.text()), lines.where());
+      const auto& convert = arguments.turns ? tokenize_turns : tokenize_conversation;
+      convert(tokenizer, *chat, arguments, nlohmann::ordered_json::parse(lines.text()), lines.where());
       continue;
     }
     QRL_REQUIRE(row->is_object() && row->contains("text") && (*row)["text"].is_string(), lines.where(),
@@ -137,6 +174,10 @@ void add_tokenize(CLI::App& app, Action& action) {
   command
       ->add_flag("--learned", arguments->learned,
                  "render rows with `messages` as for a cold start, and add `learned`: 1 for each token in the loss")
+      ->needs(jsonl);
+  command
+      ->add_flag("--turns", arguments->turns,
+                 "encode rows with `messages` turn by turn, as a run with an environment does")
       ->needs(jsonl);
   command
       ->add_flag("--parse-special-tokens", arguments->parse_special_tokens,

@@ -14,12 +14,10 @@ import random
 from pathlib import Path
 
 import transformers
-import trl
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "data" / "golden"
-TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<think>",
            "</think>", "<tool_call>", "</tool_call>"]
 # family: small tokenizer, whether its template has a form for tools
@@ -67,14 +65,16 @@ def conversation(rng, with_tools):
 
 
 def main(out):
+    import trl  # not needed by bridges.py, which imports this file
+    templates = Path(trl.__file__).parent / "chat_templates"
     rng = random.Random(0)
     tools = [{"type": "function", "function": {"name": "add", "description": "adds <tool_call> \"two\"", "parameters":
               {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "number", "default": 0.5}}}}}]
     rows = []
     for family, (name, has_tools) in FAMILIES.items():
         tokenizer = tokenizer_of(name)
-        training = (TEMPLATES / f"{family}_training.jinja").read_text()
-        published = (TEMPLATES / f"{family}.jinja").read_text()
+        training = (templates / f"{family}_training.jinja").read_text()
+        published = (templates / f"{family}.jinja").read_text()
         for i in range(PER_FAMILY):
             messages = conversation(rng, has_tools)
             given = tools if has_tools and i % 2 == 0 else None

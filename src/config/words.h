@@ -72,6 +72,15 @@ enum class RewardAggregation : std::uint8_t { sum_then_normalize, normalize_then
 constexpr std::string_view words_of(RewardAggregation) { return "sum_then_normalize | normalize_then_sum"; }
 enum class OnVerifierError : std::uint8_t { drop, wrong };
 constexpr std::string_view words_of(OnVerifierError) { return "drop | wrong"; }
+/// Says which part of a text is left out.
+enum class Truncate : std::uint8_t { middle, left, right };
+constexpr std::string_view words_of(Truncate) { return "middle | left | right"; }
+enum class EnvironmentStyle : std::uint8_t { chat, continues };
+constexpr std::string_view words_of(EnvironmentStyle) { return "chat | continue"; }
+enum class ObservationRole : std::uint8_t { tool, user };
+constexpr std::string_view words_of(ObservationRole) { return "tool | user"; }
+enum class JudgedText : std::uint8_t { last, transcript };
+constexpr std::string_view words_of(JudgedText) { return "last | transcript"; }
 enum class OptimName : std::uint8_t { adamw, muon };
 constexpr std::string_view words_of(OptimName) { return "adamw | muon"; }
 enum class LrScheduler : std::uint8_t { constant, linear, cosine };

@@ -86,6 +86,14 @@ std::vector<Json> read_tools(const Json& value, const std::string& where) {
 
 }  // namespace
 
+void append_text(Message& message, std::string_view text) {
+  message.content += text;
+  const auto content = message.fields.find("content");
+  if (content == message.fields.end()) return;
+  if (content->is_array()) content->push_back({{"type", "text"}, {"text", text}});
+  else *content = message.content;
+}
+
 Conversation read_conversation(const Json& messages, const Json& tools, const std::string& name,
                                const std::string& where) {
   QRL_REQUIRE(messages.is_array() && !messages.empty(), where, "`" + name + "` to be a list of messages",

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace qrl::data {
@@ -18,6 +19,9 @@ struct Conversation {
   std::vector<nlohmann::ordered_json> tools = {};
   std::string before = {}, after = {};  ///< text that the recipe puts before and after the last message
 };
+
+/// Appends to a message's text, also where templates read it.
+void append_text(Message& message, std::string_view text);
 
 /// Reads `messages` and `tools`. `messages` is a list of {"role", "content"}; an assistant's message may also have
 /// "reasoning_content" and "tool_calls". `tools` is null, a list, or a list's JSON text. Throws an input error that
