@@ -221,6 +221,23 @@ struct RewardRecipe {
   OnVerifierError on_error = OnVerifierError::drop;
 };
 
+struct EnvironmentRecipe {
+  std::vector<std::string> command, env;  ///< command is empty: no environment
+  std::string folder;                     ///< absolute path; default: folder of the recipe that sets `command`
+  EnvironmentStyle style = EnvironmentStyle::chat;
+  ObservationRole role = ObservationRole::tool;
+  std::int64_t max_turns = 8;
+  std::optional<std::int64_t> max_turn_tokens;
+  std::int64_t max_observation_tokens = 512;
+  Truncate truncate = Truncate::middle;
+  double timeout_s = 60, setup_timeout_s = 300;
+  std::int64_t workers = 0;  ///< processes per rank; 0: auto
+  std::int64_t sessions = 16;
+  std::optional<std::int64_t> memory_mb;
+  JudgedText judge = JudgedText::last;
+  OnVerifierError on_error = OnVerifierError::drop;
+};
+
 struct ActorRecipe {
   std::optional<std::int64_t> mini_batch_size;  ///< prompts per update; null: data.train_batch_size
   std::int64_t ppo_epochs = 1;
@@ -274,6 +291,7 @@ struct Recipe {
   SftRecipe sft;
   LoraRecipe lora;
   RewardRecipe reward;
+  EnvironmentRecipe environment;
   ActorRecipe actor;
   OptimRecipe optim;
   EvalRecipe eval;
@@ -287,6 +305,7 @@ inline std::int64_t prompts_per_update(const Recipe& recipe) {
 }
 /// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
+inline bool has_environment(const Recipe& recipe) { return !recipe.environment.command.empty(); }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
 /// Returns whether the cold start trains adapters. If not, it trains all weights, before adapters exist.
 inline bool cold_start_trains_adapters(const Recipe& recipe) {

@@ -99,9 +99,10 @@ void check_complete(const Recipe& recipe, RuleBook& rules) {
   rules.require(!recipe.model.path.empty() || !recipe.model.init_config.empty(), {"model.path", "model.init.config"},
                 "a model", "set model.path to a Hugging Face folder, or model.init.config to a config.json",
                 "no model");
-  rules.require(!recipe.data.train_files.empty() || !recipe.data.train_generator.task.empty(),
-                {"data.train_files", "data.train_generator.task"}, "training data",
-                "set data.train_files or data.train_generator", "no training data");
+  rules.require(
+      !recipe.data.train_files.empty() || !recipe.data.train_generator.task.empty() || has_environment(recipe),
+      {"data.train_files", "data.train_generator.task"}, "training data",
+      "set data.train_files or data.train_generator", "no training data");
 }
 
 void check_data(const Recipe& recipe, RuleBook& rules) {
@@ -238,6 +239,16 @@ void check_lora(const Recipe& recipe, RuleBook& rules) {
                 "an adapter belongs to the weights that it was trained on");
 }
 
+void check_environment(const Recipe& recipe, RuleBook& rules) {
+  const bool judges = has_value(*recipe.keys->find("reward.verifier"), recipe, kEnvironmentVerifier);
+  rules.require(!judges || has_environment(recipe), {"reward.verifier", "reward.by_source", "environment.command"},
+                "environment.command with the verifier environment",
+                "name a program and its arguments: [python3, -m, qrl_env, \"trl:envs.py:Game\"]", "no program");
+  rules.require(!judges || recipe.reward.by_source.empty(), {"reward.by_source", "reward.verifier"},
+                "no reward.by_source with the verifier environment", "an environment judges all conversations",
+                "reward.by_source");
+}
+
 void check_reward(const Recipe& recipe, RuleBook& rules) {
   const RewardRecipe& reward = recipe.reward;
   const double most_of_wrong = std::max(0.0, reward.format) + std::max(0.0, reward.partial);
@@ -275,6 +286,7 @@ void check_rules(const Recipe& recipe, const Origins& origins, bool complete, Re
   check_objective(recipe, use, rules);
   check_sft(recipe, rules);
   check_reward(recipe, rules);
+  check_environment(recipe, rules);
 }
 
 }  // namespace qrl::config

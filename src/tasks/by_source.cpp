@@ -139,9 +139,19 @@ std::vector<Verdict> SourceVerifier::judge(std::span<const Sample> samples, cons
 
 }  // namespace
 
-std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options) {
+namespace {
+
+std::unique_ptr<Verifier> make_for_sources(const VerifierOptions& options) {
   if (!options.by_source.empty()) return std::make_unique<SourceVerifier>(options);
   return make_verifier_of(options, options.word);
+}
+
+}  // namespace
+
+std::unique_ptr<Verifier> make_verifier(const VerifierOptions& options) {
+  std::unique_ptr<Verifier> verifier = make_for_sources(options);
+  verifier->play_with(options.environment);
+  return verifier;
 }
 
 }  // namespace qrl::tasks

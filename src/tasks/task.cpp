@@ -2,13 +2,13 @@
 
 namespace qrl::tasks {
 
-extern const Task math_task, countdown_task, sudoku_task, arithmetic_task, sums_task, command_task;
+extern const Task math_task, countdown_task, sudoku_task, arithmetic_task, sums_task, command_task, environment_task;
 
 namespace {
 
 /// in the order in which messages list the words and keys
-constexpr const Task* kTasks[] = {&math_task,       &countdown_task, &sudoku_task,
-                                  &arithmetic_task, &sums_task,      &command_task};
+constexpr const Task* kTasks[] = {&math_task, &countdown_task, &sudoku_task,     &arithmetic_task,
+                                  &sums_task, &command_task,   &environment_task};
 
 }  // namespace
 

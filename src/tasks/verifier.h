@@ -19,6 +19,7 @@
 
 namespace qrl::tasks {
 
+class Environment;
 using reward::Outcome;
 using reward::Verdict;
 
@@ -101,6 +102,7 @@ struct VerifierOptions {
   config::ParamValues own = {};                       ///< values of the verifiers' keys
   RuleWeights weights = {};
   CommandOptions command = {};
+  std::shared_ptr<Environment> environment = {};  ///< null: responses are judged alone
 };
 
 /// Judges batches of responses; thread-safe, one per run.
@@ -136,6 +138,13 @@ class Verifier {
   virtual void show_log() const {}
   /// Returns, with bounded work, whether two answers (Verdict::extracted) are equal regardless of the ground truth.
   virtual bool same_answer(std::string_view one, std::string_view other) const noexcept { return one == other; }
+  /// Returns the environment that plays the run's conversations, or null.
+  Environment* environment() const { return environment_.get(); }
+  const std::shared_ptr<Environment>& shared_environment() const { return environment_; }
+  void play_with(std::shared_ptr<Environment> environment) { environment_ = std::move(environment); }
+
+ private:
+  std::shared_ptr<Environment> environment_;
 };
 
 /// Judges each sample independently, on all threads. The scores `correct`, `wrong` (any other response) and `format` (a

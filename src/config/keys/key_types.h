@@ -63,12 +63,12 @@ std::string nearest_advice(const std::string& word, const std::vector<std::strin
 /// Accepts one of `words`. Stores its index.
 Type<std::size_t> one_of(const std::vector<std::string>& words);
 
-/// Accepts the words of `choices` other than `except`.
+/// Accepts the words of `choices` other than those of `except`.
 template <class T>
-Type<Selected<T>> option_of(const Choices<T>& choices, std::string_view except = {}) {
+Type<Selected<T>> option_of(const Choices<T>& choices, const std::vector<std::string>& except = {}) {
   std::vector<std::string> words;
   for (const Option* one : choices.all())
-    if (one->word != except) words.push_back(one->word);
+    if (std::ranges::find(except, one->word) == except.end()) words.push_back(one->word);
   const Type<std::size_t> index = one_of(words);
   return {index.text,
           [choices, words, read = index.read](const YamlNode& node) {

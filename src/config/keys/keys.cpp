@@ -365,6 +365,7 @@ Keys::Keys(Catalog catalog, const MatchedForward& decided) : catalog_(std::move(
   add_sft(all_, catalog_.generators);
   add_lora(all_);
   add_reward(all_, catalog_.verifiers);
+  add_environment(all_);
   add_actor(all_);
   add_eval(all_);
   add_trainer(all_);

@@ -7,8 +7,6 @@ namespace {
 using enum OnResume;
 
 constexpr std::int64_t kMaxBufferTokens = 1'048'576;
-constexpr std::int64_t kMaxWorkers = 1024;
-constexpr std::int64_t kMaxInFlight = 4096;
 constexpr const char* kSelector = "reward.verifier";
 
 using W = RewardRecipe;
@@ -20,8 +18,9 @@ std::vector<std::string> verifiers_of(const Recipe& recipe) {
 }
 
 void add_rule_scores(Section<RewardRecipe>& reward, const Choices<tasks::VerifierChoice>& verifiers) {
-  Condition by_rules = condition_of(kSelector, std::string("other than ") + kCommandVerifier);
-  by_rules.advice = "reward.weights holds the weights of a command's scores: delete this key";
+  Condition by_rules =
+      condition_of(kSelector, std::string("other than ") + kCommandVerifier + " or " + kEnvironmentVerifier);
+  by_rules.advice = "reward.weights holds the weights of a program's scores: delete this key";
   reward.only_with(by_rules);
   reward.add(allow_change, "correct", &W::correct, "score of a correct response");
   reward.add(allow_change, "wrong", &W::wrong, "score of any other response");
@@ -38,11 +37,7 @@ void add_command(Section<RewardRecipe>& reward, const Choices<tasks::VerifierCho
   Key& command =
       reward.add(allow_change, "command", &W::command, "reward program and its arguments; reads and writes JSON lines");
   command.anchor = [](Recipe& recipe, const std::filesystem::path& directory) {
-    if (!recipe.reward.command.empty() && recipe.reward.folder.empty()) {
-      recipe.reward.folder = ".";
-      anchor_path(recipe.reward.folder, directory);
-      if (recipe.reward.folder.size() > 1 && recipe.reward.folder.ends_with('/')) recipe.reward.folder.pop_back();
-    }
+    anchor_command_folder(recipe.reward.command, recipe.reward.folder, directory);
   };
   reward
       .add(allow_change, "folder", &W::folder, input_path(), "working directory of the program",
@@ -50,7 +45,7 @@ void add_command(Section<RewardRecipe>& reward, const Choices<tasks::VerifierCho
       .only_with("reward.command", "set");
   reward.add(free, "env", &W::env, list_of(variable_name()),
              "environment variables to pass to the program, in addition to PATH, HOME and the like");
-  reward.add(allow_change, "after", &W::after, option_of(verifiers, kCommandVerifier),
+  reward.add(allow_change, "after", &W::after, option_of(verifiers, {kCommandVerifier, kEnvironmentVerifier}),
              "built-in verifier to run first; each row gets its verdict", "none");
   reward.add(free, "workers", &W::workers, word_or("auto", std::int64_t{0}, integer(1, kMaxWorkers)),
              "processes of the program per rank; auto: half the rank's threads, at least 1");
@@ -66,6 +61,7 @@ void add_command(Section<RewardRecipe>& reward, const Choices<tasks::VerifierCho
       .add(allow_change, "rows", &W::rows, "contents of a row: one response, or all responses to a prompt",
            "what the program's ready line says, else sample")
       .needs("group", "reward.in_flight", "1", "a worker judges one group at a time: delete it");
+  reward.only_with(kSelector, std::string(kCommandVerifier) + " or " + kEnvironmentVerifier);
   Key& weights =
       reward.add(allow_change, "weights", &W::weights,
                  map_of({"score names", is_score_name, "names have 1 to 64 letters, digits and . _ - @ +"}, real(kAny)),
@@ -76,11 +72,20 @@ void add_command(Section<RewardRecipe>& reward, const Choices<tasks::VerifierCho
       allow_change, "correct_at", &W::correct_at,
       "minimum first score of a correct response, if the program gives no outcome; with the default such a run is "
       "measured by its mean score");
+  reward.only_with(kSelector, kCommandVerifier);
   reward.add(allow_change, "on_error", &W::on_error,
              "what to do when judging fails: drop the response from its group and the loss, or score 0 as wrong");
 }
 
 }  // namespace
+
+void anchor_command_folder(const std::vector<std::string>& command, std::string& folder,
+                           const std::filesystem::path& directory) {
+  if (command.empty() || !folder.empty()) return;
+  folder = ".";
+  anchor_path(folder, directory);
+  if (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+}
 
 void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers) {
   Section reward(list, "reward", &Recipe::reward);

@@ -136,7 +136,16 @@ void add_quant(List& list, const MatchedForward& decided);
 void add_objective(List& list, const Catalog& catalog);
 void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
 
+void add_environment(List& list);
+
 inline constexpr const char* kCommandVerifier = "command";
+inline constexpr const char* kEnvironmentVerifier = "environment";
+inline constexpr std::int64_t kMaxWorkers = 1024;
+inline constexpr std::int64_t kMaxInFlight = 4096;  ///< rows or conversations per worker at once
+
+/// Makes a folder key's default the folder of the file that sets the command.
+void anchor_command_folder(const std::vector<std::string>& command, std::string& folder,
+                           const std::filesystem::path& directory);
 
 /// Returns actor.max_tokens_per_micro_batch. On the CPU `auto` holds the longest sequence and row; on a GPU the run
 /// chooses (train/plan/gpu_plan.h).

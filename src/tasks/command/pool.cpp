@@ -1,15 +1,8 @@
 #include "tasks/command/pool.h"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cmath>
-#include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -21,39 +14,7 @@ namespace qrl::tasks {
 namespace {
 
 constexpr double kPause_s = 0.1;
-constexpr double kPatience_s = 2;
 constexpr std::size_t kShown_bytes = 200;
-constexpr std::size_t kMaxReadyLine_bytes = std::size_t{64} << 10;
-
-std::string seconds(double value) { return nlohmann::json(value).dump(); }
-
-bool mentions(const std::string& text, const std::string& name) {
-  const auto is_of_name = [&](std::size_t at) {
-    return at < text.size() && (base::is_letter(text[at]) || base::is_digit(text[at]) || text[at] == '_');
-  };
-  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
-    if (!is_of_name(at - 1) && !is_of_name(at + name.size())) return true;
-  return false;
-}
-
-/// Returns advice that names the withheld variables in a text; "" if none occurs there.
-std::string mentioned(const std::vector<std::string>& withheld, const std::string& text) {
-  std::vector<std::string> names;
-  std::ranges::copy_if(withheld, std::back_inserter(names), [&](const auto& name) { return mentions(text, name); });
-  const std::string named = base::joined(names, ", ");
-  return named.empty() ? "" : "the program was not given " + named + ": set reward.env: [" + named + "]";
-}
-
-/// Returns the advice of `mentioned` on the last error lines. If no variable occurs there, the advice states their
-/// number.
-std::string note_on(const std::vector<std::string>& withheld, const std::string& last_words) {
-  const std::string advice = mentioned(withheld, last_words);
-  if (!advice.empty()) return advice;
-  return withheld.empty() ? ""
-                          : std::to_string(withheld.size()) +
-                                " environment variables are withheld from it (reward.env: [NAME] passes one on)";
-}
-
 struct ParsedLine {
   nlohmann::json object;
   std::string fault;
@@ -94,109 +55,6 @@ struct Pool::Work {
   }
 };
 
-Pool::Pool(PoolSettings settings) : settings_(std::move(settings)) {
-  slots_.resize(static_cast<std::size_t>(settings_.num_workers));
-}
-
-Pool::~Pool() {
-  for (Slot& slot : slots_) {
-    if (slot.worker) slot.worker->process().close_input();
-  }
-  const double end_s = base::now_s() + kPatience_s;
-  const auto all_ended = [&] {
-    return std::ranges::all_of(slots_,
-                               [](const Slot& slot) { return !slot.worker || slot.worker->process().has_ended(); });
-  };
-  while (!all_ended() && base::now_s() < end_s) {
-    for (Slot& slot : slots_) {
-      if (slot.worker) slot.worker->read_errors();
-    }
-    usleep(2000);
-  }
-  for (Slot& slot : slots_) {
-    if (slot.worker) slot.worker->read_errors();
-    end_worker(slot);
-  }
-}
-
-void Pool::start_worker(Slot& slot) {
-  slot.worker = std::make_unique<Worker>(settings_.program, log_);
-  (void)slot.worker->send(settings_.hello);  // a program that ignores the line fails at its start timeout
-}
-
-std::string Pool::end_worker(Slot& slot) {
-  if (!slot.worker) return "";
-  Process& process = slot.worker->process();
-  const bool by_itself = process.has_ended();
-  const std::string end = process.kill();
-  slot.worker.reset();
-  return by_itself ? "ended with " + end : "closed its standard output";
-}
-
-void Pool::refuse_start(Slot& slot, const std::string& what) {
-  const std::string errors = slot.worker->last_errors();
-  const std::string end = end_worker(slot);
-  const std::string got = what.empty() ? "a program that " + end : what;
-  std::string words =
-      errors.empty() ? "it wrote nothing to standard error" : "its last lines on standard error:" + errors;
-  if (const std::string note = note_on(settings_.withheld, errors); !note.empty())
-    words += (errors.empty() ? "; " : "\n") + note;
-  base::fail_input("reward.command",
-                   "a line {\"ready\": …} within reward.start_timeout_s = " + seconds(settings_.start_timeout_s), got,
-                   words);
-}
-
-void Pool::take_ready(Slot& slot, std::string_view line) {
-  if (line.size() > kMaxReadyLine_bytes) refuse_start(slot, "a first line above 64 KiB");
-  nlohmann::ordered_json message;  // the scores' order is part of the protocol
-  std::string fault;
-  try {
-    message = state::parse_ordered_json(line, "the line");
-  } catch (const base::Error& error) {
-    fault = std::string(" (") + error.what() + ")";
-  }
-  const bool is_refusal = message.is_object() && message.contains("error") && message["error"].is_string();
-  if (is_refusal) {
-    end_worker(slot);
-    const std::string words = message["error"].get<std::string>();
-    const std::string advice = mentioned(settings_.withheld, words);
-    base::fail_input("reward.command", "", words + (advice.empty() ? "" : "\n" + advice));
-  }
-  const bool is_ready = message.is_object() && message.contains("ready") && message["ready"].is_object();
-  if (!is_ready) refuse_start(slot, base::quoted(line, kShown_bytes) + fault);
-  const nlohmann::ordered_json& ready = message["ready"];
-  const nlohmann::ordered_json protocol = ready.value("protocol", nlohmann::ordered_json(1));
-  if (protocol != 1) refuse_start(slot, "protocol " + protocol.dump() + ", but this program speaks protocol 1");
-  if (ready_.empty()) ready_ = ready.dump();
-  nlohmann::ordered_json first = nlohmann::ordered_json::parse(ready_), own = ready;
-  for (const char* words : {"reads", "notes"}) {  // may have addresses of objects
-    first.erase(words);
-    own.erase(words);
-  }
-  if (first != own)
-    refuse_start(slot,
-                 "a ready line that differs from the first worker's: " + base::quoted(ready.dump(), kShown_bytes));
-  slot.worker->is_ready = true;
-}
-
-std::string Pool::start() {
-  const PoolJob nothing;
-  Work work{nothing, 0, 0, {}};
-  Slot& slot = slots_.front();
-  if (!slot.worker) start_worker(slot);
-  while (!slot.worker->is_ready) wait(work);
-  return ready_;
-}
-
-void Pool::log_once(const std::string& text) {
-  constexpr std::size_t kMostTexts = 1000;
-  const std::string lines = text.ends_with('\n') ? text : text + "\n";
-  const std::size_t last = lines.rfind('\n', lines.size() - 2);
-  const bool is_new =
-      logged_.size() < kMostTexts && logged_.insert(last == std::string::npos ? lines : lines.substr(0, last)).second;
-  if (is_new) log_.add(lines);
-}
-
 void Pool::start_workers(Work& work) {
   auto num_live =
       static_cast<std::size_t>(std::ranges::count_if(slots_, [](const Slot& slot) { return slot.worker != nullptr; }));
@@ -233,7 +91,7 @@ void Pool::give_rows(Slot& slot, Work& work) {
     if (slot.again.empty() && !work.has_next()) return;
     const std::size_t row = slot.again.empty() ? work.next : slot.again.back();
     const bool alone = is_suspect(row) || (!held.empty() && is_suspect(held.front().row));
-    if (static_cast<std::int64_t>(held.size()) >= (alone ? 1 : settings_.in_flight)) return;
+    if (static_cast<std::int64_t>(held.size()) >= (alone ? 1 : limits_.in_flight)) return;
     if (slot.again.empty()) ++work.next;
     else slot.again.pop_back();
     held.push_back({row, next_id_++, base::now_s()});
@@ -245,20 +103,12 @@ void Pool::give_rows(Slot& slot, Work& work) {
 }
 
 void Pool::wait(Work& work) {
-  std::vector<pollfd> files;
-  double deadline_s = std::numeric_limits<double>::infinity();
-  for (Slot& slot : slots_) {
+  double deadline_s = next_start_deadline_s();
+  for (const Slot& slot : slots_) {
     if (!slot.worker) continue;
-    Worker& worker = *slot.worker;
-    files.push_back({worker.process().output(), POLLIN, 0});
-    files.push_back({worker.process().errors(), POLLIN, 0});
-    if (worker.has_unsent()) files.push_back({worker.process().input(), POLLOUT, 0});
-    if (!worker.is_ready) deadline_s = std::min(deadline_s, worker.started_s + settings_.start_timeout_s);
-    for (const HeldRow& row : worker.held) deadline_s = std::min(deadline_s, row.since_s + settings_.timeout_s);
+    for (const HeldRow& row : slot.worker->held) deadline_s = std::min(deadline_s, row.since_s + limits_.timeout_s);
   }
-  const double most_s = work.job.pause ? kPause_s : 1;
-  const double left_s = std::clamp(deadline_s - base::now_s(), 0.0, most_s);
-  (void)::poll(files.data(), files.size(), static_cast<int>(std::ceil(left_s * 1000)));
+  poll_workers(deadline_s, work.job.pause ? kPause_s : 1);
   for (Slot& slot : slots_) attend(slot, work);
 }
 
@@ -285,7 +135,7 @@ void Pool::take_lines(Slot& slot, Work& work) {
       take_ready(slot, *line);
       continue;
     }
-    if (line->size() > kMaxCommandLine_bytes) return break_protocol(slot, work, "a line above 64 MiB");
+    if (line->size() > kMaxRewardLine_bytes) return break_protocol(slot, work, "a line above 64 MiB");
     const ParsedLine parsed = parse_line(*line);
     const nlohmann::json& answer = parsed.object;
     const std::string& fault = parsed.fault;
@@ -293,9 +143,7 @@ void Pool::take_lines(Slot& slot, Work& work) {
     const auto row = std::ranges::find_if(worker.held, [&](const HeldRow& held) {
       return id != answer.end() && id->is_number_unsigned() && *id == held.id;
     });
-    if (row == worker.held.end() && !worker.had_rows) {
-      refuse_start(slot, "another line after it, before the first row: " + base::quoted(*line, kShown_bytes));
-    }
+    if (row == worker.held.end() && !worker.had_rows) refuse_early(slot, *line);
     if (row == worker.held.end()) {
       const std::string what = !fault.empty() && holds_nan(*line)
                                    ? "NaN or an infinity (use null for a score that does not apply): "
@@ -317,10 +165,10 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
   Worker& worker = *slot.worker;
   const double now_s = base::now_s();
   if (!worker.is_ready) {
-    if (now_s - worker.started_s > settings_.start_timeout_s) refuse_start(slot, "no such line");
+    refuse_if_late(slot);
     return;
   }
-  const auto is_late = [&](const HeldRow& row) { return now_s - row.since_s > settings_.timeout_s; };
+  const auto is_late = [&](const HeldRow& row) { return now_s - row.since_s > limits_.timeout_s; };
   if (std::ranges::none_of(worker.held, is_late)) return;
   last_errors_ = worker.last_errors();
   const std::vector<HeldRow> held = std::move(worker.held);
@@ -335,8 +183,7 @@ void Pool::check_deadlines(Slot& slot, Work& work) {
 }
 
 void Pool::died(Slot& slot, Work& work) {
-  // Waits at most 100 ms, because standard output closes shortly before the process ends.
-  for (int i = 0; i < 20 && !slot.worker->process().has_ended(); ++i) usleep(5000);
+  wait_for_end(slot);
   if (!slot.worker->had_rows) refuse_start(slot, "");
   last_errors_ = slot.worker->last_errors();
   const std::vector<HeldRow> held = std::move(slot.worker->held);

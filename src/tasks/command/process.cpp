@@ -73,8 +73,8 @@ const Fd& watchdog_file() {
       if (size <= 0) break;
       program.remove_prefix(static_cast<std::size_t>(size));
     }
-    QRL_INVARIANT(program.empty(), kCommandKey, "16 KiB of memory for its watchdog (memfd_create)",
-                  std::strerror(errno), "raise ulimit -f, ulimit -n");
+    QRL_INVARIANT(program.empty(), "a worker", "16 KiB of memory for its watchdog (memfd_create)", std::strerror(errno),
+                  "raise ulimit -f, ulimit -n");
     return out_of_the_way(made);
   }();
   return file;
@@ -125,7 +125,7 @@ void Fd::reset() {
   fd_ = -1;
 }
 
-Process::Process(const Program& program) {
+Process::Process(const Program& program) : key_(program.section + ".command") {
   Pipe in = make_pipe(), out = make_pipe(), err = make_pipe();
   auto [notes, watchdogs] = make_socket();
   const std::pair<Fd, int> given[] = {{out_of_the_way(in.read), STDIN_FILENO},
@@ -146,8 +146,8 @@ Process::Process(const Program& program) {
   const int error =
       posix_spawn(&watchdog_, file.c_str(), &plan.actions, &plan.attributes, argv.data(), environment.data());
   if (error != 0) watchdog_ = -1;
-  QRL_INVARIANT(error == 0, kCommandKey, "its watchdog to start from a memory file (memfd_create)",
-                std::strerror(error), "allow it: sysctl vm.memfd_noexec=0, a larger ulimit -u");
+  QRL_INVARIANT(error == 0, key_, "its watchdog to start from a memory file (memfd_create)", std::strerror(error),
+                "allow it: sysctl vm.memfd_noexec=0, a larger ulimit -u");
   in_ = std::move(in.write);
   out_ = std::move(out.read);
   err_ = std::move(err.read);
@@ -167,7 +167,7 @@ void Process::require_start(const Program& program) {
   const std::string got =
       !is_there ? "no start within " + std::to_string(static_cast<int>(kStart_s)) + " s" : std::strerror(note.value);
   kill();
-  base::fail_input(kCommandKey, "a program that starts", what + ": " + got);
+  base::fail_input(key_, "a program that starts", what + ": " + got);
 }
 
 bool Process::has_ended() const {
@@ -185,21 +185,22 @@ std::string Process::kill() {
   const double end_s = base::now_s() + kEnd_s;
   const bool all_ended = wait_for(notes_.get(), 0, end_s);
   while (waitpid(watchdog_, nullptr, WNOHANG) == 0 && base::now_s() < end_s + (all_ended ? kEnd_s : 0)) usleep(200);
-  if (!all_ended) base::log_warning("reward.command: processes of a worker do not end; its watchdog waits for them");
+  if (!all_ended) base::log_warning(key_ + ": processes of a worker do not end; its watchdog waits for them");
   watchdog_ = -1;
   in_.reset();
   out_.reset();
   return end_;
 }
 
-std::string find_program(const std::string& name, const std::string& folder) {
+std::string find_program(const std::string& name, const std::string& folder, const std::string& section) {
+  const std::string key = section + ".command";
   const auto runs = [](const std::filesystem::path& file) {
     std::error_code error;
     return std::filesystem::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0;
   };
   if (name.find('/') != std::string::npos) {
     const std::filesystem::path file = std::filesystem::path(folder) / name;
-    QRL_REQUIRE(runs(file), kCommandKey, "a program", base::quoted(file.string(), 200) + ", which cannot be executed",
+    QRL_REQUIRE(runs(file), key, "a program", base::quoted(file.string(), 200) + ", which cannot be executed",
                 "name a file relative to the recipe, or a program in PATH");
     return file.string();
   }
@@ -211,15 +212,15 @@ std::string find_program(const std::string& name, const std::string& folder) {
     if (end > begin && runs(file)) return file.string();
     begin = end + 1;
   }
-  base::fail_input(kCommandKey, "a program", base::quoted(name) + ", which is not in PATH (" + path + ")",
+  base::fail_input(key, "a program", base::quoted(name) + ", which is not in PATH (" + path + ")",
                    "install it, or name its file");
 }
 
-ProgramEnvironment program_environment(const std::vector<std::string>& names) {
+ProgramEnvironment program_environment(const std::vector<std::string>& names, const std::string& section) {
   ProgramEnvironment all;
   for (const std::string& name : names)
-    QRL_REQUIRE(std::getenv(name.c_str()) != nullptr, "reward.env", "names of environment variables that are set", name,
-                "export " + name + ", or remove it from the list");
+    QRL_REQUIRE(std::getenv(name.c_str()) != nullptr, section + ".env", "names of environment variables that are set",
+                name, "export " + name + ", or remove it from the list");
   std::string path = base::shipped_folder("apps/python", "python", "qrl_reward.py");
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string_view text = *one, name = text.substr(0, text.find('='));

@@ -11,9 +11,12 @@
 
 namespace qrl::tasks {
 
-inline constexpr const char* kCommandKey = "reward.command";
+/// Names the recipe's section of a program in errors: its keys are SECTION.command and SECTION.env.
+inline constexpr const char* kRewardSection = "reward";
+inline constexpr const char* kEnvironmentSection = "environment";
 
 struct Program {
+  std::string section = kRewardSection;
   std::vector<std::string> argv;         ///< argv[0]: an executable's path
   std::string folder;                    ///< working directory; "": the current one
   std::vector<std::string> environment;  ///< NAME=VALUE
@@ -66,6 +69,8 @@ class Process {
  private:
   void require_start(const Program& program);
 
+  std::string key_;  ///< SECTION.command
+
   pid_t watchdog_ = -1;
   Fd in_, out_, err_;
   Fd notes_;
@@ -74,16 +79,16 @@ class Process {
 
 /// Returns a program's path. A `name` with a slash is relative to `folder`; other names are searched in PATH. Throws an
 /// input error if no executable is found.
-std::string find_program(const std::string& name, const std::string& folder);
+std::string find_program(const std::string& name, const std::string& folder, const std::string& section);
 
 struct ProgramEnvironment {
   std::vector<std::string> variables;  ///< NAME=VALUE
   std::vector<std::string> withheld;   ///< sorted names
 };
 
-/// Returns a reward program's environment: variables that programs need (docs/reference/reward-protocol.md) and `names`
-/// (reward.env). The user's keys and tokens are withheld. PYTHONPATH begins with the folder of qrl_reward.py. Throws an
-/// input error for an unset name.
-ProgramEnvironment program_environment(const std::vector<std::string>& names);
+/// Returns a program's environment: variables that programs need (docs/reference/reward-protocol.md) and `names`
+/// (SECTION.env). The user's keys and tokens are withheld. PYTHONPATH begins with the folder of qrl_reward.py. Throws
+/// an input error for an unset name.
+ProgramEnvironment program_environment(const std::vector<std::string>& names, const std::string& section);
 
 }  // namespace qrl::tasks

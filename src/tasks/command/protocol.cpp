@@ -31,12 +31,12 @@ bool read_flag(const ordered_json& ready, const char* name) {
   return found->get<bool>();
 }
 
-void add_score(const std::string& name, const ordered_json& weight, CommandReady& out) {
-  QRL_REQUIRE(config::is_score_name(name), kCommandKey,
+void add_score(const std::string& name, const ordered_json& weight, const std::string& key, NamedScores& out) {
+  QRL_REQUIRE(config::is_score_name(name), key,
               "score names of 1 to 64 letters, digits and . _ - @ + in the ready line", base::quoted(name));
-  QRL_REQUIRE(std::ranges::find(out.scores, name) == out.scores.end(), kCommandKey, "each score once in the ready line",
+  QRL_REQUIRE(std::ranges::find(out.scores, name) == out.scores.end(), key, "each score once in the ready line",
               base::quoted(name) + " twice");
-  QRL_REQUIRE(weight.is_number() && fits_float(weight.get<double>()), kCommandKey,
+  QRL_REQUIRE(weight.is_number() && fits_float(weight.get<double>()), key,
               "a number as the weight of " + base::quoted(name) + ", within the range of a float", weight.dump());
   out.scores.push_back(name);
   out.weights.push_back(weight.get<double>());
@@ -50,26 +50,8 @@ std::optional<double> read_score(const json& value) {
   return value.get<double>();
 }
 
-bool read_scores(const json& answer, const CommandReady& ready, std::vector<double>& scores) {
-  scores.assign(ready.scores.size(), std::numeric_limits<double>::quiet_NaN());
-  const auto put = [&](std::size_t k, const json& value) {
-    const std::optional<double> score = read_score(value);
-    if (score) scores[k] = *score;
-    return score.has_value();
-  };
-  const auto one = answer.find("score"), several = answer.find("scores");
-  if (one != answer.end()) return several == answer.end() && ready.scores.size() == 1 && put(0, *one);
-  if (several == answer.end() || !several->is_object()) return false;
-  for (const auto& [name, value] : several->items()) {
-    const auto known = std::ranges::find(ready.scores, name);
-    if (known == ready.scores.end()) return false;
-    if (!put(static_cast<std::size_t>(known - ready.scores.begin()), value)) return false;
-  }
-  return true;
-}
-
 /// Returns the score by which a program says whether a response is correct, such as veRL's `acc`; NaN without one.
-double score_of_outcome(const CommandReady& ready, const std::vector<double>& scores) {
+double score_of_outcome(const NamedScores& ready, const std::vector<double>& scores) {
   for (const char* name : {"correct", "acc"}) {
     const auto known = std::ranges::find(ready.scores, name);
     if (known != ready.scores.end()) return scores[static_cast<std::size_t>(known - ready.scores.begin())];
@@ -78,7 +60,7 @@ double score_of_outcome(const CommandReady& ready, const std::vector<double>& sc
 }
 
 /// Sets outcome and has_outcome; returns false for an invalid outcome.
-bool read_outcome(const json& answer, const CommandReady& ready, const CorrectAt& correct_at, Verdict& verdict) {
+bool read_outcome(const json& answer, const NamedScores& ready, const CorrectAt& correct_at, Verdict& verdict) {
   const auto found = answer.find("outcome");
   if (found == answer.end() || found->is_null()) {
     const double own = score_of_outcome(ready, verdict.scores);
@@ -103,29 +85,76 @@ std::optional<std::string> read_text(const json& answer, const char* name) {
   return found->get<std::string>();
 }
 
-Verdict failed(std::string detail) {
-  Verdict verdict{Outcome::no_answer, "error", true};
+}  // namespace
+
+bool read_scores(const json& answer, const NamedScores& named, std::vector<double>& scores) {
+  scores.assign(named.scores.size(), std::numeric_limits<double>::quiet_NaN());
+  const auto put = [&](std::size_t k, const json& value) {
+    const std::optional<double> score = read_score(value);
+    if (score) scores[k] = *score;
+    return score.has_value();
+  };
+  const auto one = answer.find("score"), several = answer.find("scores");
+  if (one != answer.end()) return several == answer.end() && named.scores.size() == 1 && put(0, *one);
+  if (several == answer.end() || !several->is_object()) return false;
+  for (const auto& [name, value] : several->items()) {
+    const auto known = std::ranges::find(named.scores, name);
+    if (known == named.scores.end()) return false;
+    if (!put(static_cast<std::size_t>(known - named.scores.begin()), value)) return false;
+  }
+  return true;
+}
+
+Verdict failed_verdict(std::string_view reason, std::string detail) {
+  Verdict verdict{Outcome::no_answer, reason, true};
   verdict.detail = std::move(detail);
   return verdict;
 }
 
-}  // namespace
+NamedScores read_named_scores(const ordered_json& ready, const std::string& key) {
+  NamedScores out;
+  const ordered_json scores = ready.value("scores", ordered_json());
+  if (scores.is_array()) {
+    for (const ordered_json& name : scores) {
+      QRL_REQUIRE(name.is_string(), key, "names in scores of the ready line", name.dump());
+      add_score(name.get<std::string>(), 1, key, out);
+    }
+  } else if (scores.is_object()) {
+    for (const auto& [name, weight] : scores.items()) add_score(name, weight, key, out);
+  }
+  return out;
+}
+
+std::vector<double> chosen_weights(const NamedScores& named, const std::map<std::string, double>& given) {
+  std::vector<double> all = named.weights;
+  for (const auto& [name, weight] : given) {
+    const auto known = std::ranges::find(named.scores, name);
+    QRL_REQUIRE(known != named.scores.end(), "reward.weights",
+                "names among the command's scores: " + base::joined(named.scores, ", "), name);
+    all[static_cast<std::size_t>(known - named.scores.begin())] = weight;
+  }
+  QRL_REQUIRE(std::ranges::any_of(all, [](double weight) { return weight != 0; }), "reward.weights",
+              "a score with a weight other than 0 (the command's scores: " + base::joined(named.scores, ", ") + ")",
+              "only weights of 0", "every response would score 0");
+  return all;
+}
+
+std::vector<std::string> read_notes(const ordered_json& ready, const std::string& key) {
+  const ordered_json notes = ready.value("notes", ordered_json::array());
+  QRL_REQUIRE(notes.is_array() && std::ranges::all_of(notes, [](const auto& note) { return note.is_string(); }), key,
+              "a list of texts for notes in the ready line", notes.dump());
+  std::vector<std::string> texts;
+  for (const ordered_json& note : notes) texts.push_back(note.get<std::string>());
+  return texts;
+}
 
 CommandReady read_ready(const std::string& text) {
   const ordered_json ready = state::parse_ordered_json(text, kCommandKey);
   CommandReady out;
-  const ordered_json scores = ready.value("scores", ordered_json());
-  if (scores.is_array()) {
-    for (const ordered_json& name : scores) {
-      QRL_REQUIRE(name.is_string(), kCommandKey, "names in scores of the ready line", name.dump());
-      add_score(name.get<std::string>(), 1, out);
-    }
-  } else if (scores.is_object()) {
-    for (const auto& [name, weight] : scores.items()) add_score(name, weight, out);
-  }
+  static_cast<NamedScores&>(out) = read_named_scores(ready, kCommandKey);
   QRL_REQUIRE(!out.scores.empty() && out.scores.size() <= kMaxScores, kCommandKey,
               "scores of the ready line: a list of 1 to 64 names, or an object of names and weights",
-              base::quoted(scores.dump(), 200));
+              base::quoted(ready.value("scores", ordered_json()).dump(), 200));
   const ordered_json fields = ready.value("fields", ordered_json::array());
   QRL_REQUIRE(fields.is_array(), kCommandKey, "a list for fields in the ready line", fields.dump());
   for (const ordered_json& field : fields) {
@@ -150,10 +179,7 @@ CommandReady read_ready(const std::string& text) {
                 words.dump());
     out.reads.emplace_back(name, words.is_null() ? std::nullopt : std::optional(words.get<std::string>()));
   }
-  const ordered_json notes = ready.value("notes", ordered_json::array());
-  QRL_REQUIRE(notes.is_array() && std::ranges::all_of(notes, [](const auto& note) { return note.is_string(); }),
-              kCommandKey, "a list of texts for notes in the ready line", notes.dump());
-  for (const ordered_json& note : notes) out.notes.push_back(note.get<std::string>());
+  out.notes = read_notes(ready, kCommandKey);
   return out;
 }
 
@@ -203,20 +229,27 @@ void append_response(const Sample& sample, const CommandReady& ready, const Verd
   line += "}";
 }
 
-std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready, const CorrectAt& correct_at) {
-  if (!answer.is_object()) return std::nullopt;
-  if (const auto error = answer.find("error"); error != answer.end())
-    return error->is_string() ? std::optional(failed(error->get<std::string>())) : std::nullopt;
+std::optional<Verdict> verdict_of(const json& answer, const NamedScores& named, std::vector<double> scores,
+                                  const CorrectAt& correct_at) {
   Verdict verdict;
-  if (!read_scores(answer, ready, verdict.scores)) return std::nullopt;
+  verdict.scores = std::move(scores);
   const auto reason = read_text(answer, "reason"), extracted = read_text(answer, "extracted");
-  if (!reason || !extracted || !read_outcome(answer, ready, correct_at, verdict)) return std::nullopt;
+  if (!reason || !extracted || !read_outcome(answer, named, correct_at, verdict)) return std::nullopt;
   const bool applies = std::ranges::any_of(verdict.scores, [](double score) { return !std::isnan(score); });
-  if (!applies) return failed("no score applies: all are null or NaN");
+  if (!applies) return failed_verdict("error", "no score applies: all are null or NaN");
   verdict.reason = name_of(verdict.outcome);
   verdict.detail = *reason;
   verdict.extracted = reward::shown(*extracted);
   return verdict;
+}
+
+std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready, const CorrectAt& correct_at) {
+  if (!answer.is_object()) return std::nullopt;
+  if (const auto error = answer.find("error"); error != answer.end())
+    return error->is_string() ? std::optional(failed_verdict("error", error->get<std::string>())) : std::nullopt;
+  std::vector<double> scores;
+  if (!read_scores(answer, ready, scores)) return std::nullopt;
+  return verdict_of(answer, ready, std::move(scores), correct_at);
 }
 
 }  // namespace qrl::tasks

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -13,9 +14,25 @@
 
 namespace qrl::tasks {
 
-struct CommandReady {
-  std::vector<std::string> scores;  ///< names, in the command's order
+inline constexpr const char* kCommandKey = "reward.command";
+
+/// Holds the scores that a program announces in its ready line.
+struct NamedScores {
+  std::vector<std::string> scores;  ///< names, in the program's order
   std::vector<double> weights;      ///< default weight of each score
+};
+
+/// Reads `scores` of a ready line; "": none. Throws an input error that names `key`.
+NamedScores read_named_scores(const nlohmann::ordered_json& ready, const std::string& key);
+
+/// Returns the scores' weights, with those of `given` (reward.weights) in place of the program's. Throws an input error
+/// for a name that the program lacks, and if all weights are 0.
+std::vector<double> chosen_weights(const NamedScores& named, const std::map<std::string, double>& given);
+
+/// Returns the texts of `notes` in a ready line. Throws an input error that names `key`.
+std::vector<std::string> read_notes(const nlohmann::ordered_json& ready, const std::string& key);
+
+struct CommandReady : NamedScores {
   bool wants_row = false;
   bool wants_tokens = false;
   bool wants_prompt_tokens = false;
@@ -44,6 +61,16 @@ void append_ids(std::span<const types::TokenId> ids, std::string& line);
 /// Appends a response's fields: "response", "stop", "response_tokens". Adds "tokens" and "index" if the command wants
 /// them, and "verdict" if `before` is not null.
 void append_response(const Sample& sample, const CommandReady& ready, const Verdict* before, std::string& line);
+
+/// Reads an answer's `score` or `scores`; NaN: null or missing. Returns false if the protocol does not allow them.
+bool read_scores(const nlohmann::json& answer, const NamedScores& named, std::vector<double>& scores);
+
+/// Returns the verdict of an answer with these scores, like read_answer.
+std::optional<Verdict> verdict_of(const nlohmann::json& answer, const NamedScores& named, std::vector<double> scores,
+                                  const CorrectAt& correct_at);
+
+/// Returns a verdict for a sample that could not be judged.
+Verdict failed_verdict(std::string_view reason, std::string detail);
 
 /// Returns an answer's verdict, with NaN for missing scores. Returns none if the protocol does not allow the answer.
 /// Sets verifier_error if the answer has an error or no score applies. The outcome is the answer's own, else what a

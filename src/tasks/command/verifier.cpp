@@ -27,22 +27,14 @@ struct CommandGold final : types::Gold {
   std::shared_ptr<const types::Gold> after;
 };
 
-PoolSettings settings_of(const CommandOptions& options) {
-  PoolSettings settings;
-  settings.program.argv = options.argv;
-  settings.program.argv.front() = find_program(options.argv.front(), options.folder);
-  settings.program.folder = options.folder;
-  ProgramEnvironment environment = program_environment(options.env);
-  settings.program.environment = std::move(environment.variables);
-  settings.withheld = std::move(environment.withheld);
-  settings.program.memory_bytes = options.memory_bytes;
+CrewSettings settings_of(const CommandOptions& options) {
+  CrewSettings settings =
+      crew_settings(kRewardSection, options.argv, options.folder, options.env, options.memory_bytes);
   settings.num_workers = num_workers(options);
   if (settings.num_workers > base::num_threads())
     base::log_once("reward.workers", "reward.workers is " + std::to_string(settings.num_workers) +
                                          ", but this process has " + std::to_string(base::num_threads()) +
                                          " threads: workers take turns, except while they wait for something else");
-  settings.in_flight = options.in_flight;
-  settings.timeout_s = options.timeout_s;
   settings.start_timeout_s = options.start_timeout_s;
   return settings;
 }
@@ -102,7 +94,7 @@ class CommandVerifier final : public Verifier {
   std::vector<double> score_weights(const RuleWeights& /*rule_weights*/) const override {
     const std::lock_guard guard(lock_);
     start(nullptr);
-    return weights();
+    return weights_;
   }
   bool wants_rows() const override { return true; }
   bool needs_ground_truths() const override { return after_ != nullptr; }
@@ -139,21 +131,20 @@ class CommandVerifier final : public Verifier {
  private:
   // These functions require lock_.
   const CommandReady& start(const Question* first) const;
-  std::vector<double> weights() const;
-  void require_weights() const;
   void check_golds() const;
   void put(CommandBatch& batch, std::size_t sample, Verdict verdict) const;
   void check_errors(const CommandBatch& batch) const;
   Verdict without_scores(Verdict verdict) const;
 
   const CommandOptions options_;
-  const PoolSettings settings_;
+  const CrewSettings settings_;
   const std::unique_ptr<Verifier> after_;
   mutable std::mutex lock_;
   mutable std::filesystem::path log_file_;
   mutable bool shows_log_ = false;
   mutable std::unique_ptr<Pool> pool_;
   mutable CommandReady ready_;
+  mutable std::vector<double> weights_;
   mutable bool is_group_ = false;
   mutable std::vector<std::pair<std::string, std::string>> golds_;  ///< JSON and location of unchecked ground truths
   mutable JudgeReport report_;
@@ -162,16 +153,16 @@ class CommandVerifier final : public Verifier {
 
 const CommandReady& CommandVerifier::start(const Question* first) const {
   if (pool_) return ready_;
-  PoolSettings settings = settings_;
+  CrewSettings settings = settings_;
   settings.hello = hello_line(options_.seed, options_.run_folder, first);
-  auto pool = std::make_unique<Pool>(std::move(settings));
+  auto pool = std::make_unique<Pool>(std::move(settings), PoolLimits{options_.in_flight, options_.timeout_s});
   if (shows_log_) pool->show_log();
   if (!log_file_.empty()) pool->log_to(log_file_);
   ready_ = read_ready(pool->start());
   is_group_ = options_.rows ? *options_.rows == config::RewardRows::group : ready_.takes_groups;
   QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, because the program takes whole groups",
               std::to_string(options_.in_flight), "delete it");
-  require_weights();
+  weights_ = chosen_weights(ready_, options_.weights);
   for (const std::string& note : ready_.notes) pool->log_once(kCommandKey + (": " + note));
   for (const auto& [name, words] : ready_.reads) {
     const std::string line =
@@ -180,26 +171,6 @@ const CommandReady& CommandVerifier::start(const Question* first) const {
   }
   pool_ = std::move(pool);
   return ready_;
-}
-
-std::vector<double> CommandVerifier::weights() const {
-  std::vector<double> all = ready_.weights;
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    const auto given = options_.weights.find(ready_.scores[k]);
-    if (given != options_.weights.end()) all[k] = given->second;
-  }
-  return all;
-}
-
-void CommandVerifier::require_weights() const {
-  for (const auto& [name, weight] : options_.weights) {
-    QRL_REQUIRE(std::ranges::find(ready_.scores, name) != ready_.scores.end(), "reward.weights",
-                "names among the command's scores: " + base::joined(ready_.scores, ", "), name);
-  }
-  const std::vector<double> all = weights();
-  QRL_REQUIRE(std::ranges::any_of(all, [](double weight) { return weight != 0; }), "reward.weights",
-              "a score with a weight other than 0 (the command's scores: " + base::joined(ready_.scores, ", ") + ")",
-              "only weights of 0", "every response would score 0");
 }
 
 void CommandVerifier::check_golds() const {

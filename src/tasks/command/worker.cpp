@@ -46,8 +46,8 @@ bool would_wait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-Worker::Worker(const Program& program, ErrorLog& log)
-    : started_s(base::now_s()), log_(log), process_(program), piece_(kPiece_bytes) {}
+Worker::Worker(const Program& program, ErrorLog& log, std::size_t max_line_bytes)
+    : started_s(base::now_s()), max_line_bytes_(max_line_bytes), log_(log), process_(program), piece_(kPiece_bytes) {}
 
 bool Worker::send(std::string_view line) {
   unsent_ += line;
@@ -72,7 +72,7 @@ Worker::Input Worker::read() {
   scanned_ -= taken_;
   taken_ = 0;
   for (;;) {
-    if (received_.size() > kMaxCommandLine_bytes + kPiece_bytes) return Input::too_long;
+    if (received_.size() > max_line_bytes_ + kPiece_bytes) return Input::too_long;
     const ssize_t count = ::read(process_.output(), piece_.data(), piece_.size());
     received_.append(piece_.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     if (count == 0) return Input::ended;

@@ -13,8 +13,9 @@
 
 namespace qrl::tasks {
 
-inline constexpr std::size_t kMaxCommandLine_bytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxRewardLine_bytes = std::size_t{64} << 20;
 
+/// Holds a row, or a conversation, that waits for the worker's answer.
 struct HeldRow {
   std::size_t row = 0;
   std::uint64_t id = 0;
@@ -23,7 +24,7 @@ struct HeldRow {
 
 class Worker {
  public:
-  Worker(const Program& program, ErrorLog& log);
+  Worker(const Program& program, ErrorLog& log, std::size_t max_line_bytes);
 
   Process& process() { return process_; }
   /// Queues a line (with its newline) and writes what the pipe accepts. Returns false if the worker has closed its
@@ -40,12 +41,15 @@ class Worker {
   /// Returns the newest lines of standard error, at most 20, each with a newline.
   std::string last_errors();
 
+  std::size_t max_line_bytes() const { return max_line_bytes_; }
+
   bool is_ready = false;
   bool had_rows = false;
   double started_s = 0;
   std::vector<HeldRow> held;
 
  private:
+  std::size_t max_line_bytes_;
   ErrorLog& log_;
   Process process_;
   std::vector<char> piece_;
