@@ -201,8 +201,8 @@ void describe_gpu() {
 
 void add_check(CLI::App& app, Action& action) {
   CLI::App* check = app.add_subcommand("check",
-                                       "read one file as a run would; or check a GPU's libraries, a verifier or the "
-                                       "gap; prints a summary, or an error with exit code 2");
+                                       "read one file as a run would; or check a GPU's libraries, a verifier, an "
+                                       "environment or the gap; prints a summary, or an error with exit code 2");
   check->require_subcommand(1);
   auto file = std::make_shared<std::string>();
   for (const Kind& kind : kinds()) {
@@ -214,6 +214,7 @@ void add_check(CLI::App& app, Action& action) {
   CLI::App* gpu = check->add_subcommand("gpu", "check the driver and libraries that a GPU needs");
   set_work(*gpu, action, [](dist::Collectives&) { describe_gpu(); });
   add_check_reward(*check, action);
+  add_check_env(*check, action);
   add_check_gap(*check, action);
   add_rows_check(*check, action, "csv", "CSV file and its rows", describe_csv);
   add_rows_check(*check, action, "jsonl", "prompt file", describe_jsonl);

@@ -16,6 +16,7 @@ void add_profile(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_check_reward(CLI::App& check, Action& action);
+void add_check_env(CLI::App& check, Action& action);
 void add_check_gap(CLI::App& check, Action& action);
 void add_judge(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);

@@ -18,6 +18,7 @@
 #include "train/plan/options.h"
 #include "train/plan/recorded_recipe.h"
 #include "train/policy/policy.h"
+#include "train/prompts/conversations.h"
 #include "train/prompts/text_options.h"
 
 namespace qrl::app {
@@ -55,13 +56,14 @@ void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   const auto sets = train::load_held_out_prompts(recipe, policy.tokenizer, *verifier);
   QRL_REQUIRE(!sets.empty(), arguments.recipe.file, "held-out prompts", "none",
               "set data.val_files or data.val_generator");
+  const auto conversations = train::conversation_settings(recipe, policy.tokenizer, *verifier);
   loaded_sampler.publish(recipe, *verifier);
   std::string responses;
   const train::GenerationProgress progress("evaluation", train::num_responses(sets, recipe.eval, world),
                                            loaded_sampler.sampler.decoder);
   const train::Metrics metrics = train::evaluate(
       loaded_sampler.sampler.decoder, sets, recipe, train::eval_sampling(recipe, policy.config, policy.tokenizer),
-      policy.tokenizer, *verifier, world, arguments.out.empty() ? nullptr : &responses);
+      policy.tokenizer, *verifier, conversations.get(), world, arguments.out.empty() ? nullptr : &responses);
   loaded_sampler.say_what_it_samples(recipe);
   if (!world.is_first()) return;
   const std::map<std::string, double, report::NameOrder> ordered(metrics.begin(), metrics.end());

@@ -16,6 +16,7 @@
 #include "train/plan/disk_estimate.h"
 #include "train/plan/options.h"
 #include "train/plan/settings.h"
+#include "train/prompts/conversations.h"
 #include "train/prompts/text_options.h"
 #include "train/run_plan.h"
 
@@ -53,6 +54,10 @@ void describe_batch(const config::Recipe& recipe) {
   base::print("KV cache    %lld tokens: room for %lld of the longest sequences; up to %lld are decoded at once\n",
               whole(pages * recipe.rollout.page_size), whole(pages / train::pages_of_longest(recipe)),
               whole(recipe.rollout.max_num_seqs));
+  if (config::has_environment(recipe))
+    base::print("environment up to %s; up to %s open at once in a process, whose pages stay while they wait\n",
+                counted(recipe.environment.max_turns, "turn").c_str(),
+                counted(train::most_open_conversations(recipe), "conversation").c_str());
   const std::int64_t steps = recipe.trainer.total_training_steps;
   if (steps == 0 && recipe.trainer.total_epochs > 0)
     base::print("run         %s\n", counted(recipe.trainer.total_epochs, "epoch").c_str());

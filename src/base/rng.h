@@ -19,7 +19,8 @@ enum class RandomPurpose : std::uint32_t {
   probe,
   sft_shuffle,
   adapter_init,
-  gain_noise
+  gain_noise,
+  environment
 };
 
 /// Computes Philox4x32-10 (Salmon et al., SC'11).

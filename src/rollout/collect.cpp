@@ -10,10 +10,18 @@ namespace qrl::rollout {
 
 std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key) {
+  return rollouts_of(prompts, n, source.complete(requests_of(prompts, n), params, key));
+}
+
+std::vector<types::SampleRequest> requests_of(std::span<const PromptRequest> prompts, std::int32_t n) {
   std::vector<types::SampleRequest> requests;
   requests.reserve(prompts.size());
   for (const auto& [prompt, first_sample] : prompts) requests.push_back({prompt->id, prompt->tokens, first_sample, n});
-  std::vector<types::Completion> completions = source.complete(requests, params, key);
+  return requests;
+}
+
+std::vector<Rollout> rollouts_of(std::span<const PromptRequest> prompts, std::int32_t n,
+                                 std::vector<types::Completion> completions) {
   QRL_INVARIANT(completions.size() == prompts.size() * static_cast<std::size_t>(n), "text source",
                 std::to_string(prompts.size() * static_cast<std::size_t>(n)) + " completions",
                 std::to_string(completions.size()));
@@ -49,20 +57,28 @@ void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& v
     }
   });
   std::vector<tasks::Sample> samples;
+  std::vector<std::size_t> judged;  // index of each sample's rollout
   samples.reserve(rollouts.size());
-  for (const Rollout& rollout : rollouts) {
-    samples.push_back({rollout.response, rollout.prompt->gold.get(), std::ssize(samples) / n, rollout.completion.stop,
-                       rollout.completion.tokens, rollout.prompt->tokens,
+  for (std::size_t i = 0; i < rollouts.size(); ++i) {
+    const Rollout& rollout = rollouts[i];
+    const Conversation* conversation = rollout.conversation.get();
+    if (conversation != nullptr && conversation->verdict) continue;
+    const std::span<const types::TokenId> tokens = rollout.completion.tokens;
+    judged.push_back(i);
+    samples.push_back({conversation == nullptr ? rollout.response : conversation->judged, rollout.prompt->gold.get(),
+                       static_cast<std::int64_t>(i) / n, rollout.completion.stop,
+                       tokens.subspan(conversation == nullptr ? 0 : conversation->judged_begin), rollout.prompt->tokens,
                        static_cast<std::int64_t>(rollout.prompt->id) * n + rollout.sample_idx});
   }
   std::vector<reward::Verdict> verdicts = verifier.judge(samples, context);
-  QRL_INVARIANT(verdicts.size() == rollouts.size(), "verifier", std::to_string(rollouts.size()) + " verdicts",
+  QRL_INVARIANT(verdicts.size() == samples.size(), "verifier", std::to_string(samples.size()) + " verdicts",
                 std::to_string(verdicts.size()));
   if (rollouts.empty()) return;
+  for (std::size_t k = 0; k < judged.size(); ++k) rollouts[judged[k]].verdict = std::move(verdicts[k]);
   const std::vector<double> weights = verifier.score_weights(rule_weights);
-  for (std::size_t i = 0; i < rollouts.size(); ++i) {
-    Rollout& rollout = rollouts[i];
-    rollout.verdict = std::move(verdicts[i]);
+  for (Rollout& rollout : rollouts) {
+    if (rollout.conversation != nullptr && rollout.conversation->verdict)
+      rollout.verdict = *rollout.conversation->verdict;
     rollout.score = weighted_sum(rollout.verdict.scores, weights);
     rollout.reward = rollout.score;
   }

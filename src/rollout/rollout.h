@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,27 @@
 
 namespace qrl::rollout {
 
+/// Holds a sampled turn of a conversation, and what the environment answered.
+struct Turn {
+  std::string sampled;                     ///< its text, without an end token
+  std::size_t begin = 0, end = 0;          ///< its tokens in the completion
+  const char* stop = "eos";                ///< eos, stop or length
+  std::optional<std::string> observation;  ///< as the model sees it; none: no turn follows
+  std::string calls;                       ///< JSON list; "": none
+};
+
+/// Holds how a conversation with an environment went.
+struct Conversation {
+  std::vector<Turn> turns;
+  /// done, max_turns, length, or the reason of a failure: timeout, crashed, protocol, error.
+  std::string end;
+  std::optional<reward::Verdict> verdict;  ///< the environment's, or a failure's; none: the verifier judges
+  std::string judged;                      ///< text that the verifier judges
+  std::size_t judged_begin = 0;            ///< its first token in the completion
+  std::int64_t num_calls = 0, num_call_errors = 0;
+  double wait_s = 0;  ///< time until the environment answered, summed over requests
+};
+
 struct Rollout {
   const types::Prompt* prompt = nullptr;
   std::int32_t sample_idx = 0;
@@ -26,6 +49,8 @@ struct Rollout {
   /// Whether the loss and its denominators include the rollout. False if it was not judged, or is the only judged
   /// sample of a larger group.
   bool in_loss = true;
+  std::shared_ptr<const Conversation> conversation = nullptr;  ///< null without an environment
+  std::shared_ptr<const types::Prompt> own_prompt = nullptr;   ///< `prompt` with the environment's first text, if any
 };
 
 struct PromptRequest {
@@ -37,6 +62,12 @@ struct PromptRequest {
 std::vector<Rollout> collect(types::TextSource& source, std::span<const PromptRequest> prompts, std::int32_t n,
                              const types::SamplingParams& params, types::SampleKey key);
 
+/// Returns requests of n samples of each prompt.
+std::vector<types::SampleRequest> requests_of(std::span<const PromptRequest> prompts, std::int32_t n);
+/// Returns the rollouts of these requests' completions, in prompt-major order.
+std::vector<Rollout> rollouts_of(std::span<const PromptRequest> prompts, std::int32_t n,
+                                 std::vector<types::Completion> completions);
+
 /// Holds a score's parts for rollout files; their sum is the score.
 struct ScoreParts {
   double accuracy = 0;  ///< reward.correct or reward.wrong
@@ -46,7 +77,7 @@ struct ScoreParts {
 ScoreParts score_parts(const reward::Verdict& verdict, const tasks::RuleWeights& weights);
 
 /// Decodes and judges the rollouts on all threads, as one batch of groups of n samples. Sets response, verdict, score
-/// and reward.
+/// and reward. Conversations that have a verdict keep it.
 void judge(std::span<Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,
            const tasks::RuleWeights& rule_weights, const data::Tokenizer& tokenizer,
            const tasks::JudgeContext& context = {});

@@ -22,6 +22,7 @@
 #include "train/plan/recorded_recipe.h"
 #include "train/plan/settings.h"
 #include "train/policy/quantizer.h"
+#include "train/prompts/conversations.h"
 #include "train/prompts/text_options.h"
 
 namespace qrl::train {
@@ -159,6 +160,7 @@ RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectiv
   plan.verifier = tasks::make_verifier(verifier_options(recipe));
   plan.prompts = load_train_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
   plan.held_out = load_held_out_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
+  plan.conversations = conversation_settings(recipe, plan.policy.tokenizer, *plan.verifier);
   (void)rollout::FlatGroups(recipe.algorithm.filter_groups.metric, *plan.verifier);  // throws if the score is unknown
   plan_memory(plan, request, largest_set(plan.held_out));
   warn_of_shared_prompts(plan.prompts, plan.held_out);

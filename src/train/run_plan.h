@@ -8,6 +8,7 @@
 #include "dist/collectives.h"
 #include "learner/learner.h"
 #include "model/config.h"
+#include "rollout/conversations.h"
 #include "tasks/verifier.h"
 #include "train/files/run_folder.h"
 #include "train/plan/memory_estimate.h"
@@ -57,6 +58,7 @@ struct RunPlan : RunOutline {
   learner::LossOptions loss;
   types::SamplingParams train_sampling, eval_sampling;
   std::shared_ptr<const tasks::Verifier> verifier;
+  std::shared_ptr<const rollout::ConversationSettings> conversations;  ///< null without an environment
   PromptSet prompts;
   std::vector<PromptSet> held_out;
   SftRows sft_rows;  ///< empty without sft.train_files

@@ -20,6 +20,15 @@ struct Gold {
   virtual ~Gold() = default;
 };
 
+/// Base class of what an environment needs of a prompt.
+struct ConversationStart {
+  ConversationStart() = default;
+  ConversationStart(const ConversationStart&) = delete;
+  ConversationStart& operator=(const ConversationStart&) = delete;
+  virtual ~ConversationStart() = default;
+  std::string fields;  ///< the row's JSON fields on the wire, without braces
+};
+
 /// One task for the model. `id` is the prompt's position in its data source and part of the sampling key.
 struct Prompt {
   std::uint64_t id = 0;
@@ -31,6 +40,7 @@ struct Prompt {
   /// judged.
   std::shared_ptr<const Gold> gold = nullptr;
   std::int64_t unencodable_bytes = 0;  ///< bytes of the messages for which the vocabulary has no token
+  std::shared_ptr<const ConversationStart> start = nullptr;  ///< null without an environment
 };
 
 /// eos: ended by a stop token or a stop string; length: ended by max_new_tokens.

@@ -112,11 +112,15 @@ std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metric
 std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
                                                 const types::SamplingParams& params, types::SampleKey key,
-                                                dist::Collectives& world) {
+                                                const rollout::ConversationSettings* conversations,
+                                                tasks::JudgeContext context, dist::Collectives& world) {
+  context.pause = cancel_if_stopping;
   std::vector<rollout::Rollout> rollouts;
   bool cancelled = false;
   try {
-    rollouts = rollout::collect(source, prompts, n, params, key);
+    rollouts = conversations == nullptr
+                   ? rollout::collect(source, prompts, n, params, key)
+                   : rollout::collect_conversations(source, prompts, n, params, key, *conversations, context);
   } catch (const Cancelled&) {
     cancelled = true;
   }
@@ -152,7 +156,7 @@ class SetCounts {
     for (const rollout::Rollout& r : group) {
       judged += r.verdict.dropped ? 0 : 1;
       right += r.verdict.outcome == reward::Outcome::correct ? 1 : 0;
-      tokens_ += static_cast<std::int64_t>(r.completion.tokens.size());
+      tokens_ += r.completion.num_sampled();
       truncated_ += r.completion.stop == types::StopReason::length ? 1 : 0;
       answered_ += r.verdict.verifier_error ? 0 : 1;
       outcomes_ += !r.verdict.verifier_error && r.verdict.has_outcome ? 1 : 0;
@@ -236,7 +240,8 @@ class SetCounts {
 
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
-                 dist::Collectives& world, std::string* responses, std::int64_t max_prompts) {
+                 const rollout::ConversationSettings* conversations, dist::Collectives& world, std::string* responses,
+                 std::int64_t max_prompts) {
   const auto n = static_cast<std::int32_t>(recipe.eval.n);
   const auto group_size = static_cast<std::size_t>(n);
   Metrics metrics;
@@ -248,9 +253,10 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
       mine.push_back({&set.prompts[i]});
       places.push_back(static_cast<std::int64_t>(i));
     }
-    auto rollouts = collect_or_cancel(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, world);
-    judge_or_cancel(rollouts, n, verifier, rule_weights(recipe.reward), tokenizer,
-                    {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()}, world);
+    const tasks::JudgeContext context = {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()};
+    auto rollouts =
+        collect_or_cancel(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, conversations, context, world);
+    judge_or_cancel(rollouts, n, verifier, rule_weights(recipe.reward), tokenizer, context, world);
     if (responses != nullptr) {
       const auto shown =
           static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), max_prompts) - places.begin());
@@ -282,9 +288,9 @@ std::optional<Metrics> HeldOutEvaluation::run(std::int64_t step, PhaseSeconds& s
   const GenerationProgress progress(
       step == 0 ? "evaluation before step 1" : "evaluation after step " + std::to_string(step),
       num_responses(run_.plan.held_out, recipe.eval, run_.world), sampler_.decoder);
-  const Metrics metrics =
-      evaluate(sampler_.decoder, run_.plan.held_out, recipe, run_.plan.eval_sampling, policy.tokenizer,
-               *run_.plan.verifier, run_.world, recipe.eval.dump > 0 ? &responses : nullptr, recipe.eval.dump);
+  const Metrics metrics = evaluate(sampler_.decoder, run_.plan.held_out, recipe, run_.plan.eval_sampling,
+                                   policy.tokenizer, *run_.plan.verifier, run_.plan.conversations.get(), run_.world,
+                                   recipe.eval.dump > 0 ? &responses : nullptr, recipe.eval.dump);
   if (run_.folder != nullptr && recipe.eval.dump > 0) run_.folder->write_validation(step, responses);
   return metrics;
 } catch (const Cancelled&) {

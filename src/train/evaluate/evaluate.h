@@ -9,6 +9,7 @@
 #include "config/recipe.h"
 #include "data/tokenizer.h"
 #include "dist/collectives.h"
+#include "rollout/conversations.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
 #include "train/files/run_folder.h"
@@ -33,11 +34,12 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
 /// Returns the metrics of held_out_names for each set, the same on every rank. mean@n, pass@k, maj@n and scores cover
 /// only judged samples. A score that applies to no sample is NaN. A sample's random numbers depend only on (seed,
 /// prompt, sample). Throws Cancelled like collect_or_cancel. `responses` must be given on all ranks or none. On the
+/// `conversations` is null without an environment. On the
 /// first rank, JSON rows (rollout_rows) of each set's first `max_prompts` prompts are appended to it, in prompt order.
 Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
-                 dist::Collectives& world, std::string* responses = nullptr,
-                 std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
+                 const rollout::ConversationSettings* conversations, dist::Collectives& world,
+                 std::string* responses = nullptr, std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
 
 std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
                            const dist::Collectives& world);
@@ -45,11 +47,13 @@ std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRe
 /// Returns a row a set. Leaves out the metrics by which a set is not measured (report::Measures::counts).
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);
 
-/// Calls rollout::collect. Throws Cancelled on every rank if any rank got a stop request. Collective.
+/// Calls rollout::collect, or with `conversations`, rollout::collect_conversations. Throws Cancelled on every rank if
+/// any rank got a stop request. Collective.
 std::vector<rollout::Rollout> collect_or_cancel(types::TextSource& source,
                                                 std::span<const rollout::PromptRequest> prompts, std::int32_t n,
                                                 const types::SamplingParams& params, types::SampleKey key,
-                                                dist::Collectives& world);
+                                                const rollout::ConversationSettings* conversations,
+                                                tasks::JudgeContext context, dist::Collectives& world);
 
 /// Calls rollout::judge. A stop request ends the wait for the verifier and throws Cancelled on every rank. Collective.
 void judge_or_cancel(std::span<rollout::Rollout> rollouts, std::int32_t n, const tasks::Verifier& verifier,

@@ -72,7 +72,7 @@ nlohmann::ordered_json measure(const RunContext& run, std::int64_t step, const l
                                     sampler.decoder);
   const Metrics metrics =
       evaluate(sampler.decoder, held_out, recipe, eval_sampling(recipe, config, run.plan.policy.tokenizer),
-               run.plan.policy.tokenizer, *run.plan.verifier, run.world);
+               run.plan.policy.tokenizer, *run.plan.verifier, run.plan.conversations.get(), run.world);
   nlohmann::ordered_json json = {{"step", step},
                                  {"held_out", run.plan.inputs.held_out_prompts},
                                  {"compute", config::samples_on_gpu(recipe) ? "bf16" : "fp32"},

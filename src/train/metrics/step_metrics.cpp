@@ -37,6 +37,15 @@ std::pair<double, double> four_grams(const std::vector<types::TokenId>& tokens) 
   return {static_cast<double>(grams.size()), static_cast<double>(grams.size()) - static_cast<double>(distinct)};
 }
 
+std::vector<types::TokenId> sampled_tokens(const types::Completion& completion) {
+  if (completion.sampled.empty()) return completion.tokens;
+  std::vector<types::TokenId> tokens;
+  for (std::size_t t = 0; t < completion.tokens.size(); ++t) {
+    if (completion.sampled[t] != 0) tokens.push_back(completion.tokens[t]);
+  }
+  return tokens;
+}
+
 template <class T>
 std::vector<T> in_global_order(const std::vector<std::vector<T>>& by_rank, std::size_t group,
                                std::span<const std::int64_t> places, dist::Collectives& world) {
@@ -139,11 +148,11 @@ void add_named_scores(Metrics& metrics, std::span<const rollout::Rollout> rollou
 }
 
 Fact fact_of(const rollout::Rollout& r, bool flat) {
-  const auto [grams, repeated] = four_grams(r.completion.tokens);
+  const auto [grams, repeated] = four_grams(sampled_tokens(r.completion));
   return {r.score,
           r.reward,
           r.advantage,
-          static_cast<double>(r.completion.tokens.size()),
+          static_cast<double>(r.completion.num_sampled()),
           static_cast<double>(r.prompt->tokens.size()),
           r.completion.stop == types::StopReason::length ? 1.0 : 0.0,
           r.verdict.outcome == reward::Outcome::correct ? 1.0 : 0.0,
@@ -213,7 +222,7 @@ Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectiv
   double most = 0;
   for (const rollout::Rollout& r : rollouts) {
     const types::KeptTokens& kept = r.completion.kept;
-    sums[0] += std::ssize(kept);
+    sums[0] += kept.empty() ? 0 : r.completion.num_sampled();
     sums[1] += kept.num_ids();
     sums[2] += r.completion.num_limited;
     for (std::size_t t = 0; t < kept.size(); ++t) most = std::max(most, static_cast<double>(kept[t].size()));
@@ -226,7 +235,48 @@ Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectiv
           {"rollout/kept_tokens/limited_fraction", static_cast<double>(sums[2]) / tokens}};
 }
 
+Metrics environment_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world) {
+  constexpr std::size_t kEnds = 5;
+  const char* const ends[kEnds] = {"done", "max_turns", "length", "timeout", "error"};
+  std::int64_t sums[5 + kEnds] = {};
+  double wait_s = 0;
+  for (const rollout::Rollout& r : rollouts) {
+    const rollout::Conversation& conversation = *r.conversation;
+    ++sums[0];
+    sums[1] += std::ssize(conversation.turns);
+    sums[2] += static_cast<std::int64_t>(r.completion.tokens.size()) - r.completion.num_sampled();
+    sums[3] += conversation.num_calls;
+    sums[4] += conversation.num_call_errors;
+    const auto* end = std::ranges::find(ends, conversation.end);  // crashed and protocol count as errors
+    ++sums[5 + std::min(static_cast<std::size_t>(end - ends), kEnds - 1)];
+    wait_s += conversation.wait_s;
+  }
+  world.all_reduce_sum(std::span<std::int64_t>(sums));
+  world.all_reduce_sum(std::span<double>(&wait_s, 1));
+  const auto count = static_cast<double>(sums[0]);
+  Metrics metrics = {{"env/turns", static_cast<double>(sums[1]) / count},
+                     {"env/observation_tokens", static_cast<double>(sums[2]) / count},
+                     {"env/calls", static_cast<double>(sums[3]) / count},
+                     {"env/call_errors", static_cast<double>(sums[4]) / count},
+                     {"timing_s/env_wait", wait_s / count}};
+  for (std::size_t k = 0; k < kEnds; ++k)
+    metrics[std::string("env/") + ends[k] + "_fraction"] = static_cast<double>(sums[5 + k]) / count;
+  return metrics;
+}
+
 namespace {
+
+/// Returns a conversation's turns as rollout files have them.
+nlohmann::ordered_json shown_turns(const rollout::Conversation& conversation) {
+  nlohmann::ordered_json turns = nlohmann::ordered_json::array();
+  for (const rollout::Turn& turn : conversation.turns) {
+    nlohmann::ordered_json& shown = turns.emplace_back(
+        nlohmann::ordered_json{{"drawn", turn.sampled}, {"drawn_tokens", turn.end - turn.begin}, {"stop", turn.stop}});
+    shown["observation"] = turn.observation ? nlohmann::ordered_json(*turn.observation) : nullptr;
+    shown["calls"] = turn.calls.empty() ? nlohmann::ordered_json::array() : nlohmann::ordered_json::parse(turn.calls);
+  }
+  return turns;
+}
 
 nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe,
                                    const tasks::Verifier& verifier) {
@@ -266,6 +316,8 @@ std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_
                                   {"response_tokens", r.completion.tokens.size()},
                                   {"stop", r.completion.stop == types::StopReason::eos ? "eos" : "length"},
                                   {"version", r.completion.versions.empty() ? -1 : r.completion.versions.front()}};
+    if (r.conversation) row["end"] = r.conversation->end;
+    if (r.conversation) row["turns"] = shown_turns(*r.conversation);
     if (verdict.dropped) row["dropped"] = verdict.reason;
     if (!r.completion.kept.empty()) {
       row["tokens"] = r.completion.tokens;

@@ -26,6 +26,9 @@ Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t
                         std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
+/// Returns env/ metrics of rollouts with conversations. Collective.
+Metrics environment_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
+
 /// Returns rollout/kept_tokens/{mean,max,limited_fraction}. Collective.
 Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectives& world);
 

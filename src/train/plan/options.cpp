@@ -9,6 +9,7 @@
 #include "config/keys/key.h"
 #include "data/chat_template.h"
 #include "train/plan/formats.h"
+#include "train/prompts/conversations.h"
 #include "train/prompts/text_options.h"
 
 namespace qrl::train {
@@ -120,8 +121,9 @@ std::int64_t pages_of_longest(const config::Recipe& recipe, std::optional<std::i
 }
 
 std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
-  return recipe.rollout.kv_pages.value_or(pages_of_longest(recipe, longest_prompt_tokens) *
-                                          recipe.rollout.max_num_seqs);
+  // Conversations that wait for the environment keep their pages.
+  const std::int64_t num_seqs = std::max<std::int64_t>(recipe.rollout.max_num_seqs, most_open_conversations(recipe));
+  return recipe.rollout.kv_pages.value_or(pages_of_longest(recipe, longest_prompt_tokens) * num_seqs);
 }
 
 double gpu_memory_share(const config::Recipe& recipe) {

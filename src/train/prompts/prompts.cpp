@@ -15,7 +15,10 @@
 #include "config/keys/key.h"
 #include "data/dataset_folder.h"
 #include "data/jsonl.h"
+#include "state/json.h"
+#include "tasks/environment/environment.h"
 #include "tasks/generator.h"
+#include "train/prompts/conversations.h"
 #include "train/prompts/text_options.h"
 
 namespace qrl::train {
@@ -28,6 +31,11 @@ constexpr std::string_view kPlaceholder = "{prompt}";
 /// First id of held-out prompts; training ids are smaller.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
+tasks::VerifierOptions verifier_options_without_environment(config::Recipe recipe) {
+  recipe.environment.command.clear();
+  return verifier_options(recipe);
+}
+
 /// Applies data.overlong_prompt to one source's prompts, and reports how many it omitted or truncated.
 class PromptReader {
  public:
@@ -36,7 +44,7 @@ class PromptReader {
         tokenizer_(tokenizer),
         encoder_(recipe.data, tokenizer),
         verifier_(verifier),
-        verifier_options_(verifier_options(recipe)) {}
+        verifier_options_(verifier_options_without_environment(recipe)) {}
 
   void add(PromptSet& set, std::uint64_t id, std::string text, std::string ground_truth, const std::string& where) {
     data::PromptRow row{std::move(text), {}, std::move(ground_truth), set.data_source};
@@ -45,6 +53,11 @@ class PromptReader {
   void add(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& file) {
     const std::string where = file + ":" + std::to_string(row.line);
     add_row(set, id, std::move(row), where);
+  }
+  /// Returns the environment, started; null: none.
+  tasks::Environment* environment() {
+    show_environment(nullptr);
+    return environment_;
   }
   void report(const std::string& source) {
     tokenizer_.warn_of_unencodable(source, std::exchange(unencodable_bytes_, 0));
@@ -59,13 +72,20 @@ class PromptReader {
   }
 
  private:
+  /// Starts the environment at the first call, and adds what it shows to all prompts.
+  void show_environment(const tasks::Question* first) {
+    if (environment_ == nullptr || is_shown_) return;
+    show_in_prompts(environment_->start(first), encoder_);
+    is_shown_ = true;
+  }
   void add_row(PromptSet& set, std::uint64_t id, data::PromptRow row, const std::string& where) {
     const tasks::Question question{row.ground_truth, row.prompt, set.data_source, row.ground_truth_json, row.row_json};
+    show_environment(&question);
     tasks::check_gold(verifier_, verifier_options_, question, where);
     if (!row.conversation) encoder_.require_system_fits(row.system, where);
     types::Prompt prompt{id, row.prompt, {}, row.ground_truth, set.data_source, verifier_.prepare(question)};
-    prompt.tokens =
-        row.conversation ? encoder_.encode(*row.conversation, where) : encoder_.encode(prompt.text, row.system, where);
+    prompt.tokens = encode_row(encoder_, row, where);
+    if (environment_ != nullptr) prompt.start = conversation_start(question, row);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
     if (prompt.tokens.size() > limit) {
       QRL_REQUIRE(recipe_.data.overlong_prompt != config::OverlongPrompt::error, where,
@@ -94,6 +114,8 @@ class PromptReader {
   PromptEncoder encoder_;
   const tasks::Verifier& verifier_;
   tasks::VerifierOptions verifier_options_;
+  tasks::Environment* environment_ = verifier_.environment();
+  bool is_shown_ = false;
   std::int64_t num_overlong_ = 0;
   std::int64_t unencodable_bytes_ = 0;
 };
@@ -105,6 +127,29 @@ std::vector<data::PromptRow> read_file(const fs::path& path, const std::string& 
   if (reader.has_filter()) {
     base::log_info(file + ": " + reader.filter_key() + " keeps " + std::to_string(rows.size()) + " of " +
                    std::to_string(num_read) + " rows");
+  }
+  return rows;
+}
+
+constexpr const char* kEnvironmentRows = "the environment's rows";
+
+bool wants_rows(const tasks::Verifier& verifier) { return verifier.wants_rows() || verifier.environment() != nullptr; }
+
+/// Reads the rows of a set that the environment owns.
+std::vector<data::PromptRow> environment_rows(tasks::Environment* environment, std::string_view set,
+                                              const data::RowReader& reader) {
+  std::vector<data::PromptRow> rows;
+  if (environment == nullptr) return rows;
+  const tasks::EnvironmentReady& ready = environment->start();
+  const std::int64_t count = set == "train" ? ready.num_train_rows : ready.num_val_rows;
+  QRL_REQUIRE(ready.owns_rows || set != "train", "data.train_files", "training data",
+              "none, and an environment without rows of its own", "set data.train_files or data.train_generator");
+  std::int64_t line = 0;
+  for (const std::string& text : environment->rows(set, count)) {
+    const std::string where = std::string(kEnvironmentRows) + ":" + std::to_string(++line);
+    auto row = reader.read(state::parse_json(text, where, data::kMaxRowDepth), where, "environment", text);
+    if (row) row->line = line;
+    if (row) rows.push_back(*std::move(row));
   }
   return rows;
 }
@@ -138,9 +183,9 @@ std::vector<types::TokenId> PromptEncoder::encode(std::string_view text, std::st
     ids.insert(ids.begin(), tokenizer_.prefix().begin(), tokenizer_.prefix().end());
     return ids;
   }
-  data::Conversation conversation{{}, {}, before_, after_};
-  const std::string_view first = system.empty() ? std::string_view(recipe_.system_prompt) : system;
-  if (!first.empty()) conversation.messages.push_back({"system", std::string(first)});
+  data::Conversation conversation{{}, tools_, before_, after_};
+  const std::string first = with_added_system(system.empty() ? std::string_view(recipe_.system_prompt) : system);
+  if (!first.empty()) conversation.messages.push_back({"system", first});
   conversation.messages.push_back({"user", std::string(text)});
   return rendered(conversation, where);
 }
@@ -158,9 +203,26 @@ std::vector<types::TokenId> PromptEncoder::encode(data::Conversation conversatio
               "a prompt that ends with a user or tool message", messages.back().role);
   QRL_REQUIRE(before_.empty() && after_.empty(), where, "prompts of one question with data.prompt_template",
               std::to_string(messages.size()) + " messages", "set data.prompt_template: \"{prompt}\"");
-  if (!has_system && !recipe_.system_prompt.empty())
-    messages.insert(messages.begin(), {"system", recipe_.system_prompt});
+  if (conversation.tools.empty()) conversation.tools = tools_;
+  if (!has_system && !(recipe_.system_prompt + added_system_).empty())
+    messages.insert(messages.begin(), {"system", with_added_system(recipe_.system_prompt)});
+  if (has_system && !added_system_.empty()) data::append_text(messages.front(), "\n\n" + added_system_);
   return rendered(conversation, where);
+}
+
+void PromptEncoder::show(std::vector<nlohmann::ordered_json> tools, std::string system) {
+  tools_ = std::move(tools);
+  added_system_ = std::move(system);
+}
+
+std::string PromptEncoder::with_added_system(std::string_view system) const {
+  if (added_system_.empty()) return std::string(system);
+  return system.empty() ? added_system_ : std::string(system) + "\n\n" + added_system_;
+}
+
+std::vector<types::TokenId> encode_row(const PromptEncoder& encoder, const data::PromptRow& row,
+                                       const std::string& where) {
+  return row.conversation ? encoder.encode(*row.conversation, where) : encoder.encode(row.prompt, row.system, where);
 }
 
 std::vector<types::TokenId> PromptEncoder::rendered(const data::Conversation& conversation,
@@ -187,7 +249,14 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
   }
   std::uint64_t id = set.prompts.size();
   data::RowReader rows(row_options(recipe.data));
-  rows.keep_rows(verifier.wants_rows()).allow_no_ground_truth(!verifier.needs_ground_truths());
+  rows.keep_rows(wants_rows(verifier)).allow_no_ground_truth(!verifier.needs_ground_truths());
+  if (generator.task.empty() && recipe.data.train_files.empty()) {
+    for (data::PromptRow& row : environment_rows(reader.environment(), "train", rows)) {
+      set.data_source = row.data_source;
+      reader.add(set, id++, std::move(row), kEnvironmentRows);
+    }
+    reader.report(kEnvironmentRows);
+  }
   for (const std::string& name : recipe.data.train_files) {
     const std::size_t first = set.prompts.size();
     const data::DataFiles files = data::find_data_files(name);
@@ -203,6 +272,13 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
                 "no prompts");
     set.source_sizes.push_back(static_cast<std::int64_t>(set.prompts.size() - first));
   }
+  const bool has_files = !recipe.data.train_files.empty();
+  QRL_REQUIRE(verifier.environment() == nullptr || (generator.task.empty() && !has_files) ||
+                  !verifier.environment()->start().owns_rows,
+              has_files ? "data.train_files" : "data.train_generator.task",
+              "no training data with an environment that owns its rows",
+              has_files ? recipe.data.train_files.front() : generator.task.word(),
+              "delete it, or choose an environment without rows");
   keep_first(recipe.data.train_max_samples, set.prompts);
   verifier.finish_checks();
   QRL_REQUIRE(!set.prompts.empty(), "training data", "one prompt or more", "no prompts",
@@ -226,21 +302,24 @@ std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const
     reader.report("data.val_generator");
   }
   data::RowReader rows(row_options(recipe.data, tasks::Split::held_out));
-  rows.keep_rows(verifier.wants_rows()).allow_no_ground_truth(!verifier.needs_ground_truths());
+  rows.keep_rows(wants_rows(verifier)).allow_no_ground_truth(!verifier.needs_ground_truths());
+  const auto add = [&](std::vector<data::PromptRow> read, const std::string& file) {
+    for (data::PromptRow& row : read) {
+      auto set = std::ranges::find_if(sets, [&](const PromptSet& s) { return s.data_source == row.data_source; });
+      QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),
+                  file + ":" + std::to_string(row.line), "a data source other than data.val_generator's",
+                  base::quoted(row.data_source), "use another name, so that each has its own score");
+      if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
+      reader.add(*set, id++, std::move(row), file);
+    }
+    reader.report(file);
+  };
   for (const std::string& name : recipe.data.val_files) {
     const data::DataFiles files = data::find_data_files(name);
-    for (const fs::path& file : files.files) {
-      for (data::PromptRow& row : read_file(file, files.source, rows)) {
-        auto set = std::ranges::find_if(sets, [&](const PromptSet& s) { return s.data_source == row.data_source; });
-        QRL_REQUIRE(set == sets.end() || set != sets.begin() || generator.task.empty(),
-                    file.string() + ":" + std::to_string(row.line), "a data source other than data.val_generator's",
-                    base::quoted(row.data_source), "use another name, so that each has its own score");
-        if (set == sets.end()) set = sets.insert(sets.end(), PromptSet{row.data_source, {}});
-        reader.add(*set, id++, std::move(row), file.string());
-      }
-      reader.report(file.string());
-    }
+    for (const fs::path& file : files.files) add(read_file(file, files.source, rows), file.string());
   }
+  if (recipe.data.train_files.empty() && recipe.data.train_generator.task.empty())
+    add(environment_rows(reader.environment(), "val", rows), kEnvironmentRows);
   for (PromptSet& set : sets) keep_first(recipe.data.val_max_samples, set.prompts);
   verifier.finish_checks();
   for (const PromptSet& set : sets) {

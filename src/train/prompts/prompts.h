@@ -9,6 +9,7 @@
 #include "config/recipe.h"
 #include "data/chat_template.h"
 #include "data/conversation.h"
+#include "data/row.h"
 #include "data/tokenizer.h"
 #include "tasks/verifier.h"
 #include "types/prompt.h"
@@ -49,17 +50,26 @@ class PromptEncoder {
   /// message. A single question, with or without a system message, is encoded like a text. Input errors name `where`.
   std::vector<types::TokenId> encode(data::Conversation conversation, const std::string& where) const;
   const data::ChatTemplate& chat() const { return chat_; }
+  /// Adds the tools and the system text of an environment to all later prompts. Rows with tools keep their own.
+  void show(std::vector<nlohmann::ordered_json> tools, std::string system);
   /// Throws an input error that names `where` if the template does not support the system message.
   void require_system_fits(std::string_view system, const std::string& where) const;
 
  private:
   std::vector<types::TokenId> rendered(const data::Conversation& conversation, const std::string& where) const;
+  std::string with_added_system(std::string_view system) const;
 
   const config::DataRecipe& recipe_;
   data::Tokenizer tokenizer_;
   data::ChatTemplate chat_;
   std::string before_, after_;  ///< text of data.prompt_template before and after {prompt}
+  std::vector<nlohmann::ordered_json> tools_;
+  std::string added_system_;
 };
+
+/// Encodes a data row's prompt. Input errors name `where`.
+std::vector<types::TokenId> encode_row(const PromptEncoder& encoder, const data::PromptRow& row,
+                                       const std::string& where);
 
 /// Orders training prompts by epochs. Each epoch is a permutation determined by seed and epoch number. With weights,
 /// takes the next prompt from the source furthest below its share; each source then has its own epochs. The only state

@@ -46,6 +46,28 @@ tasks::VerifierOptions verifier_options(const config::Recipe& recipe) {
   command.max_error_fraction = reward.max_error_fraction;
   command.seed = recipe.trainer.seed;
   command.run_folder = recipe.trainer.default_local_dir;
+  if (config::has_environment(recipe))
+    options.environment = std::make_shared<tasks::Environment>(environment_options(recipe));
+  return options;
+}
+
+tasks::EnvironmentOptions environment_options(const config::Recipe& recipe) {
+  const config::EnvironmentRecipe& environment = recipe.environment;
+  const auto value_of = [&](const char* key) { return recipe.keys->find(key)->print(recipe); };
+  tasks::EnvironmentOptions options;
+  options.argv = environment.command;
+  options.folder = environment.folder;
+  options.env = environment.env;
+  options.hello = {recipe.trainer.seed,           recipe.trainer.default_local_dir,
+                   value_of("environment.style"), value_of("environment.role"),
+                   environment.max_turns,         environment.sessions};
+  options.limits = {environment.sessions, environment.timeout_s, environment.setup_timeout_s};
+  options.workers = environment.workers;
+  options.memory_bytes = environment.memory_mb.value_or(0) << 20;
+  options.weights = recipe.reward.weights;
+  const double correct_by_default = recipe.keys->defaults().reward.correct_at;
+  options.correct_at = {recipe.reward.correct_at, recipe.reward.correct_at != correct_by_default};
+  options.on_error = environment.on_error;
   return options;
 }
 

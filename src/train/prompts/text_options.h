@@ -4,6 +4,7 @@
 #include "data/chat_template.h"
 #include "data/row.h"
 #include "rollout/rollout.h"
+#include "tasks/environment/environment.h"
 #include "tasks/generator.h"
 #include "tasks/verifier.h"
 
@@ -14,7 +15,9 @@ data::RowOptions row_options(const config::DataRecipe& recipe, tasks::Split spli
 data::TemplateOptions template_options(const config::DataRecipe& recipe);
 
 tasks::RuleWeights rule_weights(const config::RewardRecipe& reward);
+/// Makes the recipe's environment, if it has one, whose program then starts at the first use.
 tasks::VerifierOptions verifier_options(const config::Recipe& recipe);
+tasks::EnvironmentOptions environment_options(const config::Recipe& recipe);
 rollout::OverlongBuffer overlong_buffer(const config::RewardRecipe& reward);
 
 }  // namespace qrl::train

@@ -304,6 +304,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
     state::replace_file(folder->path() / "config.yaml", plan.loaded.annotated_yaml);
 
   if (folder) plan.verifier->log_to(folder->path() / "reward.log");
+  if (folder && plan.conversations) plan.conversations->environment->log_to(folder->path() / "environment.log");
   MetricsFile metrics, sft_metrics;
   if (folder) open_metrics(recipe, *folder, point, metrics, sft_metrics);
   const auto wandb = folder && recipe.trainer.wandb ? std::make_unique<WandbLogger>(folder->path()) : nullptr;

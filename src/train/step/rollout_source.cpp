@@ -34,7 +34,8 @@ class GroupSampler {
     {
       const base::ScopedTimer timer(seconds[Phase::generate]);
       batch = collect_or_cancel(sampler_.decoder, my_share(num_prompts), static_cast<std::int32_t>(n_),
-                                run_.plan.train_sampling, {recipe_.trainer.seed, step_}, run_.world);
+                                run_.plan.train_sampling, {recipe_.trainer.seed, step_}, run_.plan.conversations.get(),
+                                judge_context(num_prompts), run_.world);
     }
     if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
     const base::ScopedTimer timer(seconds[Phase::judge]);
@@ -74,12 +75,14 @@ class GroupSampler {
   }
 
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
-    const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
     judge_or_cancel(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, rule_weights(recipe_.reward),
-                    run_.plan.policy.tokenizer,
-                    {.step = static_cast<std::int64_t>(step_),
-                     .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)},
-                    run_.world);
+                    run_.plan.policy.tokenizer, judge_context(num_prompts), run_.world);
+  }
+
+  tasks::JudgeContext judge_context(std::int64_t num_prompts) const {
+    const double rows = static_cast<double>(num_prompts) * static_cast<double>(n_);
+    return {.step = static_cast<std::int64_t>(step_),
+            .max_errors = static_cast<std::int64_t>(recipe_.reward.max_error_fraction * rows)};
   }
 
   void count(std::span<const rollout::Rollout> batch, std::int64_t num_prompts) {

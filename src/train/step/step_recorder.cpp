@@ -67,6 +67,7 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
   add(rollout_metrics(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n), batch.groups.places,
                       recipe.reward, *run_.plan.verifier, run_.world));
   if (sample_params(recipe.rollout).cuts()) add(kept_metrics(batch.groups.rollouts, run_.world));
+  if (run_.plan.conversations) add_environment(batch);
   add_judging();
   row_["reward/verifier_error_fraction"] =
       static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
@@ -93,6 +94,13 @@ void StepRecorder::add_rollouts(const RolloutBatch& batch) {
   row_["perf/kv_peak_pages"] = static_cast<double>(batch.stats.peak_kv_pages);
   row_["perf/preemptions"] = static_cast<double>(batch.stats.preemptions);
   row_["perf/prefix_hit_tokens"] = static_cast<double>(batch.stats.shared_prompt_tokens);
+}
+
+void StepRecorder::add_environment(const RolloutBatch& batch) {
+  add(environment_metrics(batch.groups.rollouts, run_.world));
+  double slots[] = {batch.stats.used_slot_s, batch.stats.allowed_slot_s};
+  run_.world.all_reduce_sum(std::span<double>(slots));
+  row_["perf/decode_slot_use"] = slots[0] / std::max(slots[1], 1e-9);
 }
 
 void StepRecorder::add_judging() {

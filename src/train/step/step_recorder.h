@@ -39,6 +39,7 @@ class StepRecorder {
 
  private:
   void add_judging();
+  void add_environment(const RolloutBatch& batch);
   void add_learner_speed(std::span<const MiniBatch> batches);
   void show_scores();
   void warn(std::span<const report::Verdict> verdicts);
