@@ -105,4 +105,5 @@ def judge(row):
     return {"scores": {"correct": outcome == "correct", "format": outcome == "wrong"}, "outcome": outcome, "extracted": answer}
 
 
-serve(judge, scores={"correct": 1, "format": 0})
+if __name__ == "__main__":
+    serve(judge, scores={"correct": 1, "format": 0})

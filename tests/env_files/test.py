@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -384,6 +385,37 @@ class Others(Case):
                                    env={**os.environ, "PYTHONPATH": str(ROOT / "apps/python")})
             self.assertIn("qrl_env: expected one argument that begins with trl:", ended.stderr)
             self.assertEqual(ended.returncode, 1)
+
+
+class Recipes(Case):
+    folder = ROOT / "recipes/environments"
+
+    def test_countdown_feedback(self):
+        gold = json.dumps({"numbers": [5, 10, 8], "target": 23})
+        for words, first in (([], "=16~23?"), (["silent"], "")):
+            program = Program("countdown_feedback.py", *words, style="continue", max_turns=2, folder=self.folder, packages=None)
+            self.addCleanup(program.end)
+            self.assertNotIn("scores", program.ready)
+            self.assertEqual(program.play("10*8=80~23?<answer>(10/5)*8</answer>", "<answer>1</answer>", ground_truth=gold)[1],
+                             [{"observation": first}, {"done": True}])
+            self.assertEqual(program.play("<answer>10+5+8</answer>", ground_truth=gold)[1], [{"done": True}])
+            for text in ("none", "<answer>10*</answer>", "<answer>10/0</answer>"):
+                self.assertEqual(program.play(text, ground_truth=gold)[1], [{"observation": "" if words else "=~23?"}])
+
+    def test_calculator_and_its_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, self.folder / "products.py", folder], check=True, stdout=subprocess.DEVNULL)
+            files = {file.stem: [json.loads(line) for line in file.read_text().splitlines()] for file in pathlib.Path(folder).iterdir()}
+        self.assertEqual({name: len(rows) for name, rows in files.items()}, {"train": 4096, "test": 200, "with_calls": 512, "worked": 512})
+        questions = [row["prompt"] for row in files["train"] + files["test"]] + [row["messages"][0]["content"] for row in files["worked"]]
+        self.assertEqual(len(set(questions)), len(questions))
+        program = self.open("tools:calculator.py:multiply", role="user", folder=self.folder, packages=None)
+        for row, worked in zip(files["with_calls"][:50], files["worked"]):
+            system, question, called, result, answer = (message["content"] for message in row["messages"])
+            self.assertEqual((system, question), (program.ready["system"], worked["messages"][0]["content"]))
+            observed, ended = program.play(called, answer)[1]
+            self.assertEqual((observed["observation"], ended), (result, {"done": True}))
+            self.assertTrue(answer.endswith(f"= {result}") and worked["messages"][1]["content"].endswith(f"= {result}"))
 
 
 if __name__ == "__main__":

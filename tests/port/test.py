@@ -84,7 +84,7 @@ def main(learning_rate):
                         scale_rewards="none", beta=0.04, epsilon=0.1, chat_template_kwargs={"enable_thinking": False},
                         model_init_kwargs={"torch_dtype": torch.bfloat16}, report_to=["tensorboard"], neftune_noise_alpha=5, callbacks=[],
                         reward_weights=[1.0, 0.5])
-    trainer = GRPOTrainer(model=MODEL, reward_funcs=[digits, short], args=config, train_dataset=dataset, tools=[found],
+    trainer = GRPOTrainer(model=MODEL, reward_funcs=[digits, short], args=config, train_dataset=dataset,
                           peft_config=LoraConfig(r=16, lora_alpha=32, target_modules=["q_proj", "v_proj"], bias="none"))
     trainer.train()
 '''
@@ -155,9 +155,8 @@ class Port(unittest.TestCase):
                    trainer__total_training_steps="25", trainer__save_freq="3", trainer__total_epochs=None, trainer__tensorboard="true",
                    trainer__default_local_dir="runs/Qwen/Qwen3-0.6B-4", data__train_files='["openai/gsm8k:train"]',
                    reward__weights="{digits: 1.0, short: 0.5}")
-        self.assertEqual((without, varying), (4, 1), recipe)
-        for line in ("#   learning_rate = learning_rate: here optim.lr", "#   tools = [found]: answers are of one turn",
-                     "per_device_train_batch_size 8 × gradient_accumulation_steps 4 × 1 process = 32 responses; / num_generations 4 = 8",
+        self.assertEqual((without, varying), (3, 1), recipe)
+        for line in ("#   learning_rate = learning_rate: here optim.lr", "per_device_train_batch_size 8 × gradient_accumulation_steps 4 × 1 process = 32 responses; / num_generations 4 = 8",
                      "hf download --repo-type dataset openai/gsm8k --local-dir openai/gsm8k", "100 updates / 4 updates a step",
                      "the script then does .map(str)"):
             self.assertIn(line, recipe)
@@ -170,6 +169,25 @@ class Port(unittest.TestCase):
         code, said = self.run_program("check", "reward", "kept.yaml", "--set", "data.train_files=[rows.jsonl]", "--set", "model.path=null", "--set", "lora.rank=0", "--set", "data.enable_thinking=null",
                                       "--set", "model.init.config=recipes:models/quickstart/config.json")
         self.assertIn("digits", said)
+
+    def test_environments_and_tools(self):
+        script = TRL.replace("def found(text):", 'class Shop:\n    def reset(self, **row):\n        self.seen = found("1")\n\n    def price(self, item: str) -> int:\n'
+                             '        """Has a price.\n\n        Args:\n            item: An item.\n        """\n        return len(item)\n\n\ndef found(text):')
+        script = script.replace("train_dataset=dataset,", "train_dataset=dataset, environment_factory=Shop, tools=[],")
+        recipe, _ = self.port("train.py", script.replace("callbacks=[]", "max_tool_calling_iterations=3"))
+        self.check(recipe, environment__command='[python3, "-m", qrl_env, "trl:made_environment.py:Shop:digits,short"]', environment__max_turns="4",
+                   reward__verifier="environment", reward__command=None, reward__weights="{digits: 1.0, short: 0.5}")
+        made = (self.work / "made_environment.py").read_text()
+        for text in ("class Shop:", "def found(text):", "def digits("):
+            self.assertIn(text, made)
+        self.assertNotIn("GRPOTrainer", made)
+        recipe, _ = self.port("verl.sh", VERL.replace('trainer.nnodes=1 ', 'trainer.nnodes=1 actor_rollout_ref.rollout.multi_turn.enable=True '
+            'actor_rollout_ref.rollout.multi_turn.tool_config_path=tools.yaml actor_rollout_ref.rollout.multi_turn.max_assistant_turns=5 '
+            'actor_rollout_ref.rollout.multi_turn.tool_response_truncate_side=left data.tool_config_path=tools.yaml '
+            'actor_rollout_ref.rollout.multi_turn.max_tool_response_length=300 '))
+        self.check(recipe, environment__command='[python3, "-m", qrl_env, "verl_tools:tools.yaml"]', environment__max_turns="5",
+                   environment__truncate="left", reward__verifier="command")
+        self.assertIn("max_tool_response_length = 300: see environment.max_observation_tokens (tokens, not characters)", recipe)
 
     def test_flags_of_a_shell_script_win_over_its_python_script(self):
         (self.work / "train.py").write_text(TRL.replace("learning_rate=learning_rate, ", ""))

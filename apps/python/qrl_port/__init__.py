@@ -40,6 +40,8 @@ class Script:
     notes: list[str] = dataclasses.field(default_factory=list)
     processes: int | None = None
     rewards: list[str] = dataclasses.field(default_factory=list)  # functions of TRL by name
+    tools: list[str] = dataclasses.field(default_factory=list)
+    factory: list[str] = dataclasses.field(default_factory=list)  # the class of environment_factory
     code: str = ""  # of the Python script that has them
 
 

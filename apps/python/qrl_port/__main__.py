@@ -107,7 +107,7 @@ def add_python(script: Script, called: str, file: str) -> None:
     names = {read.name for read in script.reads}
     parsed = [read for read in inner.reads if isinstance(read.value, Varying) and re.match(r"\w*args\b", read.value)]
     script.reads += [read for read in inner.reads if read.name not in names and read not in parsed]
-    script.rewards, script.code = inner.rewards, inner.code
+    script.rewards, script.tools, script.factory, script.code = inner.rewards, inner.tools, inner.factory, inner.code
     script.trainer = inner.trainer
 
 
@@ -155,16 +155,18 @@ def port(tables: dict[str, Any]) -> dict[str, Any]:
         raise BadInput(file, "names of a trainer's options", "none", "port reads the options that a script sets")
     recipe = pathlib.Path(tables["out"] or pathlib.Path(file).name)
     translation = Translation(tables, script)
-    translation.rewards_file = f"{re.sub(r'[^A-Za-z0-9_]', '_', recipe.stem)}_rewards.py"
+    kind, what = ("environment", "environment, tools and reward functions") if script.tools or script.factory else ("rewards", "reward functions")
+    translation.functions_file = f"{re.sub(r'[^A-Za-z0-9_]', '_', recipe.stem)}_{kind}.py"
     defaults = {name: typed(value) if isinstance(value, str) else value for name, value in (tables["defaults"].get(script.trainer) or {}).items()}
     translation.translate(defaults)
     files = {}
-    if script.rewards:
-        text, absent = cut_out(script.code, script.rewards)
-        title = f'"""The reward functions of {pathlib.Path(file).name}, cut out by qrl-train port."""\n'
-        files[str(recipe.parent / translation.rewards_file)] = title + text
+    functions = [*script.factory, *script.tools, *script.rewards]
+    if functions:
+        text, absent = cut_out(script.code, functions)
+        title = f'"""The {what} of {pathlib.Path(file).name}, cut out by qrl-train port."""\n'
+        files[str(recipe.parent / translation.functions_file)] = title + text
         if absent:
-            script.notes.append(f"{translation.rewards_file} lacks {', '.join(absent)}: the script defines them nowhere at its top")
+            script.notes.append(f"{translation.functions_file} lacks {', '.join(absent)}: the script defines them nowhere at its top")
     return {**translation.result(), "files": files}
 
 

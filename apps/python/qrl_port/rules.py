@@ -309,6 +309,21 @@ def command(t: Translation, read: Read, row: Row) -> None:
 
 
 @rule
+def environment(t: Translation, read: Read, row: Row) -> None:
+    """Makes tools and environments the program that answers the model's turns."""
+    t.environment_reads.append(read)
+
+
+@rule
+def calls(t: Translation, read: Read, row: Row) -> None:
+    """Sets the turns: one more than those that call tools."""
+    if isinstance(read.value, int) and read.value >= 0:
+        t.put("environment.max_turns", read.value + 1, read, row.note)
+    else:
+        t.omit(read, "see environment.max_turns, which has a limit")
+
+
+@rule
 def weights(t: Translation, read: Read, row: Row) -> None:
     names = t.script.rewards
     if read.value is None:
@@ -322,6 +337,7 @@ def weights(t: Translation, read: Read, row: Row) -> None:
 def FINAL(t: Translation) -> None:  # noqa: N802
     """Computes what depends on several names: batch sizes, numbers of steps, the reward's command."""
     sizes(t)
+    play(t)
     judge(t)
     if "trainer.total_training_steps" in t.settings and (epochs := t.settings.pop("trainer.total_epochs", None)):
         for read in t.read_names:
@@ -418,6 +434,41 @@ def steps_of_updates(t: Translation, read: Read, key: str, per_step: float) -> N
         t.put(key, steps, read, "" if per_step == 1 else f"{number_of(value)} updates / {number_of(per_step)} updates a step")
 
 
+def play(t: Translation) -> None:
+    """Sets the program that answers the model's turns, with the reward functions that judge them."""
+    given = [read for read in t.environment_reads if read.value not in (None, "", [], False)]
+    for read in t.environment_reads:
+        if read not in given:
+            t.skip(read, "nothing to set")
+    argument = environment_of(t, given)
+    note = "port --out writes this file" if t.script.factory or t.script.tools else ""
+    for read in given if argument else []:
+        t.put("environment.command", ["python3", "-m", "qrl_env", argument], read, note)
+    if not argument:
+        for read in given:
+            t.omit(read, "see environment.command")
+        return
+    if t.script.trainer == "openrlhf":
+        t.put("environment.style", "continue", given[0], "its feedback has the template's marks")
+    if t.script.trainer != "verl":
+        judges = [read for read in t.reward_reads if read.name == "reward_funcs"] if t.script.rewards else []
+        t.put("reward.verifier", "environment", (judges or given)[0], "the environment's program judges")
+        t.reward_reads = [read for read in t.reward_reads if read not in judges]
+
+
+def environment_of(t: Translation, reads: list[Read]) -> str:
+    """Returns the argument of qrl_env; "" for values that are no names of the script and no files."""
+    script = t.script
+    if script.factory or script.tools:
+        kind = "trl" if script.factory else "tools"
+        rewards = ":" + ",".join(script.rewards) if script.rewards else ""
+        return f"{kind}:{t.functions_file}:{','.join([*script.factory, *script.tools])}{rewards}"
+    files = list(dict.fromkeys(read.value for read in reads if isinstance(read.value, str)))
+    if script.trainer == "openrlhf":
+        return f"openrlhf:{files[0]}" if files else ""
+    return f"verl_tools:{','.join(files)}" if files and script.trainer == "verl" else ""
+
+
 def judge(t: Translation) -> None:
     """Sets the program or the verifier that judges."""
     reads = t.reward_reads
@@ -437,7 +488,7 @@ def judge(t: Translation) -> None:
     for read in others:
         if read.name == "reward_funcs" and t.script.rewards:
             t.put("reward.verifier", "command", read)
-            t.put("reward.command", ["python3", "-m", "qrl_reward", f"trl:{t.rewards_file}:{','.join(t.script.rewards)}"], read,
+            t.put("reward.command", ["python3", "-m", "qrl_reward", f"trl:{t.functions_file}:{','.join(t.script.rewards)}"], read,
                   "port --out writes this file")
         else:
             t.omit(read, "see reward.command")

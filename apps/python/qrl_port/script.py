@@ -13,6 +13,7 @@ POSITIONS = {"GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset", "
              "RLOOTrainer": ("model", "reward_funcs", "args", "train_dataset", "eval_dataset"),
              "from_pretrained": ("model_name",), "get_peft_model": ("model",), "GRPOConfig": ("output_dir",), "RLOOConfig": ("output_dir",)}
 OTHER_TRAINERS = ("SFTTrainer", "DPOTrainer", "KTOTrainer", "RewardTrainer", "PPOTrainer", "OnlineDPOTrainer", "DistillationTrainer", "Trainer")
+FUNCTIONS = {"reward_funcs": "rewards", "tools": "tools", "environment_factory": "factory"}  # arguments, and what of Script they fill
 CONTAINERS = {"args", "peft_config", "quantization_config"}  # hold names that are read for themselves
 CONDITIONAL = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler)
 PARSES = ("parse_args", "parse_args_and_config", "parse_args_into_dataclasses")
@@ -233,28 +234,28 @@ class Reader:
                 continue
             if name == "model" and called(origin or node) == "from_pretrained":
                 continue
-            if name == "reward_funcs":
-                self.read_rewards(node, scope)
+            if name in FUNCTIONS:
+                self.read_functions(name, node, scope)
             elif name in ("train_dataset", "eval_dataset") and not isinstance(origin, ast.Constant):
                 self.read_dataset(name, node, scope)
             else:
                 self.add(name, self.value(node, scope), node, "GRPOTrainer")
 
-    def read_rewards(self, node: ast.AST, scope: Scope) -> None:
+    def read_functions(self, name: str, node: ast.AST, scope: Scope) -> None:
+        """Keeps the names of functions or classes that the script defines."""
         origin, where = self.origin(node, scope)
         entries = origin.elts if isinstance(origin, (ast.List, ast.Tuple)) else [node]
         values = []
         for entry in entries:
-            if isinstance(entry, ast.Name) and (self.value(entry, where) == Varying(entry.id)):
+            constant = self.value(entry, where)
+            if isinstance(entry, ast.Name) and constant == Varying(entry.id):
                 values.append(entry.id)
-                self.script.rewards.append(entry.id)
             else:
-                constant = self.value(entry, where)
                 values.append(constant if isinstance(constant, Varying) else Varying(f"the model {constant}"))
         is_known = not any(isinstance(value, Varying) for value in values)
-        if not is_known:
-            self.script.rewards.clear()
-        self.script.reads.append(Read("reward_funcs", values if is_known else Varying(ast.unparse(node)), getattr(node, "lineno", 0), "GRPOTrainer"))
+        if is_known:
+            getattr(self.script, FUNCTIONS[name]).extend(values)
+        self.script.reads.append(Read(name, values if is_known else Varying(ast.unparse(node)), getattr(node, "lineno", 0), "GRPOTrainer"))
 
     def read_dataset(self, name: str, node: ast.AST, scope: Scope) -> None:
         """Follows a data set to load_dataset of constants; what the script does with its rows becomes a note."""

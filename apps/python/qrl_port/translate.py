@@ -45,10 +45,11 @@ class Translation:
         self.given: dict[str, Any] = {}  # last parts of names with constant values, for arithmetic
         self.later: list[tuple[Read, Row]] = []
         self.read_names: list[Read] = []
-        self.rewards_file = ""
+        self.functions_file = ""
         self.batch_reads: list[Read] = []
         self.update_reads: list[tuple[Read, str]] = []
         self.reward_reads: list[Read] = []
+        self.environment_reads: list[Read] = []
 
     def row_of(self, name: str, kind: str) -> Row | None:
         """Finds a name as the program's advice about unknown keys does: whole names and sections first, then our own keys."""
