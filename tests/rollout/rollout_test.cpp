@@ -306,6 +306,20 @@ TEST_CASE("pack: a row has its token's route, a shared prompt's rows once, a seq
   CHECK(rollout::pack(items, 100).size() == 1);
 }
 
+TEST_CASE("pack: tokens that an environment added are masked, and count in no denominator") {
+  const std::vector<types::TokenId> prompt{5, 6};
+  types::Completion sample;
+  sample.tokens = {1, 2, 3, 4};
+  sample.sampler_logprobs = {-1, -2, 0, -3};
+  sample.sampled = {1, 1, 0, 1};
+  const rollout::PackItem items[] = {rollout::sampled_item(prompt, sample, 1.0F)};
+  const std::vector<types::MicroBatch> batches = rollout::pack(items, 100);
+  REQUIRE(batches.size() == 1);
+  CHECK(batches[0].loss_mask == std::vector<std::uint8_t>{0, 1, 1, 0, 1, 0});
+  CHECK(batches[0].sampler_logprobs == std::vector<float>{0, -1, -2, 0, -3, 0});
+  CHECK(rollout::count(batches).response_tokens == 3);
+}
+
 TEST_CASE("pack: a sequence above the budget is an input error") {
   const std::vector<types::TokenId> prompt(5), response(5);
   const PackItem items[] = {{prompt, response, {}, 0}};
