@@ -26,7 +26,7 @@ import threading
 import time
 import urllib.request
 
-from qrl_reward_file import (Member, Refused, StandIn, attributes_read, finite, given, is_used, keys_read, load, named, number,
+from qrl_reward_file import (Member, Refused, StandIn, WrongResult, attributes_read, call, cut, finite, given, is_used, keys_read, load, named, number,
                              parameters_of, plain, read_result, rest_of, told, traceback_of)
 
 
@@ -82,9 +82,9 @@ FORM_OF_ONE = 'a number, or a dict with the number "score"'
 
 def verl(hello, file, name="compute_score"):
     function = load(file, name)
-    judge = each(lambda row, sample: read_result(function, value_of(function(
-        data_source=row["data_source"], solution_str=sample["response"], ground_truth=row["ground_truth"],
-        extra_info=dict(row["row"].get("extra_info") or {}))), FORM_OF_ONE, lambda result: named(result, "score")))
+    judge = each(lambda row, sample: read_result(function, call(
+        function, value_of, data_source=row["data_source"], solution_str=sample["response"], ground_truth=row["ground_truth"],
+        extra_info=dict(row["row"].get("extra_info") or {})), FORM_OF_ONE, lambda result: named(result, "score")))
     ready = find_weights(judge, hello, "score")
     first, _ = probes(hello)
     extra = first["row"].get("extra_info") or {}
@@ -136,7 +136,7 @@ def trl_style(ask, name, first, samples):
 def trl_reads(name, function, first, is_chat):
     columns = columns_of(first)
     form = "messages" if is_chat else "texts"
-    fixed = {"prompts": form if first["prompt"] else None, "completions": form,
+    fixed = {"prompts": form if first["prompt"] or first["row"].get("prompt") else None, "completions": form,
              "completion_ids": "the ids of each response's tokens", "trainer_state": "global_step", "log_metric": "a function that writes to the log",
              "log_extra": "a function that writes to the log"}
     rest, reads = rest_of(function), {}
@@ -169,7 +169,7 @@ def trl_scores(function, row, columns, lists, value_of=value_of):
             raise ValueError
         return scores
 
-    return read_result(function, value_of(function(**arguments)), f"a list of finite numbers or None, as long as completions ({count})", scores_of)
+    return read_result(function, call(function, value_of, **arguments), f"a list of finite numbers or None, as long as completions ({count})", scores_of)
 
 
 def trl(hello, file, names):
@@ -206,7 +206,7 @@ def openrlhf(hello, file):
 
     def judge(row, samples):
         prompts, labels = [row["prompt"]] * len(samples), [row["ground_truth"]] * len(samples)
-        result = value_of(function([row["prompt"] + sample["response"] for sample in samples], prompts, labels))
+        result = call(function, value_of, [row["prompt"] + sample["response"] for sample in samples], prompts, labels)
 
         def scores_of(result):
             result = result if isinstance(result, dict) else {"rewards": result}
@@ -251,7 +251,7 @@ def slime(hello, file, name):
             response_length=sample["response_tokens"],
             status=Sample.Status.TRUNCATED if sample["stop"] == "length" else Sample.Status.COMPLETED)
 
-    judge = each(lambda row, sample: read_result(function, value_of(function(args, sample_of(row, sample))), FORM_OF_ONE,
+    judge = each(lambda row, sample: read_result(function, call(function, value_of, args, sample_of(row, sample)), FORM_OF_ONE,
                                                  lambda result: named(result, "score")))
     ready = find_weights(judge, hello, "score")
     of_args, of_sample = [*parameters_of(function), "", ""][:2]
@@ -273,7 +273,7 @@ def nemo(hello, file, names):
         return number(score), None if is_correct is None else bool(plain(is_correct))
 
     def score(row, sample):
-        pairs = {name: read_result(function, value_of(function(row["ground_truth"], sample["response"])),
+        pairs = {name: read_result(function, call(function, value_of, row["ground_truth"], sample["response"]),
                                    "a finite number, or a tuple of it and True, False or None", pair_of)
                  for name, function in functions.items()}
         said = [is_correct for _, is_correct in pairs.values() if is_correct is not None]
@@ -292,13 +292,20 @@ def http(_, url, tries=4):
         body = json.dumps({"query": [prompt + response], "prompts": [prompt], "labels": [label],
                            "prompt": prompt, "response": response, "label": label}).encode()
         for left in reversed(range(tries)):
-            with contextlib.suppress(*([OSError] if left else [])):
+            try:
                 with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})) as answer:
-                    result = json.load(answer)
+                    text = answer.read().decode("utf-8", "replace")
                 break
+            except OSError as error:
+                if not left:
+                    raise WrongResult(f"{url} gives no answer: {error}") from None
             time.sleep(2.0 ** -left)
-        main = next((name for name in ("rewards", "reward", "score") if name in result), "score") if isinstance(result, dict) else ""
-        return {"score": number(result[main] if main else result)}
+        try:
+            result = json.loads(text)
+            main = next((name for name in ("rewards", "reward", "score") if name in result), "score") if isinstance(result, dict) else ""
+            return {"score": number(result[main] if main else result)}
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            raise WrongResult(f"{url} answered {cut(text, 100)}; expected a number, or an object with rewards, reward or score") from None
 
     return each(score), {"scores": {"score": 1}}
 

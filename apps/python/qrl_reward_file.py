@@ -1,5 +1,6 @@
 """Imports a user's file for qrl_reward.py and qrl_env, finds what its functions read, and words their errors."""
 import ast
+import asyncio
 import contextlib
 import enum
 import importlib
@@ -15,6 +16,8 @@ import traceback
 
 MODULE, FILE_VARIABLE = "reward_of_user", "QRL_REWARD_FILE"
 HERE = os.path.dirname(os.path.abspath(__file__))
+PASSED = tuple(os.path.dirname(os.path.abspath(place)) + os.sep for place in (__file__, importlib.__file__, asyncio.__file__))
+LARGEST = 3.4028234663852886e38  # of a score
 
 
 class Refused(Exception):
@@ -53,19 +56,28 @@ def module_of(file):
     while (folder / "__init__.py").is_file() or len(parts) <= level:
         parts.insert(0, folder.name)
         folder = folder.parent
-    return (".".join(parts), folder) if level else (MODULE, file.parent)
+    if not level:
+        return MODULE, file.parent
+    if not all(parts) or any("." in part for part in parts):
+        raise Refused(f"expected a file that can be a module of its package (it has relative imports), got {'.'.join(filter(None, parts))!r} in {folder}; "
+                      "use names without a dot, and no more dots before an import than it has folders")
+    return ".".join(parts), folder
 
 
 def load_module(file):
     path = pathlib.Path(os.path.abspath(file))
     if not path.is_file():
-        raise Refused(f"expected a Python file, got {file!r}, which is not in {os.getcwd()}")
+        raise Refused(f"expected a Python file, got {file!r}, which is {'a folder' if path.is_dir() else 'not'} in {os.getcwd()}")
+    if path.suffix != ".py":
+        raise Refused(f"expected a Python file, got {file!r}; name it {path.stem}.py")
     os.environ[FILE_VARIABLE] = str(path)
     module_name, folder = module_of(path)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
         module = importlib.import_module(module_name)
+    except SystemExit as error:
+        raise Refused(f"{file} cannot be imported: it exits, {words_of(error)}; move what runs under if __name__ == \"__main__\"") from None
     except Exception as error:
         trace = traceback_of(error)
         raise Refused(f"{file} cannot be imported: {words_of(error)}" + (f"\n{trace}" if trace else "")) from None
@@ -80,6 +92,19 @@ def load(file, name):
         known = ", ".join(key for key, value in vars(module).items() if inspect.isfunction(value))
         raise Refused(f"expected a function {name!r} in {file}, which has {known or 'none'}")
     return getattr(module, name)
+
+
+def call(function, value_of, *arguments, **named_arguments):
+    """Returns value_of(function(…)). Says the place of a function that does not take the arguments; an exit is an error like others."""
+    try:
+        return value_of(function(*arguments, **named_arguments))
+    except SystemExit as error:
+        raise RuntimeError(f"it exits: sys.exit({'' if error.code is None else repr(error.code)})").with_traceback(error.__traceback__) from None
+    except TypeError as error:
+        if frames_of(error):
+            raise
+        taken = ", ".join([*(f"argument {i + 1}" for i in range(len(arguments))), *named_arguments])
+        raise WrongResult(f"{place_of(function)}{name_of(function)} is called with {taken}: {error}") from None
 
 
 # ---- what a function reads
@@ -174,8 +199,8 @@ def number(value):
 
 
 def finite(value):
-    """Returns the value; None for NaN, a score that does not apply. Raises ValueError for an infinity."""
-    if isinstance(value, float) and math.isinf(value):
+    """Returns the value; None for NaN, a score that does not apply. Raises ValueError for what is no finite float of 32 bits."""
+    if isinstance(value, (int, float)) and abs(value) > LARGEST:
         raise ValueError(f"expected a finite number as score, got {value}")
     return None if isinstance(value, float) and math.isnan(value) else value
 
@@ -184,10 +209,14 @@ def named(result, main, whole="score"):
     """Returns scores by name, from a number or from a dict whose `whole` is the main one. Omits entries that are no numbers."""
     result = result if isinstance(result, dict) else {whole: result}
     scores = {main: number(result[whole])}
-    for name in result.keys() - {whole}:
-        with contextlib.suppress(TypeError, ValueError):
+    for name in (name for name in result if isinstance(name, str) and name != whole):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             scores[name] = number(result[name])
     return scores
+
+
+def name_of(function):
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def place_of(function):
@@ -205,11 +234,11 @@ def read_result(function, result, form, read):
     """Returns read(result). If that fails, raises WrongResult with the function's place, its result and the expected form."""
     try:
         return read(plain(result))
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-        name = getattr(function, "__name__", type(function).__name__)
-        shown = repr(result) if len(repr(result)) <= 100 else repr(result)[:100] + "…"
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError):
+        text = text_of(repr, result)
+        shown = text if len(text) <= 100 else text[:100] + "…"
         of_type = "" if result is None else f" ({type(result).__name__})"
-        raise WrongResult(f"{place_of(function)}{name} returned {shown}{of_type}; expected {form}") from None
+        raise WrongResult(f"{place_of(function)}{name_of(function)} returned {shown}{of_type}; expected {form}") from None
 
 
 # ---- faults in words
@@ -219,12 +248,18 @@ def cut(text, most):
     return json.dumps(text if len(text) <= most else text[:most] + "…", ensure_ascii=False)
 
 
+def text_of(convert, value):
+    """Returns str or repr of an object of the user, whose own method may raise."""
+    try:
+        return convert(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, whose text raises {type(error).__name__}>"
+
+
 def frames_of(error):
-    """Returns the frames after those of this program."""
+    """Returns the frames after those of this program, of importlib and of asyncio."""
     frame = error.__traceback__
-    while frame and os.path.abspath(frame.tb_frame.f_code.co_filename).startswith(HERE + os.sep):
-        frame = frame.tb_next
-    while frame and frame.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
+    while frame and (os.path.abspath(file := frame.tb_frame.f_code.co_filename).startswith(PASSED) or file.startswith("<frozen importlib")):
         frame = frame.tb_next
     return frame
 
@@ -244,7 +279,8 @@ def words_of(error):
     frames = traceback.extract_tb(frames_of(error))
     own = [frame for frame in frames if frame.filename == os.environ.get(FILE_VARIABLE)] or frames
     place = f" at {os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else ""
-    return f"{type(error).__name__}: {error}{place}"
+    text = text_of(str, error)
+    return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 
 def told(error, row, samples):

@@ -166,6 +166,11 @@ class Adapters(unittest.TestCase):
         self.assertIn("SSL", program.judge("abc")[0])
         program.end()
         server.shutdown()
+        server.server_close()
+        program = adapter(f"http://127.0.0.1:{server.server_port}/judge")
+        self.assertIn(f"http://127.0.0.1:{server.server_port}/judge gives no answer: <urlopen error", program.judge("abc")[0])
+        self.assertNotIn("traceback", program.answers[0])
+        program.end()
 
     def test_serve(self):
         code = ("import sys; sys.path.insert(0, %r)\nfrom qrl_reward import serve\n"
@@ -201,9 +206,33 @@ class Adapters(unittest.TestCase):
     def test_refused_file(self):
         for spec, words in (("verl:missing.py", "'missing.py', which is not in"), ("verl:verl_style.py:other", "compute_score, plain"),
                             ("verl:broken_style.py", "broken_style.py cannot be imported: ModuleNotFoundError: No module named 'of_nobody' at broken_style.py:2\nTraceback"),
+                            ("verl:exits_import.py", "exits_import.py cannot be imported: it exits, SystemExit: expected --model at exits_import.py:4; move what runs"),
+                            ("verl:name.with.dots.py", "(it has relative imports), got '"),
+                            ("verl:notes.txt", "expected a Python file, got 'notes.txt'; name it notes.py"),
+                            ("trl:pack:f", "expected a Python file, got 'pack', which is a folder in"),
                             ("trl:pack/lost.py:f", "cannot be imported: ModuleNotFoundError: No module named 'pack.nowhere' at lost.py:2")):
             with self.subTest(spec):
                 self.assertIn(words, self.refusal_of(spec))
+        self.assertNotIn("importlib", self.refusal_of("verl:broken_style.py"))  # the first frame is the user's
+
+    def test_exits_and_ranges(self):
+        """A function that exits is an error of its response; the worker lives. A score beyond 32 bits is one as well."""
+        program = adapter("verl:exits_style.py:on_wrong")
+        self.assertEqual(program.judge("abc", "x")[:2], [{"score": 1.0}, {"score": 0.0}])
+        self.assertEqual(program.judge("out")[0].partition(";")[0], "RuntimeError: it exits: sys.exit('bye') at exits_style.py:21")
+        self.assertEqual(program.judge("abc"), [{"score": 1.0}])
+        self.assertEqual(program.end()[0], 0)
+        program = adapter("trl:exits_style.py:huge")
+        for text in ("int", "float"):
+            self.assertIn("exits_style.py:25: huge returned [1", program.judge(text)[0])
+        self.assertEqual(program.judge("abc"), [{"huge": 1.0}])
+        program.end()
+
+    def test_messages_are_read(self):
+        messages = {**FIRST, "prompt": "", "row": {"prompt": [{"role": "user", "content": "one?"}]}}
+        program = adapter("trl:exits_style.py:with_messages", first=messages)
+        self.assertEqual(program.ready["reads"]["with_messages: prompts"], "messages")
+        program.end()
 
     def test_told(self):
         """An error has the function's line and its row. A function that fails on an empty answer alone is started, with a note."""
@@ -225,6 +254,10 @@ class Adapters(unittest.TestCase):
                             ("trl:returning_style.py:a_float", "returning_style.py:4: a_float returned 0.5 (float); expected a list of finite numbers or None, as long as completions (1)"),
                             ("trl:returning_style.py:three", "returning_style.py:8: three returned [1.0, 1.0, 1.0] (list); expected a list of finite "),
                             ("trl:returning_style.py:a_dict", "returning_style.py:12: a_dict returned {'score': 1.0} (dict); expected a list of finite"),
+                            ("verl:exits_style.py:of_two", "exits_style.py:15: of_two is called with data_source, solution_str, ground_truth, extra_info: of_two() got an unexpected"),
+                            ("trl:exits_style.py:shy", "exits_style.py:29: shy returned <Shy, whose text raises RuntimeError> (Shy); expected a list"),
+                            ("trl:exits_style.py:mute", "Mute: <Mute, whose text raises RuntimeError> at exits_style.py:34"),
+                            ("slime:exits_style.py:late", "ValueError at exits_style.py:38; columns"),
                             ("verl:returning_style.py:a_text", "returning_style.py:16: a_text returned 'good' (str); expected a number, or a dict"),
                             ("verl:returning_style.py:no_score", "returning_style.py:20: no_score returned {'points': 1} (dict); expected a number, or a dict"),
                             ("slime:returning_style.py:nothing", "returning_style.py:24: nothing returned [] (list); expected a number, or a dict"),

@@ -1,0 +1,4 @@
+"""A script that reads its command line as soon as it is imported."""
+import sys
+
+sys.exit("expected --model")
