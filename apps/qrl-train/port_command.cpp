@@ -206,13 +206,28 @@ void write_file(const std::string& file, const std::string& text) {
   QRL_REQUIRE(stream.good(), file, "a file that can be written", strerror(errno), "check the folder and the disk");
 }
 
+/// Returns what the reader makes of the script. It names a YAML config that the script's command reads, which is parsed
+/// for it.
+ordered_json read_script(const PortArguments& arguments) {
+  ordered_json input = reader_input(arguments);
+  for (;;) {
+    ordered_json made =
+        ordered_json::parse(run_reader(input.dump(-1, ' ', false, ordered_json::error_handler_t::replace)));
+    if (!made.contains("config")) return made;
+    const std::string file = made["config"];
+    input["configs"][file] = parsed_yaml(file);
+  }
+}
+
 void port(const PortArguments& arguments) {
   QRL_REQUIRE(std::filesystem::is_regular_file(arguments.file), arguments.file,
               "a script, notebook or config of another trainer",
-              std::filesystem::exists(arguments.file) ? "a folder" : "no such file", "check the path");
+              std::filesystem::is_directory(arguments.file) ? "a folder"
+              : std::filesystem::exists(arguments.file)     ? "not a regular file"
+                                                            : "no such file",
+              "check the path");
   if (!arguments.out.empty()) require_new_file(arguments.out, "--out");
-  const ordered_json made = ordered_json::parse(
-      run_reader(reader_input(arguments).dump(-1, ' ', false, ordered_json::error_handler_t::replace)));
+  const ordered_json made = read_script(arguments);
   if (made.contains("error")) {
     const auto parts = made["error"].get<std::array<std::string, 4>>();
     base::fail_input(parts[0], parts[1], parts[2], parts[3]);
@@ -223,7 +238,7 @@ void port(const PortArguments& arguments) {
   draft.num_varying = made["varying"];
   for (const ordered_json& line : made["lines"]) draft.lines.push_back({line[0], line[1], line[2]});
   check_draft(draft);
-  std::string recipe = "# qrl-train port " + base::printable(arguments.file) + ": " + draft.counts() + ".\n";
+  std::string recipe = "# qrl-train port " + state::shown(arguments.file) + ": " + draft.counts() + ".\n";
   for (const ordered_json& line : made["head"]) recipe += "# " + line.get<std::string>() + "\n";
   for (const std::string& fault : draft.open) recipe += "# open: " + base::printable(fault) + "\n";
   recipe += draft.text();

@@ -104,6 +104,20 @@ def value(recipe, key):
     return None
 
 
+TRAINS = '''
+from dataclasses import replace
+from trl import GRPOConfig, GRPOTrainer
+
+
+def r(completions, **kwargs):
+    return [1.0] * len(completions)
+
+
+cfg = GRPOConfig(seed=1, learning_rate=1e-6)
+r = GRPOTrainer(model="m", reward_funcs=r, args=cfg)
+'''
+
+
 class Port(unittest.TestCase):
     def setUp(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="qrl-port-"))
@@ -113,9 +127,11 @@ class Port(unittest.TestCase):
         done = subprocess.run([PROGRAM, *words], cwd=self.work, capture_output=True, text=True, check=False, timeout=120)
         return done.returncode, done.stdout + done.stderr
 
-    def port(self, name, text):
+    def port(self, name, text, files=None):
         """Returns the recipe of a script. Its counts add up, and the program accepts it."""
-        (self.work / name).write_text(textwrap.dedent(text))
+        (self.work / "made_rewards.py").unlink(missing_ok=True)
+        for file, inner in {name: textwrap.dedent(text), **(files or {})}.items():
+            (self.work / file).write_text(inner)
         code, said = self.run_program("port", name, "--out", "made.yaml")
         self.assertEqual(code, 0, said)
         recipe = (self.work / "made.yaml").read_text()
@@ -251,6 +267,64 @@ class Port(unittest.TestCase):
         self.assertEqual((known - rules, rules - known), (set(), {"hint"}))
         recipe, _ = self.port("grpo.json", '{"model_name_or_path": "a/b"}')
         self.check(recipe, optim__lr_scheduler="linear", optim__weight_decay="0", algorithm__loss_agg_mode="token-mean", rollout__n="8")
+
+    def test_a_name_of_another_section_is_not_taken_for_the_plain_one(self):
+        sections = ("actor_rollout_ref.actor.qat.group_size=128 actor_rollout_ref.actor.foo.max_steps=4 "
+                    "actor_rollout_ref.model.lora.dtype=float16 trace.project_name=x actor_rollout_ref.rollout.n=4")
+        recipe = self.port("run.sh", f"python3 -m verl.trainer.main_ppo {sections}\n")[0]
+        self.assertIn("  n: 4  # actor_rollout_ref.rollout.n\n", recipe)
+        for name in ("qat.group_size = 128", "foo.max_steps = 4", "lora.dtype = float16", "trace.project_name = x"):
+            self.assertIn(f"{name}: qrl-train does not know this name", recipe)
+        recipe = self.port("rollout.yaml", "temperature: 0.7\nval_kwargs:\n  temperature: 0.5\n  do_sample: true\n")[0]
+        self.assertIn("  temperature: 0.7  # temperature\n", recipe)
+        self.assertIn("  temperature: 0.5  # val_kwargs.temperature\n", recipe)
+        recipe = self.port("run.sh", "python3 train.py --batch_size 8 --steps 5 --learning_rate 1e-6\n")[0]
+        self.assertIn("batch_size = 8: qrl-train does not know this name", recipe)
+
+    def test_values_that_name_others_are_read(self):
+        recipe = self.port("c.yaml", textwrap.dedent("""
+            data: {train_batch_size: 64, max_prompt_length: 256}
+            trainer: {experiment_name: e1, default_local_dir: "ckpt/${trainer.experiment_name}", project_name: "${oc.env:PROJECT}"}
+            actor_rollout_ref:
+              model: {path: ~/models/m}
+              actor: {ppo_mini_batch_size: "${data.train_batch_size}"}
+              rollout: {n: "${oc.select:data.n,5}", temperature: "${oc.select:data.t,${oc.select:data.u,0.9}}", prompt_length: "${nowhere.length}"}
+            """))[0]
+        for line in ("mini_batch_size: 64", "n: 5", "temperature: 0.9", "default_local_dir: ckpt/e1", f'path: "{os.path.expanduser("~/models/m")}"'):
+            self.assertIn(f"  {line}  #", recipe)
+        for line in ("#   actor_rollout_ref.rollout.prompt_length = ${nowhere.length}: here", "#   trainer.project_name = ${oc.env:PROJECT}: here"):
+            self.assertIn(line, recipe)
+
+    def test_a_config_of_the_command_is_read(self):
+        files = {"c.yaml": "learning_rate: 1e-6\nnum_generations: 4\nseed: 3\n", "train.py": TRAINS}
+        for command in ("trl grpo --config c.yaml --learning_rate 3e-6", "accelerate launch train.py --config c.yaml --learning_rate=3e-6"):
+            with self.subTest(command):
+                recipe = self.port("run.sh", command + "\n", files)[0]
+                for line in ("lr: 3e-6  # learning_rate", "n: 4  # num_generations", "seed: 3  # seed"):
+                    self.assertIn(f"  {line}\n", recipe)
+                self.assertIn("#   config = c.yaml: names of the file stand for themselves", recipe)
+        self.assertIn("# d.yaml was not found: its values are not read", self.port("run.sh", "trl grpo --config d.yaml --seed 5\n")[0])
+
+    def test_renamed_imports_subclasses_and_replaced_configs(self):
+        for text in (TRAINS.replace("import GRPOConfig, GRPOTrainer", "import GRPOConfig as C, GRPOTrainer as G").replace("GRPOConfig(", "C(").replace("GRPOTrainer(", "G("),
+                     TRAINS.replace("cfg = ", "class Mine(GRPOTrainer):\n    pass\n\n\ncfg = ").replace("r = GRPOTrainer(", "r = Mine("),
+                     TRAINS.replace("cfg = GRPOConfig(seed=1, learning_rate=1e-6)", "cfg = replace(GRPOConfig(seed=1), learning_rate=1e-6)")):
+            recipe = self.port("s.py", "\ufeff" + text)[0]
+            for line in ("path: m  # model", "lr: 1e-6  # learning_rate", "seed: 1  # seed"):
+                self.assertIn(f"  {line}\n", recipe)
+        self.assertIn("# Mine extends GRPOTrainer: what it overrides is not read", self.port("s.py", TRAINS.replace(
+            "cfg = ", "class Mine(GRPOTrainer):\n    pass\n\n\ncfg = "))[0])
+
+    def test_quotes_names_and_lengths_of_a_shell(self):
+        names = " ".join(["$A"] * 9).replace(" ", "")
+        grown = "A=7\n" + f"A={names}\n" * 9
+        recipe, _ = self.port("a\nb", f"{grown}python3 -m verl.trainer.main_ppo data.train_batch_size=$A trainer.seed=5 "
+                                   "trainer.experiment_name=$'it\\'s' data.max_prompt_length=$\"12\"\n")
+        self.assertIn("seed: 5  # trainer.seed", recipe)
+        self.assertIn('default_local_dir: "runs/it\'s"', recipe)
+        self.assertIn("  max_prompt_length: 12  # data.max_prompt_length", recipe)
+        self.assertIn("#   data.train_batch_size = 7777", recipe)
+        self.assertTrue(recipe.startswith('# qrl-train port "a\\nb": '), recipe[:60])
 
     def test_what_is_no_script_of_a_trainer_is_one_error(self):
         for name, text, error in (("a.sh", "echo hello\n", "a.sh: expected a command that starts TRL, veRL or OpenRLHF, got 1 other command"),

@@ -43,6 +43,7 @@ class Script:
     tools: list[str] = dataclasses.field(default_factory=list)
     factory: list[str] = dataclasses.field(default_factory=list)  # the class of environment_factory
     code: str = ""  # of the Python script that has them
+    config: str = ""  # the file that the command's --config names
 
 
 def typed(word: str) -> Any:
@@ -56,7 +57,7 @@ def typed(word: str) -> Any:
         return text.lower() == "true"
     if text.lower() in ("null", "none"):
         return None
-    if re.fullmatch(r"[+-]?\d+", text):
+    if re.fullmatch(r"[+-]?\d{1,400}", text):  # int() refuses thousands of digits
         return int(text)
     if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
         return float(text)
@@ -80,6 +81,33 @@ def split_list(text: str) -> list[str]:
         else:
             part += char
     return [part for part in (*parts, part) if part.strip()]
+
+
+def interpolated(text: str, values: dict[str, Any]) -> Any:
+    """Reads OmegaConf's ${name}, ${oc.select:name,default} and ${oc.env:NAME,default}. Returns Varying where a name has no constant here."""
+    whole = text
+    for _ in range(20):
+        found = re.search(r"\$\{([^${}]*)\}", text)
+        if not found:
+            return typed(text) if text != whole else text
+        resolver, colon, inner = found.group(1).partition(":")
+        name, comma, default = inner.partition(",") if colon else (resolver, "", "")
+        is_known = name in values and resolver != "oc.env"
+        value = values[name] if is_known else default
+        if isinstance(value, (Varying, list, dict)) or not (is_known or comma) or (colon and resolver not in ("oc.select", "oc.env")):
+            return Varying(whole)
+        if found.group() == text and not isinstance(value, str):
+            return value
+        text = text[:found.start()] + (value if isinstance(value, str) else "null" if value is None else str(value)) + text[found.end():]
+    return Varying(whole)
+
+
+def interpolate(reads: list[Read]) -> None:
+    """Reads what the values take from one another."""
+    values = {read.name: read.value for read in reads}
+    for read in reads:
+        if isinstance(read.value, str) and "${" in read.value and not isinstance(read.value, Varying):
+            read.value = interpolated(read.value, values)
 
 
 def flattened(name: str, value: Any) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any
 
-from qrl_port import BadInput, Read, Script, Varying, conditional, flattened, typed
+from qrl_port import BadInput, Read, Script, Varying, conditional, flattened, interpolate, typed
 from qrl_port.rewards import cut_out
 from qrl_port.script import Reader
 from qrl_port.shell import Shell, Word
@@ -81,6 +81,11 @@ def of_shell(text: str, file: str) -> Script:
     words, trainer, begin = found[0]
     script = Script(trainer)
     script.reads = overrides(words[begin:]) if trainer == "verl" else options(words[begin:])
+    if trainer == "verl":
+        interpolate(script.reads)
+    for read in script.reads:
+        if read.name == "config" and trainer != "verl" and isinstance(read.value, str) and not isinstance(read.value, Varying):
+            read.kind, script.config = "config", read.value
     for read in options(words[:begin - 1]):
         if read.name in [name.replace("-", "_") for name in LAUNCHERS] and isinstance(read.value, int):
             script.processes = read.value
@@ -93,15 +98,35 @@ def of_shell(text: str, file: str) -> Script:
     return script
 
 
+def found_near(name: str, file: str) -> pathlib.Path | None:
+    """Returns the file that a script names, seen from the script's folder, those above it, or here."""
+    folder = pathlib.Path(file).resolve().parent
+    return next((one / name for one in (folder, *folder.parents, pathlib.Path.cwd()) if (one / name).is_file()), None)
+
+
+def add_config(script: Script, file: str, configs: dict[str, Any]) -> str:
+    """Adds the names of the config that a command has; the command's own options win. Returns a file that is still to be parsed."""
+    place = found_near(script.config, file)
+    if place is None:
+        script.notes.append(f"{script.config} was not found: its values are not read")
+    elif str(place) not in configs:
+        return str(place)
+    else:
+        names = {read.name for read in script.reads if read.kind == "option"}
+        inner = [read for read in of_config(configs[str(place)], str(place)).reads if read.name not in names]
+        own = [read for read in script.reads if read.kind in ("option", "config") or read.name not in {one.name for one in inner}]
+        script.reads = [*own, *inner]
+    return ""
+
+
 def add_python(script: Script, called: str, file: str) -> None:
     """Adds what the Python script of a command has, where it is found; the command's own options win."""
-    folder = pathlib.Path(file).resolve().parent
-    place = next((one / called for one in (folder, *folder.parents, pathlib.Path.cwd()) if (one / called).is_file()), None)
+    place = found_near(called, file)
     if place is None:
         script.notes.append(f"{called} was not found: its own values and reward functions are not read")
         return
     try:
-        inner = Reader(place.read_text(encoding="utf-8"), str(place)).read()
+        inner = Reader(place.read_text(encoding="utf-8-sig"), str(place)).read()
     except BadInput as error:
         raise BadInput(*error.args) from None
     names = {read.name for read in script.reads}
@@ -115,23 +140,30 @@ def of_config(config: Any, file: str) -> Script:
     """Reads a JSON or YAML config: TRL's, flat, or veRL's, in sections."""
     if not isinstance(config, dict):
         raise BadInput(file, "a config: names with values", "no map", "name the config file of a trainer")
-    reads = [Read(name, typed(value) if isinstance(value, str) else value, 0) for name, value in flattened("", config)]
+    reads = [Read(name, typed(value) if isinstance(value, str) else value, 0) for name, value in flattened("", config) if name]
     for read in reads:
         if isinstance(read.value, list):
             read.value = [typed(one) if isinstance(one, str) else one for one in read.value]
+    interpolate(reads)
     return Script("verl" if any("." in read.name and read.name.split(".")[0] in ("actor_rollout_ref", "algorithm", "trainer") for read in reads) else "trl", reads)
 
 
 def of_notebook(text: str, file: str) -> Script:
     cells = json.loads(text).get("cells", [])
     sources = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
-    lines = [line if not re.match(r"\s*[!%]", line) else re.match(r"\s*", line).group() + "pass" for line in "\n".join(sources).split("\n")]  # type: ignore[union-attr]
+    lines, goes_on = [], False
+    for line in "\n".join(sources).split("\n"):
+        is_magic = goes_on or re.match(r"\s*[!%]", line) is not None  # of IPython, also over several lines
+        lines.append((re.match(r"\s*", line).group() if not goes_on else "") + "pass" if is_magic else line)  # type: ignore[union-attr]
+        if goes_on:
+            lines[-1] = ""
+        goes_on = is_magic and line.endswith("\\")
     return Reader("\n".join(lines), file).read()
 
 
 def read_script(file: str, config: Any) -> Script:
     try:
-        text = pathlib.Path(file).read_text(encoding="utf-8")
+        text = pathlib.Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise BadInput(file, "a text in UTF-8", "other bytes", "port reads scripts and configs") from None
     except OSError as error:
@@ -153,6 +185,8 @@ def port(tables: dict[str, Any]) -> dict[str, Any]:
     script = read_script(file, tables.get("config"))
     if not script.reads:
         raise BadInput(file, "names of a trainer's options", "none", "port reads the options that a script sets")
+    if script.config and (unread := add_config(script, file, tables.get("configs") or {})):
+        return {"config": unread}
     recipe = pathlib.Path(tables["out"] or pathlib.Path(file).name)
     translation = Translation(tables, script)
     kind, what = ("environment", "environment, tools and reward functions") if script.tools or script.factory else ("rewards", "reward functions")
@@ -163,7 +197,7 @@ def port(tables: dict[str, Any]) -> dict[str, Any]:
     functions = [*script.factory, *script.tools, *script.rewards]
     if functions:
         text, absent = cut_out(script.code, functions)
-        title = f'"""The {what} of {pathlib.Path(file).name}, cut out by qrl-train port."""\n'
+        title = f'"""The {what} of {ascii(pathlib.Path(file).name)[1:-1]}, cut out by qrl-train port."""\n'
         files[str(recipe.parent / translation.functions_file)] = title + text
         if absent:
             script.notes.append(f"{translation.functions_file} lacks {', '.join(absent)}: the script defines them nowhere at its top")

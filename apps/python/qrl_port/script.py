@@ -30,6 +30,25 @@ def is_main(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and ast.unparse(node.test.left) == "__name__"
 
 
+def rename_aliases(tree: ast.Module) -> list[str]:
+    """Gives calls of renamed imports and of subclasses the trainer's own name. Returns the subclasses."""
+    known, subclasses = {name: name for name in (*CONFIGS, *POSITIONS, *OTHER_TRAINERS)}, []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            known |= {one.asname: one.name for one in node.names if one.asname and one.name in known}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
+            for base in bases:
+                if known.get(base) in ("GRPOTrainer", "RLOOTrainer", "GRPOConfig", "RLOOConfig"):
+                    known[node.name] = known[base]
+                    subclasses.append(f"{node.name} extends {known[base]}: what it overrides is not read")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            node.func.id = known.get(node.func.id, node.func.id)
+    return subclasses
+
+
 class Scope:
     """Has what names were assigned, in a function and around it."""
 
@@ -58,7 +77,7 @@ class Reader:
             line = getattr(error, "lineno", None)
             raise BadInput(f"{name}:{line}" if line else name, "Python", str(getattr(error, "msg", error)), "port reads scripts that Python accepts")
         self.name = name
-        self.script = Script("trl", code=text)
+        self.script = Script("trl", code=text, notes=rename_aliases(self.tree))
         self.calls: list[tuple[ast.Call, Scope]] = []
         self.attributes: list[tuple[ast.Attribute, ast.AST, Scope, bool]] = []
         self.options: dict[str, ast.AST | None] = {}  # defaults of add_argument by the attribute that argparse makes
@@ -190,6 +209,8 @@ class Reader:
                 self.read_trainer(call, scope)
             elif name in CONFIGS or name == "get_peft_model" or (name == "from_pretrained" and self.is_model(call)):
                 self.read_call(call, scope, "LoraConfig" if name == "get_peft_model" else name)
+            elif name == "replace" and call.args and called(self.origin(call.args[0], scope)[0] or call.args[0]) in CONFIGS:
+                self.read_call(call, scope, called(self.origin(call.args[0], scope)[0] or call.args[0]))  # of dataclasses
             elif name in PARSES and isinstance(call.func, ast.Attribute):
                 self.script.notes.append(f"line {call.lineno}: {name}() reads the command line; options have their defaults here, and a shell script with the command has its values")
         self.read_attributes()

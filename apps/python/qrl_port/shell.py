@@ -12,6 +12,8 @@ from qrl_port import Varying
 NAME = r"[A-Za-z_]\w*"
 OPENING, CLOSING = {"if", "for", "while", "until", "case", "select"}, {"fi", "done", "esac"}
 BETWEEN = {"{", "}", "then", "else", "elif", "do", "!", "time", "export", "local", "readonly", "declare", "typeset", "env", "exec", "nohup"}
+LONGEST = 65536  # characters of a variable
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
 ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Mod, ast.USub,
               ast.UAdd)
 
@@ -168,7 +170,17 @@ class Shell:
             return Varying("".join(parts)) if varies else "".join(parts)
         if char == "`":
             return Varying(f"`{self.until('`')}`")
+        if char == "$" and self.peek() in ("'", '"'):
+            self.at += self.peek() == "'"
+            return self.part() if self.peek() == '"' and self.text[self.at - 1] == "$" else self.escaped()
         return self.variable() if char == "$" else char
+
+    def escaped(self) -> str:
+        """Reads the rest of $'…'."""
+        found = re.compile(r"((?:[^'\\]|\\.)*)'?", re.DOTALL).match(self.text, self.at)
+        assert found
+        self.at = found.end()
+        return re.sub(r"\\(.)", lambda one: ESCAPES.get(one.group(1), one.group(1)), found.group(1), flags=re.DOTALL)
 
     def until(self, end: str) -> str:
         begin = self.at
@@ -261,6 +273,8 @@ class Shell:
 
     def assign(self, name: str, value: str, line: int) -> None:
         """Sets a variable. Under a condition a literal from above stays, and of one that is absent the value is not known."""
+        if len(value) > LONGEST:
+            value = Varying(value[:60] + "…")
         if self.depth == 0:
             self.variables[name] = value
             self.also.pop(name, None)

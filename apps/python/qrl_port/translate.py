@@ -3,12 +3,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from typing import Any
 
 from qrl_port import Read, Script, Varying
 from qrl_port.rules import RULES, FINAL
 
+# Sections in which a name means what it means alone. In others, as qat or profiler, group_size or steps are something else.
+SECTIONS = {"data", "algorithm", "actor", "rollout", "model", "optim", "trainer", "policy_loss", "rollout_correction", "filter_groups", "val_kwargs"}
+PATHS = {"model.path", "lora.path", "data.train_files", "data.val_files", "trainer.default_local_dir"}
 LONGEST_COMMENT = 100  # characters behind a value; longer ones stand above it
 TITLES = {"trl": "TRL", "rloo": "TRL", "verl": "veRL", "openrlhf": "OpenRLHF"}
 
@@ -62,14 +66,14 @@ class Translation:
         for tail in (plain.split(".", i)[-1] for i in range(plain.count(".") + 1)):
             if "." in tail and tail in self.keys:
                 return Row(tail, "", "")
-        last = plain.rpartition(".")[2]
+        last, section = plain.rpartition(".")[2], plain.rpartition(".")[0].rpartition(".")[2]
+        is_plain = not section or section in SECTIONS
         for one, row in self.names:
-            if one in (last, plain):
+            if one == plain or (one == last and is_plain):
                 return row
         same = [key for key in self.keys if "." in key and key.rpartition(".")[2] == last]
-        if len(same) == 1:
+        if len(same) == 1 and is_plain and not same[0].startswith(("sft.", "quant.", "model.init.")):
             return Row(same[0], "", "")
-        section = plain.rpartition(".")[0].rpartition(".")[2]
         near = [key for key in same if key.split(".")[-2:-1] == [section]]
         if len(near) == 1:
             return Row(near[0], "", "")
@@ -80,7 +84,8 @@ class Translation:
 
     def whole(self, plain: str) -> Row | None:
         for one, row in self.names:
-            if one == plain or ("." in one and plain.endswith("." + one)) or (one.endswith(".*") and plain.startswith(one[:-1])):
+            if one == plain or ("." in one and plain.endswith("." + one)) or (one.endswith(".*") and plain.startswith(one[:-1])) or (
+                    "." in plain and one.endswith("." + plain)):  # of a file that has a section alone
                 return row
         return None
 
@@ -88,6 +93,7 @@ class Translation:
 
     def put(self, key: str, value: Any, read: Read, note: str = "") -> None:
         """Sets a key. A name of the script wins over a default; of two names that set a key the later one wins."""
+        value = home(value) if key in PATHS else value
         before = self.settings.get(key)
         names = [] if read.kind == "default" else [read.name]
         title = TITLES[read.note] if read.kind == "default" else ""
@@ -196,7 +202,9 @@ class Translation:
     def read_one(self, read: Read) -> None:
         row = Row("data.train_files" if read.name != "eval_dataset" else "data.val_files", "", "files") if read.kind == "load_dataset" else (
             self.row_of(read.name, read.kind))
-        if row is None:
+        if read.kind == "config":
+            self.skip(read, "names of the file stand for themselves")
+        elif row is None:
             self.omit(read, "qrl-train does not know this name")
         elif not row.key:
             self.omit(read, row.note)
@@ -254,6 +262,13 @@ class Translation:
         return lines
 
 
+def home(value: Any) -> Any:
+    """Returns paths with a ~ at their begin read, as the other trainers read them."""
+    if isinstance(value, list):
+        return [home(one) for one in value]
+    return os.path.expanduser(value) if isinstance(value, str) and value.startswith("~/") else value
+
+
 def typed_setting(text: str) -> Any:
     return {"true": True, "false": False}.get(text) if text in ("true", "false") else number(text)
 
@@ -284,5 +299,5 @@ def shown(value: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split()))
 
