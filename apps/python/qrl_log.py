@@ -14,7 +14,7 @@ variables hold: WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE=offline.
 
 --once   send the rows that exist, and exit
 --check  exit at once: with 0 if wandb is here and logged in
-exit: 0; 2 bad arguments, no such run, the module is missing, or no login
+exit: 0; 2 bad arguments, no such run, a damaged one, the module is missing, or no login
 """
 import argparse
 import collections
@@ -34,6 +34,20 @@ WAIT_S, PATIENCE_S = 2.0, 10.0
 SURE_S = 60.0  # wandb hands rows on in the background; those of the last minute are sent again after a kill
 
 
+class Damaged(Exception):
+    """Says which line of a run folder is none of the trainer's."""
+
+
+def row_of(line, file):
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        raise Damaged(f"{file}: expected an object with a step in each line, got {line[:60].decode(errors='replace')!r}; delete this line")
+    return row
+
+
 def new_rows(file, position):
     """Whole rows behind a byte of the file, and the byte behind them. A file that became shorter is read from its start."""
     if not file.exists():
@@ -42,7 +56,7 @@ def new_rows(file, position):
         source.seek(position if position <= file.stat().st_size else 0)
         start, text = source.tell(), source.read()
     end = text.rfind(b"\n") + 1
-    return [json.loads(line) for line in text[:end].splitlines() if line.strip()], start + end
+    return [row_of(line, file) for line in text[:end].split(b"\n") if line.strip()], start + end
 
 
 def is_running(run):
@@ -108,7 +122,11 @@ def tables(run, step):
 
 def login_fault(wandb):
     """Why W&B would not take a run; None where it would, or where it writes to a folder alone."""
-    if wandb.setup().settings.mode in ("offline", "dryrun", "disabled"):
+    try:
+        mode = wandb.setup().settings.mode
+    except Exception as error:  # pydantic's, of several lines
+        return f"wandb does not start: {' '.join(str(error).split())[:200]}; check the variables WANDB_…"
+    if mode in ("offline", "dryrun", "disabled"):
         return None
     try:
         is_in = wandb.login(prompt=False)
@@ -128,7 +146,9 @@ class Wandb:
         try:
             self.state = json.loads(self.file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            self.state = {"id": secrets.token_hex(4), "step": -1}
+            self.state = None
+        if not isinstance(self.state, dict) or not isinstance(self.state.get("id"), str) or not isinstance(self.state.get("step"), int):
+            self.state = {"id": secrets.token_hex(4), "step": -1}  # none yet, or damaged
         self.sent, self.young = self.state["step"], collections.deque()  # young: (time, step) of rows that a kill could lose
         self.logger = self.module.init(project=project or os.environ.get("WANDB_PROJECT", "qrl-train"), name=name, dir=str(run),
                                        id=self.state["id"], resume="allow", config=recipe(run))
@@ -228,7 +248,11 @@ def main():
         return 0
     name = args.name or (None if "WANDB_NAME" in os.environ and args.service == "wandb" else args.run.resolve().name)
     service = Wandb(args.run, args.project, name, args.child) if args.service == "wandb" else Mlflow(args.run, args.project, name)
-    follow(args.run, service, args.once, args.child)
+    try:
+        follow(args.run, service, args.once, args.child)
+    except Damaged as error:
+        service.finish()
+        parser.exit(2, f"{error}\n")
     return 0
 
 

@@ -101,6 +101,22 @@ class Log(unittest.TestCase):
         for more in ({"WANDB_API_KEY": "x"}, {"WANDB_MODE": "offline"}):
             self.assertEqual(self.call("wandb", "--check", **more).returncode, 0)
 
+    def test_damage_is_said_in_one_line(self):
+        self.stand_in()
+        (self.folder / "modules/wandb.py").write_text(STAND_INS["wandb"].replace("def setup(): return Setup()", "def setup(): raise ValueError('mode\\n  bad')"))
+        done = self.call("wandb", "--check", WANDB_MODE="banana")
+        self.assertEqual((done.returncode, done.stderr), (2, "wandb does not start: mode bad; check the variables WANDB_…\n"))
+        self.stand_in()
+        for state in ("{", "[]", '{"x": 1}', '{"id": 5, "step": 1}'):
+            (self.run_folder / "wandb_run.json").write_text(state)
+            self.assertEqual(len(self.sent("wandb", self.run_folder, "--once")), 6, state)
+        for line in ("no JSON", "[1]", '{"no step": 1}'):
+            (self.run_folder / "wandb_run.json").unlink()
+            (self.run_folder / "metrics.jsonl").write_text(json.dumps(ROWS[0]) + "\n" + line + "\n")
+            done = self.call("wandb", self.run_folder, "--once")
+            said = f"{self.run_folder}/metrics.jsonl: expected an object with a step in each line, got {line!r}; delete this line\n"
+            self.assertEqual((done.returncode, done.stderr), (2, said))
+
     def test_a_step_is_sent_once_with_the_recipe_before(self):
         self.stand_in()
         sent = self.sent("wandb", self.run_folder, "--once")
