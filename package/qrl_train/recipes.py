@@ -8,11 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def yaml(value: object) -> str:
+def yaml(value: object, name: str = "") -> str:
     """Returns a value as --set takes it. Texts and paths are quoted, so "null" and "a: b" stay texts.
 
-    NumPy's scalars are numbers. NaN and infinities raise ValueError, functions and other objects TypeError."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=_plain)
+    NumPy's scalars are numbers. NaN and infinities raise ValueError, functions and other objects TypeError, with the key's name."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yaml(one, f"{name}.{key}" if name else str(key))
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False, default=_plain)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}" if name else str(error)) from None
+    except ValueError:
+        raise ValueError(f"{name or 'a recipe'}: expected a finite number, got {value!r:.60}") from None
 
 
 def _plain(value: Any) -> object:

@@ -49,8 +49,8 @@ def _error_of(console: str, code: int) -> str:
 
 
 def _place(folder: Path, name: str) -> pathlib.Path:
-    """Returns a file or folder of a run folder. Raises FileNotFoundError without the run folder; the file may be absent."""
-    os.stat(folder)
+    """Returns a file or folder of a run folder. Raises FileNotFoundError or NotADirectoryError without the run folder; the file may be absent."""
+    os.scandir(folder).close()
     return pathlib.Path(folder) / name
 
 
@@ -178,7 +178,7 @@ class Run:
         return tree
 
     def _command(self, file: Path, values: Mapping[str, object]) -> list[str]:
-        words = [word for key, value in values.items() for word in ("--set", f"{key}={recipes.yaml(value)}")]
+        words = [word for key, value in values.items() for word in ("--set", f"{key}={recipes.yaml(value, str(key))}")]
         recipe = os.fspath(file)
         return ["qrl-train", f"./{recipe}" if recipe.startswith("-") else recipe, *words, *self.options]  # a dash begins no option
 

@@ -238,6 +238,20 @@ for line in ("5", "null", "[]", '"x"', "x", "[" * 100_000):
     (malformed / "metrics.jsonl").write_text(line + "\n")
     wrong_row = error_of(lambda: qrl_train.metrics(malformed))
     assert "metrics.jsonl: expected a JSON object per line" in str(wrong_row), wrong_row
+# A file is no run folder, and a value that no recipe can have is named with its key.
+for place, wanted in (("nowhere", FileNotFoundError), ("-dash.yaml", NotADirectoryError)):
+    try:
+        qrl_train.metrics(place)
+        raise SystemExit(f"{place} has rows")
+    except wanted:
+        pass
+for values, said in (({"optim": {"lr": float("nan")}}, "optim.lr: expected a finite number, got nan"),
+                     ({"optim.betas": [object()]}, "optim.betas: a recipe's value: expected a text")):
+    try:
+        qrl_train.start({"include": TINY, **values})
+        raise SystemExit(f"{values} began a run")
+    except (TypeError, ValueError) as error:
+        assert str(error).startswith(said), error
 # Where exit codes are lost, no run is started.
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 try:
