@@ -1,6 +1,7 @@
 #include "base/shipped_files.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -54,7 +55,11 @@ std::string first_sentence(const fs::path& recipe) {
   std::string text;
   for (std::string line; std::getline(in, line) && line.starts_with("# ");)
     text += (text.empty() ? "" : " ") + line.substr(2);
-  return text.substr(0, text.find(". "));
+  std::size_t end = text.find(". ");
+  while (end != std::string::npos && end + 2 < text.size() &&
+         std::isupper(static_cast<unsigned char>(text[end + 2])) == 0)
+    end = text.find(". ", end + 2);  // of "eq. 4"
+  return text.substr(0, end);
 }
 
 fs::path require_recipes(const std::string& word) {

@@ -170,15 +170,17 @@ nlohmann::ordered_json FileRow::ordered() const {
 void read_rows(const std::filesystem::path& file, const std::function<void(const FileRow&)>& take) {
   const bool is_csv = file.extension() == ".csv", is_parquet = file.extension() == ".parquet";
   std::ifstream in = open_rows(file, is_csv ? "a CSV file" : is_parquet ? "a parquet file" : "a JSONL file");
+  const bool is_array = file.extension() == ".json" && begins_array(in);
   std::int64_t num_rows = 0;
   const auto take_text = [&](std::string_view text, std::int64_t number) {
     ++num_rows;
-    const std::string where = file.string() + ":" + std::to_string(number);
+    const std::string where =
+        file.string() + ":" + std::to_string(number) + (is_array ? " (element " + std::to_string(num_rows) + ")" : "");
     take({state::parse_json(text, where, kMaxRowDepth), text, where, number});
   };
   if (is_parquet) {
     read_parquet(file, take_text);
-  } else if (file.extension() == ".json" && begins_array(in)) {
+  } else if (is_array) {
     read_json_array(in, file.string(), take_text);
   } else if (is_csv) {
     read_csv(in, file.string(), [&](const nlohmann::json& record, std::int64_t line) {

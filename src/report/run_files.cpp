@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 RunFiles read_run(const fs::path& dir) {
   constexpr std::uint64_t kMaxRecipeBytes = 4 << 20;
   std::error_code none;
-  QRL_REQUIRE(fs::is_directory(dir, none), state::shown(dir), "a run folder", "no such folder");
+  QRL_REQUIRE(fs::is_directory(dir, none), state::shown(dir), "a run folder",
+              fs::exists(dir, none) ? "a file" : "no such folder");
   const bool has_rows = fs::exists(dir / "metrics.jsonl", none) || fs::exists(dir / "sft_metrics.jsonl", none);
   const bool has_recipe = fs::is_regular_file(dir / "config.yaml", none);
   QRL_REQUIRE(has_rows || (has_recipe && fs::exists(dir / "checkpoints", none)), state::shown(dir),

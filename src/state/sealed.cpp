@@ -24,6 +24,17 @@ bool is_committed(const fs::path& dir) {
   return in.good() && tail.starts_with(kBeforeManifestHash) && tail.ends_with(kAfterManifestHash);
 }
 
+/// Returns whether a run takes a path for one of its checkpoints: step_N or sft_N in its folder `checkpoints`.
+bool is_checkpoint_of_run(const fs::path& path) {
+  std::error_code none;
+  const fs::path checkpoints = path.parent_path();
+  const std::string name = path.filename().string();
+  const std::string number = name.substr(std::min(name.find('_'), name.size() - 1) + 1);
+  return (name.starts_with("step_") || name.starts_with("sft_")) && !number.empty() &&
+         number.find_first_not_of("0123456789") == std::string::npos && checkpoints.filename() == "checkpoints" &&
+         fs::exists(checkpoints.parent_path() / "config.yaml", none);
+}
+
 }  // namespace
 
 void require_place_for_output(const fs::path& path) {
@@ -40,6 +51,8 @@ void require_place_for_output(const fs::path& path) {
     QRL_REQUIRE(!is_committed(dir), where, "a place outside checkpoints",
                 "a path inside the checkpoint " + dir.string(),
                 "name another place: a checkpoint holds what its manifest lists, and is deleted when it is old");
+    QRL_REQUIRE(!is_checkpoint_of_run(dir), where, "a name other than those of a run's checkpoints", dir.string(),
+                "name another place: the run would take it for a checkpoint");
   }
 }
 

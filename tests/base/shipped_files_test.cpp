@@ -16,6 +16,15 @@ TEST_CASE("shipped files: recipes:NAME finds a recipe with or without .yaml, als
   CHECK_FALSE(base::is_shipped_recipe("recipes/x"));
 }
 
+TEST_CASE("shipped files: the list has each recipe's first sentence, whole where a point is within it") {
+  const std::string list = base::list_of_recipes();
+  for (const char* line : {"recipes:countdown_quickstart ", " QuRL without its adaptive clip range: eq. 5.\n",
+                           " QuRL's naive arm on GSM8K, eq. 3: the ratio to the INT8 sampler is clipped.\n",
+                           " A small model learns countdown on two CPU cores: cold start from generated"})
+    CHECK_THAT(list, Catch::Contains(line));
+  CHECK_THAT(list, !Catch::Contains("Model, data and batch are in"));
+}
+
 TEST_CASE("shipped files: an unknown name is refused with the nearest one, and no path leaves the folder") {
   const auto error_of = [](const char* word) -> std::string {
     try {

@@ -61,13 +61,13 @@ TEST_CASE("JSON arrays: a malformed array is refused at its line") {
       {"[" + kObject + ",]", "expected an object, got \"]\""},
       {"[,", "expected an object, got \",\""},
       {"[" + kObject + "] x", "expected nothing after the array, got \"x\""},
-      {"[\n" + kObject + ",\n{\"question\": \"x\"", "rows.json:3: expected JSON"},
-      {"[" + kObject + ",\n {\"question\": \"x, \"answer\": 1}]", "rows.json:2: expected JSON"},
-      {"[" + kObject + ",\n3]", "rows.json:2: expected a JSON object, got number"},
-      {"[" + kObject + ",\n[1]]", "rows.json:2: expected a JSON object, got array"},
+      {"[\n" + kObject + ",\n{\"question\": \"x\"", "rows.json:3 (element 2): expected JSON"},
+      {"[" + kObject + ",\n {\"question\": \"x, \"answer\": 1}]", "rows.json:2 (element 2): expected JSON"},
+      {"[" + kObject + ",\n3]", "rows.json:2 (element 2): expected a JSON object, got number"},
+      {"[" + kObject + ",\n[1]]", "rows.json:2 (element 2): expected a JSON object, got array"},
       {"[{\"question\": \"x\", \"question\": \"y\", \"answer\": 1}]", "twice"},
       {"[{\"question\": \"\xff\", \"answer\": 1}]", "UTF-8"},
-      {"[" + std::string(1000, '['), "rows.json:1: "},
+      {"[" + std::string(1000, '['), "rows.json:1 (element 1): "},
   };
   for (const auto& [text, reason] : faults) {
     INFO(text.substr(0, 80));

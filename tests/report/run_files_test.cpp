@@ -41,6 +41,7 @@ TEST_CASE("run files: a folder without a run is refused with the reason") {
   CHECK_THROWS_WITH(report::read_run(dir / "none"), Catch::Contains("no such folder"));
   CHECK_THROWS_WITH(report::read_run(dir / ""), Catch::Contains("a run folder with metrics.jsonl"));
   std::ofstream(dir / "config.yaml") << "a: 1\n";
+  CHECK_THROWS_WITH(report::read_run(dir / "config.yaml"), Catch::Contains("expected a run folder, got a file"));
   CHECK_THROWS_WITH(report::read_run(dir / ""), Catch::Contains("a run folder with metrics.jsonl"));
   fs::create_directories(dir / "checkpoints");
   CHECK(report::read_run(dir / "").recipe_yaml == "a: 1\n");

@@ -156,8 +156,14 @@ TEST_CASE("checkpoint folder: nothing can be written into a committed one or a s
     INFO(path);
     CHECK_THROWS_AS(require_place_for_output(path), base::Error);
   }
+  fs::create_directory(dir / "run");
+  write_bytes(dir / "run/config.yaml", "recipe of a run");
+  for (const char* name : {"step_9", "sft_20", "step_9/x"})
+    CHECK_THROWS_WITH(require_place_for_output(dir / "run/checkpoints" / name),
+                      Catch::Contains("expected a name other than those of a run's checkpoints"));
   for (const fs::path& path :
-       {dir / "y", dir / "site/new", fs::path("relative"), fs::path("/dev/shm/x"), fs::path("/process")}) {
+       {dir / "run/checkpoints/hf", dir / "run/checkpoints/step_", dir / "run/step_9", dir / "checkpoints/step_9",
+        dir / "y", dir / "site/new", fs::path("relative"), fs::path("/dev/shm/x"), fs::path("/process")}) {
     INFO(path);
     CHECK_NOTHROW(require_place_for_output(path));
   }

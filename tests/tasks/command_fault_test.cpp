@@ -176,6 +176,15 @@ TEST_CASE("command: a program that never becomes ready ends the run with exit co
     CHECK_THAT(refusal(mode), Contains("a first line above 64 KiB"));
 }
 
+TEST_CASE("command: words that judge has shown are not said again") {
+  PythonCommand command(kFaults, {"exits"});
+  const auto verifier = command.make();
+  verifier->show_log();
+  const auto [text, code] = test::error_of([&] { test::judge_all(*verifier, {"ok"}); });
+  CHECK(code == 2);
+  CHECK_THAT(text, Catch::Contains("its standard error is above") && !Catch::Contains("no compiler here"));
+}
+
 TEST_CASE("command environment: only standard variables and those in reward.env") {
   const auto environment = [](std::vector<std::string> names) {
     PythonCommand command(R"(

@@ -492,6 +492,14 @@ TEST_CASE("overflowing logits: the model is named as the cause") {
                   "the model's logits: expected finite numbers or -inf, one of them finite, got ");
 }
 
+TEST_CASE("run folders: one without a checkpoint is refused as such") {
+  const test::TempDir dir;
+  std::ofstream(dir / "config.yaml") << "recipe of a run\n";
+  for (const std::string command : {"export ", "generate "})
+    command_refuses(command + (dir / "").string() + (command == "export " ? " --out x" : " --prompt x"),
+                    "expected a run with a checkpoint, got none that is sound in ");
+}
+
 TEST_CASE("checkpoint folders: no command writes into one") {
   const test::TempDir dir;
   fs::copy(test::finished_run(), dir / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);

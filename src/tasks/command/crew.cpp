@@ -112,8 +112,9 @@ void Crew::refuse_start(Slot& slot, const std::string& what) {
   const std::string errors = slot.worker->last_errors();
   const std::string end = end_worker(slot);
   const std::string got = what.empty() ? "a program that " + end : what;
-  std::string words =
-      errors.empty() ? "it wrote nothing to standard error" : "its last lines on standard error:" + errors;
+  std::string words = errors.empty()    ? "it wrote nothing to standard error"
+                      : log_.is_shown() ? "its standard error is above"
+                                        : "its last lines on standard error:" + errors;
   if (const std::string note = note_on(settings_.program.section, settings_.withheld, errors); !note.empty())
     words += (errors.empty() ? "; " : "\n") + note;
   base::fail_input(key(),

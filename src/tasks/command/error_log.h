@@ -16,6 +16,7 @@ class ErrorLog {
   void open(const std::filesystem::path& file);
   /// Writes the newest text so far, and later text, to this process's standard error.
   void show();
+  bool is_shown() const { return is_shown_; }
   /// Appends `text`. If the file then exceeds the limit, keeps only its newer half, in whole lines.
   void add(std::string_view text);
 

@@ -75,6 +75,12 @@ void set_aside(const fs::path& path, const std::string& ending) {
   base::log_warning("set aside " + state::shown(path) + " as " + state::shown(aside));
 }
 
+/// Returns whether a folder has a run's resolved recipe, and no model.
+bool is_run_without_model(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path / "config.yaml", error) && !fs::exists(path / "config.json", error);
+}
+
 }  // namespace
 
 std::string checkpoint_name(bool cold_start, std::int64_t sft_step, std::int64_t step) {
@@ -151,7 +157,7 @@ std::optional<fs::path> newest_sound_checkpoint(const fs::path& dir) {
 fs::path checkpoint_of_run(const fs::path& path) {
   std::error_code error;
   const fs::path checkpoints = path / "checkpoints";
-  if (is_checkpoint(path) || !fs::is_directory(checkpoints, error)) return path;
+  if (is_checkpoint(path) || (!fs::is_directory(checkpoints, error) && !is_run_without_model(path))) return path;
   const std::optional<fs::path> newest = newest_sound_checkpoint(checkpoints);
   QRL_REQUIRE(newest, path.string(), "a run with a checkpoint", "none that is sound in " + checkpoints.string(),
               "wait for its first one, or start the run again");
