@@ -305,6 +305,11 @@ class Port(unittest.TestCase):
                 self.assertIn("#   config = c.yaml: names of the file stand for themselves", recipe)
         self.assertIn("# d.yaml was not found: its values are not read", self.port("run.sh", "trl grpo --config d.yaml --seed 5\n")[0])
 
+    def test_a_trainer_is_read_rather_than_a_script_that_prepares(self):
+        recipe = self.port("run.sh", "python3 download.py --model_path a/b --seed 3\npython3 -m verl.trainer.main_ppo data.train_batch_size=64\n")[0]
+        self.assertIn("train_batch_size: 64  # data.train_batch_size", recipe)
+        self.assertIn("# line 1 has another command of a trainer, which is not read", recipe)
+
     def test_renamed_imports_subclasses_and_replaced_configs(self):
         for text in (TRAINS.replace("import GRPOConfig, GRPOTrainer", "import GRPOConfig as C, GRPOTrainer as G").replace("GRPOConfig(", "C(").replace("GRPOTrainer(", "G("),
                      TRAINS.replace("cfg = ", "class Mine(GRPOTrainer):\n    pass\n\n\ncfg = ").replace("r = GRPOTrainer(", "r = Mine("),

@@ -78,6 +78,7 @@ def of_shell(text: str, file: str) -> Script:
         raise BadInput(file, "a command that starts TRL, veRL or OpenRLHF",
                        f"{len(shell.commands)} other command{'' if len(shell.commands) == 1 else 's'}",
                        "port reads main_ppo of veRL, trl grpo, Python scripts with --options, and openrlhf.cli.train_ppo_ray")
+    found.sort(key=lambda one: one[1] == "trl" and one[0][one[2] - 1].text.endswith(".py"))  # a script that prepares comes last
     words, trainer, begin = found[0]
     script = Script(trainer)
     script.reads = overrides(words[begin:]) if trainer == "verl" else options(words[begin:])
