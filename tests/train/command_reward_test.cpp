@@ -42,7 +42,8 @@ def slowed(function, scores):
         return function(row)
     serve(judge, scores)
 qrl_reward.serve = slowed
-import countdown
+import runpy
+runpy.run_path(os.path.join(sys.path[0], "countdown.py"), run_name="__main__")
 )";
 
 /// A copy of countdown in its own session, below a parent that waits for it, or with a daemon for each row. It writes
@@ -70,7 +71,8 @@ def spreading(function, scores):
         return function(row)
     serve(judge, scores)
 qrl_reward.serve = spreading
-import countdown
+import runpy
+runpy.run_path(os.path.join(sys.path[0], "countdown.py"), run_name="__main__")
 )";
 
 struct SlowReward {

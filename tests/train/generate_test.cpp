@@ -58,10 +58,10 @@ TEST_CASE("generate: samples a checkpoint by its own recipe") {
   CHECK(own == rows(test::finished_run().string() + many));  // the newest checkpoint is this one
   generate_refuses(checkpoint() + " --checkpoint x" + kAsked,
                    "--checkpoint: expected a recipe file as MODEL, got the folder");
-  generate_refuses(
-      "Org/Name" + kAsked,
-      "Org/Name: expected a recipe file, a checkpoint, a Hugging Face folder or a model in the Hub's cache, got "
-      "no such file or folder");
+  generate_refuses("Org/Name" + kAsked,
+                   "Org/Name: expected a recipe file, a checkpoint, a Hugging Face folder, a GGUF file or a model in "
+                   "the Hub's cache, got "
+                   "no such file or folder");
 }
 
 TEST_CASE("generate: settings of the learner do not limit sampling") {

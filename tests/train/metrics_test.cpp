@@ -72,6 +72,11 @@ TEST_CASE("docs/reference/metrics.md: lists exactly the names that runs write") 
       "--set reward.profile=last_number --set reward.format=0.5 ";
   std::ofstream(dir / "judge.py") << "from qrl_reward import serve\n"
                                      "serve(lambda row: {'NAME': len(row['response'])}, scores={'NAME': 1})\n";
+  std::ofstream(dir / "game.py") << "from qrl_env import serve\n"
+                                    "class Game:\n"
+                                    "    def reset(self, row): pass\n"
+                                    "    def step(self, turn): return {'done': True} if turn['last'] else '?'\n"
+                                    "serve(Game)\n";
   const std::string variants[] = {
       "--set sft.steps=0 --set algorithm.name=dppo_tv --set rollout_correction.method=none "
       "--set reward.verifier=command --set reward.command=[python3," +
@@ -89,7 +94,10 @@ TEST_CASE("docs/reference/metrics.md: lists exactly the names that runs write") 
       "--set rollout_correction.method=icepop --set 'rollout_correction={rs: token, rs_threshold: 2, "
       "token_veto_threshold: 0.1, batch_normalize: true}' --set 'algorithm={name: cispo, top_entropy_quantile: 0.5, "
       "off_policy_mask_threshold: 0.1, clip_cov: {ratio: 0.1}}' --set algorithm.teacher.path=" +
-          (dir / "2/checkpoints/step_1").string()};
+          (dir / "2/checkpoints/step_1").string(),
+      "--set sft.steps=0 --set data.max_response_length=40 --set environment.style=continue --set "
+      "environment.max_turns=2 --set environment.max_turn_tokens=12 --set environment.command=[python3," +
+          (dir / "game.py").string() + "]"};
   std::set<std::string> written;
   int number = 0;
   for (const std::string& settings : variants) {

@@ -208,6 +208,7 @@ TEST_CASE("metrics of kept tokens: mean and maximum per sampled token, and the s
   rollouts[0].completion.kept.add(two);
   rollouts[0].completion.kept.add(five);
   rollouts[0].completion.num_limited = 1;
+  for (const int sampled : {0, 2}) rollouts[sampled].completion.tokens = two;
   rollouts[2].completion.kept.add(two);
   rollouts[2].completion.kept.add(two);
   const auto world = dist::make_solo();
