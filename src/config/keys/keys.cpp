@@ -52,7 +52,8 @@ void add_model(List& list) {
   Section model(list, "model", &Recipe::model);
   model
       .add(fixed, "path", &M::path, model_path(),
-           "model to start from: Hugging Face folder, GGUF file, or OWNER/NAME[@REVISION] in the local Hub cache", "a new model")
+           "model to start from: Hugging Face folder, GGUF file, or OWNER/NAME[@REVISION] in the local Hub cache",
+           "a new model")
       .excludes("model.init.config", "set only one of the two");
   model.add(fixed, "dtype", &M::dtype, "dtype of the learner's forward and backward pass; master weights are float32");
   model.add(fixed, "init.config", &M::init_config, input_path(), "config.json of a new model",
