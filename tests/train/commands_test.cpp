@@ -36,11 +36,11 @@ TEST_CASE("commands: an unknown command gets the nearest name, or the list") {
   command_refuses(
       "check recipie x",
       "qrl-train check: expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, "
-      "gap, csv, jsonl, got \"recipie\"; did you mean recipe?");
-  command_refuses(
-      "check yaml x",
-      "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, gap, csv, jsonl, "
-      "got \"yaml\"\n");
+      "env, gap, csv, jsonl, got \"recipie\"; did you mean recipe?");
+  command_refuses("check yaml x",
+                  "expected one of safetensors, config, index, generation, tokenizer, chat, recipe, gpu, reward, env, "
+                  "gap, csv, jsonl, "
+                  "got \"yaml\"\n");
   command_refuses("data chess --out x",
                   "qrl-train data: expected one of countdown, sudoku, arithmetic, sums, got \"chess\"\n");
 }
@@ -615,5 +615,6 @@ TEST_CASE("Hub names: every command that takes a folder accepts them") {
   CHECK(run("export Org/Name --out " + (dir / "out").string()).exit_code == 0);
   CHECK(run("dump " + test::kTiny + " --checkpoint Org/Name --prompt '1 2' --out " + (dir / "d").string()).exit_code ==
         0);
-  CHECK(test::says(run("generate Org/Other --prompt hi"), "a Hugging Face folder or a model in the Hub's cache"));
+  CHECK(test::says(run("generate Org/Other --prompt hi"),
+                   "a Hugging Face folder, a GGUF file or a model in the Hub's cache"));
 }
