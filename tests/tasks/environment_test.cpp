@@ -20,8 +20,9 @@ def say(**answer):
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 say(**json.loads('READY'))
-turns, seeds = {}, {}
+turns, seeds, late = {}, {}, []
 for line in sys.stdin:
+    while late: say(id=late.pop(), observation="late")
     message = json.loads(line)
     if "hello" in message: continue
     (kind, body), = message.items()
@@ -50,6 +51,9 @@ for line in sys.stdin:
         elif text == "score": say(id=id, done=True, scores={"other": 1})
         elif text == "error": say(id=id, error="no such key")
         elif text == "done": say(id=id, done=True, scores={"turns": turns[id]}, reason="enough")
+        elif text == "late":
+            say(id=id, done=True, scores={"turns": turns[id]}, reason="enough")
+            late.append(id)
         elif text == "twice":
             say(id=id, observation="once")
             say(id=id, observation="again")
@@ -164,6 +168,13 @@ TEST_CASE("environment: an answer twice, or after done, is an error of that conv
     CHECK(std::ranges::count(shown[0], "protocol") == 1);
     CHECK(shown[1] == std::vector<std::string>{"a 1 1", "b 2 1", closing("enough")});
   }
+}
+
+TEST_CASE("environment: an answer to a conversation of an earlier step ends the worker, and no conversation fails") {
+  Game game;
+  tasks::Environment environment(game.options);
+  CHECK(play(environment, {{"x", "late"}})[0].back() == closing("enough"));
+  CHECK(play(environment, {{"a", "done"}})[0] == std::vector<std::string>{"a 1 0", closing("enough")});
 }
 
 TEST_CASE("environment: a conversation whose worker died is played again, and fails if its answers differ") {

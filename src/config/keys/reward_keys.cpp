@@ -68,10 +68,9 @@ void add_command(Section<RewardRecipe>& reward, const Choices<tasks::VerifierCho
                  "weights of the program's scores, instead of its own; 0: only log the score");
   weights.condition.advice =
       "use reward.correct, reward.wrong, reward.format and reward.partial for a built-in verifier";
-  reward.add(
-      allow_change, "correct_at", &W::correct_at,
-      "minimum first score of a correct response, if the program gives no outcome; by default the mean score "
-      "measures such a run");
+  reward.add(allow_change, "correct_at", &W::correct_at,
+             "minimum first score of a correct response, if the program gives no outcome; by default the mean score "
+             "measures such a run");
   reward.only_with(kSelector, kCommandVerifier);
   reward.add(allow_change, "on_error", &W::on_error,
              "what to do when judging fails: drop the response from its group and the loss, or score 0 as wrong");

@@ -159,6 +159,8 @@ void Sessions::take_answer(std::size_t slot, std::string_view line) {
   const bool has_id = id != answer.end() && id->is_number_unsigned();
   const auto known = has_id ? by_id_.find(id->get<std::uint64_t>()) : by_id_.end();
   if (!of.worker->had_rows) refuse_early(of, line);
+  if (known == by_id_.end() && has_id && id->get<std::uint64_t>() < next_id_)
+    return take_late(slot, "a line that answers no open request: " + shown);
   if (known == by_id_.end())
     return take_stray(slot, std::nullopt, "a line that answers none of its conversations: " + shown);
   const std::size_t session = known->second;
@@ -200,6 +202,17 @@ void Sessions::take_stray(std::size_t slot, std::optional<std::size_t> session, 
   else
     for (const HeldRow& row : slots_[slot].worker->held) faulty.push_back(row.row);
   for (const std::size_t one : faulty) fail(one, SessionFault::protocol, what);
+  replace(slot);
+}
+
+/// Kills the worker after a line for a conversation of an earlier step. Conversations that wait for an answer are
+/// played again, each at most once for such a line or a death.
+void Sessions::take_late(std::size_t slot, const std::string& what) {
+  base::log_warning(key() + " wrote " + what);
+  last_errors_ = slots_[slot].worker->last_errors();
+  for (const HeldRow& row : slots_[slot].worker->held) {
+    if (++sessions_[row.row].deaths >= 2) fail(row.row, SessionFault::protocol, what);
+  }
   replace(slot);
 }
 

@@ -66,7 +66,7 @@ class Sessions : public Crew {
     std::size_t slot = kNowhere;
     std::uint64_t id = 0;          ///< in its worker
     std::size_t num_answered = 0;  ///< requests that its worker has answered
-    int deaths = 0;
+    int deaths = 0;                ///< ends of workers while this session waited for an answer
     bool is_closed = false, has_failed = false;
   };
   static constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
@@ -79,6 +79,7 @@ class Sessions : public Crew {
   void take_lines(std::size_t slot);
   void take_answer(std::size_t slot, std::string_view line);
   void take_stray(std::size_t slot, std::optional<std::size_t> session, const std::string& what);
+  void take_late(std::size_t slot, const std::string& what);
   void check_deadlines(std::size_t slot);
   void died(std::size_t slot);
   double limit_s(std::size_t session) const;
