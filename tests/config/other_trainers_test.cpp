@@ -1,6 +1,7 @@
 // Tests that advice about other trainers' names refers to existing keys.
 #include "config/keys/other_trainers.h"
 
+#include <algorithm>
 #include <cctype>
 #include <set>
 #include <string>
@@ -22,13 +23,14 @@ std::vector<std::string> dotted_words(std::string_view text) {
   std::vector<std::string> words;
   std::string word;
   for (const char c : std::string(text) + " ") {
-    if (std::islower(static_cast<unsigned char>(c)) != 0 || std::isdigit(static_cast<unsigned char>(c)) != 0 ||
-        c == '_' || c == '.') {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.') {
       word += c;
       continue;
     }
     while (word.ends_with('.')) word.pop_back();
-    if (word.find('.') != std::string::npos) words.push_back(word);
+    const bool is_lower = std::ranges::none_of(word, [](unsigned char one) { return std::isupper(one) != 0; });
+    const bool is_key = is_lower && !word.empty() && std::islower(static_cast<unsigned char>(word.front())) != 0;
+    if (is_key && word.find('.') != std::string::npos) words.push_back(word);
     word.clear();
   }
   return words;
