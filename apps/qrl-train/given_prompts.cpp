@@ -11,6 +11,7 @@
 #include "config/keys/key.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
+#include "train/prompts/encoder.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"
 

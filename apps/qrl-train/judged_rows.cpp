@@ -7,6 +7,7 @@
 #include "data/jsonl.h"
 #include "data/row.h"
 #include "train/policy/policy.h"
+#include "train/prompts/encoder.h"
 #include "train/prompts/prompts.h"
 
 namespace qrl::app {

@@ -114,7 +114,7 @@ class Card(programs.Runner):
         stored = folder / "checkpoints" / f"step_{steps}" / ("adapter_model" if "lora.rank" in given else "model")
         stored.parent.mkdir(parents=True)
         stored.with_suffix(".safetensors").write_text(folder.name if self.fails == "weights" else "weights")
-        gap = 0.25 if self.fails == "gap" else 0.0 if "rollout.bitwise" in given else 4e-4
+        gap = 0.25 if self.fails == "gap" else 0.0 if given.get("rollout.bitwise") == "true" else 4e-4
         score = 0.9 if self.fails == "curve" and given.get("trainer.device") == "cuda" else 0.3
         if self.fails == "ranks" and "--ranks" in words:
             return 2, "some line\nerror: rank 1 is lost\n", 0.1

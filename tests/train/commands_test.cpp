@@ -79,21 +79,6 @@ TEST_CASE("export: outputs are checked before the model is read, and nothing is 
   CHECK_FALSE(fs::exists(dir / "hf"));
 }
 
-TEST_CASE("export to GGUF: contradicting options and existing files are refused") {
-  const test::TempDir dir;
-  std::ofstream(dir / "file") << "mine";
-  const std::string folder = QRL_SOURCE_DIR "/tests/data/golden/hf_llama", file = (dir / "x.gguf").string();
-  command_refuses("export " + folder, "--out: expected --out DIR or --gguf FILE, got neither");
-  command_refuses("export " + folder + " --out " + (dir / "hf").string() + " --gguf " + file, "got both");
-  command_refuses("export " + folder + " --out " + (dir / "hf").string() + " --type q8_0", "add --gguf");
-  command_refuses("export " + folder + " --gguf " + file + " --type q3_0", "bf16, q8_0, q4_0");
-  command_refuses("export " + folder + " --gguf " + file + " --dtype float32", "--dtype: expected no --gguf with it");
-  command_refuses("export " + folder + " --gguf " + file + " --quantized", "--quantized: expected no --gguf with it");
-  command_refuses("export " + folder + " --gguf " + (dir / "file").string(), "expected the name of a new file");
-  CHECK(test::read_file(dir / "file") == "mine");
-  CHECK_FALSE(fs::exists(file));
-}
-
 TEST_CASE("generate: prints whole UTF-8 characters, for any sampled bytes") {
   const test::Outcome outcome =
       test::run_command(test::kProgram + "generate " + test::kTiny + " --prompt '1 2 3 = 6' --n 8");
@@ -324,38 +309,6 @@ TEST_CASE("judge: a number beyond doubles ends it with its line, an integer beyo
     CHECK(outcome.exit_code == 0);
     CHECK(test::says(outcome, R"({"score":0,"reason":"gold")"));
   }
-}
-
-TEST_CASE("model.path of a GGUF file: trains as the folder that import makes of it, bit for bit") {
-  const test::TempDir dir;
-  const fs::path base = dir / "base", file = dir / "base.gguf", folder = dir / "folder";
-  const auto runs = [&](const std::string& command) {
-    const test::Outcome outcome = test::run_command(command);
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-    return outcome;
-  };
-  runs(test::kProgram + "export " + (test::finished_run() / "checkpoints/sft_12").string() + " --out " + base.string());
-  std::string tokenizer = test::read_file(base / "tokenizer.json");
-  for (std::size_t at = 0; (at = tokenizer.find("\"use_regex\": false", at)) != std::string::npos;)
-    tokenizer.replace(at, 18, "\"use_regex\": true");  // GPT-2's split, which llama.cpp names
-  std::ofstream(base / "tokenizer.json") << tokenizer;
-  runs(test::kProgram + "export " + base.string() + " --gguf " + file.string());
-  runs(test::kProgram + "import " + file.string() + " --out " + folder.string());
-  const auto trained = [&](const std::string& name, const fs::path& model) {
-    const test::Outcome outcome = runs(test::tiny_command(
-        dir / name,
-        "--set model.init.config=null --set sft.steps=0 --set trainer.total_training_steps=1 --set model.path=" +
-            model.string()));
-    CHECK(test::says(outcome, "model file") == (model == file));
-    return test::read_file(dir / name / "checkpoints/step_1/model.safetensors");
-  };
-  CHECK(trained("from_file", file) == trained("from_folder", folder));
-  const test::Outcome adapters = test::run_command(test::tiny_command(
-      dir / "no",
-      "--set model.init.config=null --set sft.steps=0 --set lora.rank=4 --set model.path=" + file.string()));
-  CHECK(adapters.exit_code == 2);
-  CHECK(test::says(adapters, "qrl-train import " + file.string() + " --out DIR"));
 }
 
 TEST_CASE("export: reports how much of the update bf16 rounds away, and warns if little remains") {

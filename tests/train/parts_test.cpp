@@ -10,6 +10,7 @@
 #include "train/files/checkpoint_folder.h"
 #include "train/metrics/progress.h"
 #include "train/metrics/step_metrics.h"
+#include "train/prompts/encoder.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"
 #include "train/support.h"

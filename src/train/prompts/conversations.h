@@ -6,7 +6,7 @@
 #include "data/row.h"
 #include "rollout/conversations.h"
 #include "tasks/environment/environment.h"
-#include "train/prompts/prompts.h"
+#include "train/prompts/encoder.h"
 
 namespace qrl::train {
 

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "data/dataset_folder.h"
 #include "rollout/rollout.h"
+#include "train/prompts/encoder.h"
 
 namespace qrl::train {
 

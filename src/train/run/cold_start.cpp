@@ -8,6 +8,7 @@
 #include "train/metrics/progress.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
+#include "train/prompts/encoder.h"
 #include "train/prompts/prompts.h"
 #include "train/signals.h"
 #include "train/step/policy_updater.h"
