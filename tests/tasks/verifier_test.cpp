@@ -30,13 +30,13 @@ TEST_CASE("verifier: an unusable gold answer's error names reward.verifier and o
   };
   says("countdown", "85", "a countdown ground truth such as {\"numbers\":[3,8,12],\"target\":36}",
        "countdown: for data of another task set reward.verifier: math for answers in mathematics, sudoku for grids, "
-       "command for data that your program judges");
+       "command for data that your program judges, environment for data that an environment judges");
   says("math", "{\"numbers\":[3,4],\"target\":7}", "a gold answer in LaTeX or plain mathematics",
        "math: for data of another task set reward.verifier: countdown for numbers and a target, sudoku for grids, "
-       "command for data that your program judges");
+       "command for data that your program judges, environment for data that an environment judges");
   says("sudoku", "85", "a sudoku ground truth such as",
        "sudoku: for data of another task set reward.verifier: math for answers in mathematics, countdown for numbers "
-       "and a target, command for data that your program judges");
+       "and a target, command for data that your program judges, environment for data that an environment judges");
   CHECK(refusal("countdown", "{\"numbers\":[3,4],\"target\":7}").empty());
   CHECK(refusal("math", "85").empty());
 }
