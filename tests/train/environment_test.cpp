@@ -123,7 +123,7 @@ TEST_CASE("environment run: files and metrics have the turns, and each sampled t
     std::string text;
     std::size_t sampled = 0;
     for (const auto& turn : row["turns"]) {
-      sampled += turn["drawn_tokens"].get<std::size_t>();
+      sampled += turn["sampled_tokens"].get<std::size_t>();
       text += turn["drawn"].get<std::string>() +
               (turn["observation"].is_null() ? "" : turn["observation"].get<std::string>());
     }
