@@ -270,8 +270,8 @@ namespace {
 nlohmann::ordered_json shown_turns(const rollout::Conversation& conversation) {
   nlohmann::ordered_json turns = nlohmann::ordered_json::array();
   for (const rollout::Turn& turn : conversation.turns) {
-    nlohmann::ordered_json& shown = turns.emplace_back(
-        nlohmann::ordered_json{{"drawn", turn.sampled}, {"sampled_tokens", turn.end - turn.begin}, {"stop", turn.stop}});
+    nlohmann::ordered_json& shown = turns.emplace_back(nlohmann::ordered_json{
+        {"drawn", turn.sampled}, {"sampled_tokens", turn.end - turn.begin}, {"stop", turn.stop}});
     shown["observation"] = turn.observation ? nlohmann::ordered_json(*turn.observation) : nullptr;
     shown["calls"] = turn.calls.empty() ? nlohmann::ordered_json::array() : nlohmann::ordered_json::parse(turn.calls);
   }
