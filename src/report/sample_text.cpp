@@ -81,6 +81,19 @@ std::string verdict_of(const Json& sample) {
   return text;
 }
 
+/// Returns the response, or each turn and what the environment answered.
+std::string response_of(const Json& sample) {
+  if (!sample.contains("turns")) return labeled("response", sample["response"].get<std::string>());
+  std::string text;
+  std::size_t number = 0;
+  for (const Json& turn : sample["turns"]) {
+    text += labeled(("turn " + std::to_string(++number)).c_str(), turn["drawn"].get<std::string>());
+    if (const auto answer = turn["observation"].get<std::string>(); !answer.empty())
+      text += labeled("observed", answer);
+  }
+  return text;
+}
+
 std::string shown(const Judged& one, std::size_t number, std::size_t num_prompts) {
   const Json& sample = *one.sample;
   std::string text = base::format("\n%zu. prompt %zu of %zu", number, one.prompt + 1, num_prompts);
@@ -94,7 +107,7 @@ std::string shown(const Judged& one, std::size_t number, std::size_t num_prompts
   if (std::isfinite(tokens)) text += base::format(", %g tokens", tokens);
   if (sample["stop"] == "length") text += ", truncated";
   text += "\n" + labeled("prompt", (*one.group)["prompt"].get<std::string>());
-  text += labeled("response", sample["response"].get<std::string>());
+  text += response_of(sample);
   if (const auto answer = (*one.group)["ground_truth"].get<std::string>(); !answer.empty())
     text += labeled("answer", answer);
   if (const std::string verdict = verdict_of(sample); !verdict.empty()) text += labeled("verdict", verdict);

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxTextBytes = 20'000;
 constexpr std::size_t kMaxFileBytes = 64 << 20;
 constexpr std::size_t kMaxSamples = 64;  // samples per group
+constexpr std::size_t kMaxTurns = 64;    // shown turns per sample
 
 std::string text_of(const Json& row, const char* name) {
   const auto found = row.find(name);
@@ -31,6 +32,16 @@ std::string text_of(const Json& row, const char* name) {
 Json number_of(const Json& row, const char* name) {
   const auto found = row.find(name);
   return found != row.end() && found->is_number() ? *found : Json();
+}
+
+/// Returns a conversation's turns: what was sampled in each, and what the environment answered.
+Json turns_of(const Json& list) {
+  Json turns = Json::array();
+  for (const Json& turn : list) {
+    if (!turn.is_object() || turns.size() == kMaxTurns) break;
+    turns.push_back({{"drawn", text_of(turn, "drawn")}, {"observation", text_of(turn, "observation")}});
+  }
+  return turns;
 }
 
 Json sample_of(const Json& row) {
@@ -48,6 +59,7 @@ Json sample_of(const Json& row) {
     }
   }
   sample["score_parts"] = std::move(parts);
+  if (const auto turns = row.find("turns"); turns != row.end() && turns->is_array()) sample["turns"] = turns_of(*turns);
   return sample;
 }
 

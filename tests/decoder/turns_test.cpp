@@ -3,12 +3,11 @@
 #include "types/turns.h"
 
 #include <bit>
-#include <deque>
 #include <map>
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "decoder/fixtures.h"
+#include "decoder/scripted_partner.h"
 #include "support/catch.h"
 
 namespace {
@@ -18,10 +17,6 @@ using namespace qrl::decoder;
 using namespace qrl::decoder::test;
 using types::Completion;
 using types::TokenId;
-
-constexpr std::size_t kTurns = 3;
-constexpr std::int32_t kAllTokens = 40;
-constexpr std::int64_t kTurnTokens = 7;
 
 DecoderOptions options_of_turns(std::int64_t kv_pages = 300) {
   return {.max_num_seqs = 8, .max_num_batched_tokens = 24, .page_size = 4, .kv_pages = kv_pages, .max_model_len = 64};
@@ -33,46 +28,6 @@ types::SamplingParams params_of_turns() {
   params.stop_tokens = {3, 9, 12};
   return params;
 }
-
-std::vector<TokenId> observation_of(std::size_t sample, std::size_t turn) {
-  std::vector<TokenId> tokens;
-  for (std::size_t i = 0; i < (sample + 2 * turn) % 5; ++i)
-    tokens.push_back(static_cast<TokenId>(20 + (sample + i) % 30));
-  return tokens;
-}
-
-/// Replies after kTurns turns that the sample ends. Replies are late: after `delay` calls, in a shuffled order.
-class ScriptedPartner final : public types::TurnPartner {
- public:
-  ScriptedPartner(std::size_t num_samples, int delay) : delay_(delay), turns_(num_samples) {
-    for (std::size_t i = 0; i < num_samples; ++i) waiting_.push_back({i, false, {}, {}, kTurnTokens});
-  }
-  void end_turn(std::size_t sample, const Completion& so_far) override {
-    const std::size_t turn = ++turns_[sample];
-    const std::vector<TokenId> tokens = observation_of(sample, turn);
-    const bool ends = turn == kTurns || so_far.tokens.size() + tokens.size() >= kAllTokens;
-    const auto limit = static_cast<std::int64_t>(so_far.tokens.size() + tokens.size()) + kTurnTokens;
-    waiting_.push_back({sample, ends, {}, ends ? std::vector<TokenId>() : tokens, limit});
-  }
-  std::vector<types::TurnReply> take_replies(bool may_wait) override {
-    std::vector<types::TurnReply> replies;
-    if (!may_wait && ++calls_ % (delay_ + 1) != 0) return replies;
-    const std::size_t most = delay_ == 0 ? waiting_.size() : 2;
-    while (!waiting_.empty() && replies.size() < most) {
-      const std::size_t at = delay_ == 0 ? 0 : random_.below(waiting_.size());
-      replies.push_back(std::move(waiting_[at]));
-      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-    return replies;
-  }
-
- private:
-  int delay_;
-  int calls_ = 0;
-  base::RandomStream random_{5, base::RandomPurpose::test, 1};
-  std::vector<std::size_t> turns_;
-  std::deque<types::TurnReply> waiting_;
-};
 
 struct TurnsModel {
   model::ModelConfig config = tiny_config();

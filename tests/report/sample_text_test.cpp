@@ -60,6 +60,19 @@ std::string error_of(const report::RunFiles& run, const SampleChoice& choice) {
 
 }  // namespace
 
+TEST_CASE("samples: of an environment, each turn and what was observed after it") {
+  const test::TempDir dir;
+  fs::create_directories(dir / "run/rollouts");
+  std::ofstream(dir / "run/metrics.jsonl") << "{\"step\":1}\n";
+  std::ofstream(dir / "run/rollouts/step_1.jsonl")
+      << R"({"prompt_id":0,"prompt":"p","response":"5 low 6","score":1,"turns":[{"drawn":"5","observation":" low\n"},)"
+      << R"({"drawn":"6","observation":null}]})"
+      << "\n";
+  const std::string text = report::samples_text(report::read_run(dir / "run"), {.count = 1});
+  CHECK_THAT(text, Catch::Contains("turn 1   | 5\nobserved |  low\n") && Catch::Contains("turn 2   | 6\n"));
+  CHECK(text.find("response ") == std::string::npos);
+}
+
 TEST_CASE("samples: of the newest or a given step, with prompt, answer, score and reason") {
   const test::TempDir dir;
   const report::RunFiles run = run_with_samples(dir / "run");

@@ -36,13 +36,14 @@ for line in sys.stdin:
     id = body["id"]
     if kind == "start":
         rng = random.Random(body["seed"])
-        games[id] = (rng, "".join(rng.choice("0123456789+-*() =") for _ in range(4)), rng.randint(2, 3))
+        games[id] = (rng, "".join(rng.choice("0123456789+-*() =") for _ in range(4)), rng.randint(2, 3), body["prompt"])
         say(id=id, observation=f"?{rng.randint(0, 9)}" if rng.random() < 0.25 else None)
         continue
-    rng, secret, last = games[id]
+    rng, secret, last, prompt = games[id]
     if kind == "end":
         say(id=id, done=True, scores={"turns": 0})
         continue
+    # FAULTS
     while os.path.exists(os.path.join(here, "slow")) and body["turn"] == 2:
         open(os.path.join(here, "waiting"), "a").write(".")
         time.sleep(0.05)
@@ -50,6 +51,19 @@ for line in sys.stdin:
     scores = {"shared": shared / 6, "turns": 1}
     if body["turn"] == last: say(id=id, done=True, scores=scores, reason="over")
     else: say(id=id, observation=f" {shared}{rng.choice('abc')}:", scores=scores, calls=[{"name": "guess", "arguments": {}}])
+)";
+
+/// Faults of the first turn, by the prompt's first letter.
+constexpr const char* kFaultsOfGame = R"(
+    fault = prompt[0] if body["turn"] == 1 else ""
+    if fault == "1": time.sleep(3600)
+    if fault == "2": os._exit(3)
+    if fault == "3": say(id=id, observation=3)
+    if fault == "4": say(id=id, observation="a"); say(id=id, observation="b")
+    if fault == "5": print("x" * (10 << 20), flush=True)
+    if fault == "6": say(id=id, error="no such key")
+    if fault == "7": say(id=id, done=True, scores={"turns": 1}); say(id=id, observation="b")
+    if fault in list("34567"): continue
 )";
 
 /// Settings of a run of the tiny recipe in which conversations have up to three turns of at most seven tokens. Many
@@ -61,9 +75,10 @@ const std::string kTurns =
     "environment.max_observation_tokens=16 --set trainer.total_training_steps=3 ";
 
 struct GuessingGame {
-  explicit GuessingGame(const std::string& ready = "{}") {
+  explicit GuessingGame(const std::string& ready = "{}", const std::string& faults = "") {
     std::string program = kGuessing;
     program.replace(program.find("READY"), 5, ready);
+    program.replace(program.find("    # FAULTS\n"), 13, faults);
     std::ofstream(dir / "game.py") << program;
   }
   std::string arguments(const std::string& more = "") const {
@@ -161,6 +176,35 @@ TEST_CASE("environment run: the learner's log-probs of all turns are the sampler
     CHECK(row["mismatch/k3_kl"] == 0);
     CHECK(row["env/turns"] > 1);
   }
+}
+
+TEST_CASE(
+    "environment run: each fault is an error of its conversations, the others keep their bits, and none is left") {
+  const std::string settings =
+      "--set trainer.total_training_steps=1 --set data.train_batch_size=24 --set actor.mini_batch_size=24 --set "
+      "environment.sessions=1 --set environment.workers=4 --set environment.timeout_s=2 --set "
+      "reward.max_error_fraction=1 --set eval.freq=0 ";
+  const GuessingGame sound, hostile("{}", kFaultsOfGame);
+  require_done(sound.run("run", settings));
+  require_done(hostile.run("run", settings));
+  CHECK(test::are_gone(hostile.dir / "pids"));
+  std::ifstream sound_rows(sound.dir / "run/rollouts/step_1.jsonl"), rows(hostile.dir / "run/rollouts/step_1.jsonl");
+  std::map<std::string, int> ends;
+  for (std::string line, sound_line; std::getline(rows, line) && std::getline(sound_rows, sound_line);) {
+    const auto row = nlohmann::json::parse(line), sound_row = nlohmann::json::parse(sound_line);
+    const std::string prompt = row["prompt"], end = row["end"];
+    INFO(line);
+    REQUIRE(row["prompt"] == sound_row["prompt"]);
+    const std::map<char, std::string> expected = {{'1', "timeout"},  {'2', "crashed"},  {'3', "protocol"},
+                                                  {'4', "protocol"}, {'5', "protocol"}, {'6', "error"}};
+    const auto found = expected.find(prompt[0]);
+    if (found != expected.end()) CHECK(end == found->second);
+    else if (prompt[0] == '7') CHECK((end == "protocol" || end == "done"));  // the run may have read no further
+    else CHECK(row["turns"] == sound_row["turns"]);
+    CHECK(row.contains("dropped") == (end != "done" && end != "length" && end != "max_turns"));
+    ++ends[end];
+  }
+  for (const char* end : {"timeout", "crashed", "protocol", "error", "done"}) CHECK(ends[end] > 0);
 }
 
 TEST_CASE("environment run: killed in any state, it leaves no program and resumes with the same bits") {

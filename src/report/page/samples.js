@@ -101,10 +101,17 @@ class Samples {
   }
 }
 
+/** The response, or each turn and what the environment answered. */
+function responseParts(sample) {
+  const block = (text, kind) => element("pre", {class: "text" + kind, dir: "auto"}, shown(text));
+  if (!sample.turns) return [block(sample.response, "")];
+  return sample.turns.flatMap((turn) => [block(turn.drawn, ""), turn.observation ? block(turn.observation, " observed") : null]).filter(Boolean);
+}
+
 function sampleCard(sample) {
   const parts = Object.entries(sample.score_parts || {}).filter(([, value]) => value !== 0).map(([name, value]) => name + " " + number(value)).join(", ");
   const facts = [sample.response_tokens + " tokens", sample.stop === "length" ? "truncated" : null, parts || null, Number.isFinite(sample.advantage) ? "A " + number(sample.advantage) : null];
   return element("div", {class: "card"}, element("p", {}, element("b", {class: "score"}, number(sample.score)), " ", facts.filter(Boolean).join(" · ")),
-    element("pre", {class: "text", dir: "auto"}, shown(sample.response)),
+    ...responseParts(sample),
     element("p", {class: "reason"}, shown(sample.reason || ""), sample.extracted ? " · extracted: " : "", element("bdi", {class: "text"}, shown(sample.extracted || ""))));
 }
