@@ -22,7 +22,8 @@ void add_commands(CLI::App& app, Action& action) {
   add_port(app, action);
   add_report(app, action);
   add_watch(app, action);
-  for (const char* rare : {"dump", "data", "import", "profile", "tokenize"}) app.get_subcommand(rare)->group(kRareCommands);
+  for (const char* rare : {"dump", "data", "import", "profile", "tokenize"})
+    app.get_subcommand(rare)->group(kRareCommands);
   add_help(app);
 }
 
