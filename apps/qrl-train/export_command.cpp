@@ -264,7 +264,7 @@ void export_model(const ExportArguments& arguments, dist::Collectives& world) {
     policy.config.dtype = arguments.dtype == "float32" ? base::DType::f32 : base::DType::bf16;
   if (!arguments.gguf.empty())  // rounding to bf16 is reported for that type alone
     policy.config.dtype =
-        gguf_precision(arguments.type) == model::GgufPrecision::bf16 ? base::DType::bf16 : base::DType::f32;
+        gguf_precision(arguments.type).word == std::string("bf16") ? base::DType::bf16 : base::DType::f32;
   check_kind(arguments, policy);
   if (policy.adapter && !arguments.merge) return export_adapters(arguments, policy);
   train::UpdateErrors errors;

@@ -1,7 +1,6 @@
 #include "export_gguf.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 
@@ -10,23 +9,16 @@
 
 namespace qrl::app {
 
-namespace {
-
-constexpr std::array kTypes = {std::pair{"bf16", model::GgufPrecision::bf16},
-                               std::pair{"q8_0", model::GgufPrecision::q8_0},
-                               std::pair{"q4_0", model::GgufPrecision::q4_0}};
-
-}  // namespace
-
 std::vector<std::string> gguf_types() {
   std::vector<std::string> words;
-  for (const auto& [word, precision] : kTypes) words.emplace_back(word);
+  for (const model::GgufPrecision& precision : model::gguf_precisions()) words.emplace_back(precision.word);
   return words;
 }
 
 model::GgufPrecision gguf_precision(const std::string& type) {
-  const auto* found = std::ranges::find_if(kTypes, [&](const auto& known) { return type == known.first; });
-  return found == kTypes.end() ? kTypes.front().second : found->second;
+  const auto all = model::gguf_precisions();
+  const auto found = std::ranges::find_if(all, [&](const auto& known) { return type == known.word; });
+  return found == all.end() ? all.front() : *found;
 }
 
 void export_gguf(const std::string& file, const std::string& type, const train::Policy& policy) {

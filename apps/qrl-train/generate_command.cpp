@@ -16,7 +16,7 @@
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
-#include "model/gguf_model.h"
+#include "state/gguf.h"
 #include "tasks/verifier.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/metrics/progress.h"
@@ -96,7 +96,7 @@ Source open_source(const GenerateArguments& arguments) {
   const std::vector<std::string> overrides = overrides_of(arguments);
   const std::string from = given_model(arguments.model);
   std::error_code error;
-  if (!fs::is_directory(from, error) && !model::is_gguf(from)) {
+  if (!fs::is_directory(from, error) && !state::is_gguf(from)) {
     QRL_REQUIRE(fs::exists(from, error), from,
                 "a recipe file, a checkpoint, a Hugging Face folder, a GGUF file or a model in the Hub's cache",
                 "no such file or folder",

@@ -113,13 +113,13 @@ struct MissingPart {
 };
 constexpr MissingPart kMissingParts[] = {
     {"gemma2", "soft caps of scores and logits, and windows of single layers"},
-    {"gemma3", "windows of single layers, and norms of 1 + w"},
-    {"gemma3_text", "windows of single layers, and norms of 1 + w"},
+    {"gemma3", "two rotary bases, and norms of 1 + w"},
+    {"gemma3_text", "two rotary bases, and norms of 1 + w"},
     {"gpt_oss", "attention sinks, windows of single layers, and experts with biases in MXFP4"},
     {"lfm2", "convolution layers"},
     {"ministral", "windows of single layers"},
     {"ministral3", "queries scaled by position (llama_4_scaling_beta)"},
-    {"olmo3", "windows of single layers"},
+    {"olmo3", "rotary scaling of single layers"},
     {"qwen3_5", "layers of a gated delta rule"},
     {"qwen3_5_text", "layers of a gated delta rule"},
     {"qwen3_next", "layers of a gated delta rule"},

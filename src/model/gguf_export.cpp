@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -15,25 +16,16 @@ namespace {
 
 using state::GgufKey;
 
-/// llama.cpp's numbers of a file's main type, general.file_type.
-std::uint32_t file_type(GgufPrecision precision) {
-  switch (precision) {
-    case GgufPrecision::q4_0:
-      return 2;
-    case GgufPrecision::q8_0:
-      return 7;
-    case GgufPrecision::bf16:
-      break;
-  }
-  return 32;
-}
+constexpr GgufPrecision kPrecisions[] = {
+    {"bf16", "BF16", "BF16", 32}, {"q8_0", "Q8_0", "Q8_0", 7}, {"q4_0", "Q4_0", "Q8_0", 2}};
 
-const char* type_of(GgufPrecision precision, const WeightSpec& spec) {
-  constexpr std::int64_t kBlock = 32;
-  if (spec.shape.rank() == 1) return "F32";
-  if (precision == GgufPrecision::bf16 || spec.shape[1] % kBlock != 0) return "BF16";
+const state::GgufType& type_of(const GgufPrecision& precision, const WeightSpec& spec) {
   const bool is_table = spec.name.starts_with("model.embed_tokens.") || spec.name.starts_with("lm_head.");
-  return precision == GgufPrecision::q4_0 && !is_table ? "Q4_0" : "Q8_0";
+  const state::GgufType* type =
+      state::find_gguf_type(std::string_view(is_table ? precision.tables : precision.matrices));
+  if (spec.shape.rank() == 1) type = state::find_gguf_type(std::string_view("F32"));
+  else if (spec.shape[1] % type->values != 0) type = state::find_gguf_type(std::string_view("BF16"));
+  return *type;
 }
 
 std::vector<float> rope_factors(const ModelConfig& config) {
@@ -86,8 +78,9 @@ std::vector<GgufKey> keys_of(const GgufExport& out, const ModelConfig& config) {
   keys.add("general.architecture", std::string(family.model_type));
   keys.add("general.type", std::string("model"));
   keys.add("general.name", out.file.stem().string());
-  keys.add("general.file_type", file_type(out.precision));
-  if (out.precision != GgufPrecision::bf16) keys.add("general.quantization_version", std::uint32_t{2});
+  keys.add("general.file_type", out.precision.file_type);
+  if (std::string_view(out.precision.matrices).starts_with('Q'))
+    keys.add("general.quantization_version", std::uint32_t{2});
   keys.size("vocab_size", config.vocab_size);
   keys.size("block_count", config.num_hidden_layers);
   keys.size("context_length", config.max_position_embeddings);
@@ -107,6 +100,8 @@ std::vector<GgufKey> keys_of(const GgufExport& out, const ModelConfig& config) {
 }
 
 }  // namespace
+
+std::span<const GgufPrecision> gguf_precisions() { return kPrecisions; }
 
 void require_gguf_export(const ModelConfig& config) {
   const FamilySpec& family = spec_of(config.family);
@@ -134,15 +129,16 @@ std::map<std::string, std::int64_t> save_gguf(const GgufExport& out, const Model
   std::map<std::string, WeightSpec> by_name;
   std::vector<state::GgufOutput> tensors;
   std::map<std::string, std::int64_t> types;
-  const auto add = [&](const std::string& name, const char* type, const base::Shape& shape) {
-    tensors.push_back({name, state::find_gguf_type(type), shape});
-    ++types[type];
+  const auto add = [&](const std::string& name, const state::GgufType& type, const base::Shape& shape) {
+    tensors.push_back({name, &type, shape});
+    ++types[type.name];
   };
   for (const WeightSpec& spec : weight_specs(config)) {
     by_name.emplace(gguf_name(spec.name), spec);
     add(gguf_name(spec.name), type_of(out.precision, spec), spec.shape);
   }
-  if (config.rope_scaling.type == RopeType::llama3) add(kGgufRopeFactors, "F32", {config.head_dim / 2});
+  if (config.rope_scaling.type == RopeType::llama3)
+    add(kGgufRopeFactors, *state::find_gguf_type(std::string_view("F32")), {config.head_dim / 2});
   state::write_gguf(out.file, keys_of(out, config), tensors, [&](const state::GgufOutput& tensor, std::span<float> to) {
     const auto spec = by_name.find(tensor.name);
     if (spec == by_name.end()) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,20 @@
 
 namespace qrl::model {
 
-/// Types of the matrices in an exported file. In q4_0, the token table and lm_head are q8_0, since 4 bits hurt them
-/// most. Norms and biases are fp32. A matrix whose rows are no whole blocks of 32 is bf16.
-enum class GgufPrecision : std::uint8_t { bf16, q8_0, q4_0 };
+/// Describes the types of an exported file. Norms and biases are F32. A matrix whose rows are no whole blocks is BF16.
+struct GgufPrecision {
+  const char* word;  ///< "q4_0"
+  const char* matrices;
+  const char* tables;       ///< type of the token table and lm_head, which 4 bits hurt most
+  std::uint32_t file_type;  ///< llama.cpp's number, general.file_type
+};
+
+/// Returns the precisions that can be written; the default is the first.
+std::span<const GgufPrecision> gguf_precisions();
 
 struct GgufExport {
   std::filesystem::path file;
-  GgufPrecision precision = GgufPrecision::bf16;
+  GgufPrecision precision = gguf_precisions().front();
   std::vector<state::GgufKey> tokenizer_keys = {};  ///< data::gguf_keys
 };
 

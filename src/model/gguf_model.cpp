@@ -191,16 +191,14 @@ GgufModel open_gguf(const std::shared_ptr<const state::GgufFile>& file) {
           types};
 }
 
-bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
-
 HfModel open_model(const std::filesystem::path& path) {
-  if (!is_gguf(path)) return open_hf(path);
+  if (!state::is_gguf(path)) return open_hf(path);
   GgufModel gguf = open_gguf(std::make_shared<const GgufFile>(path));
   return {std::move(gguf.config), std::move(gguf.weights)};
 }
 
 ModelConfig read_model_config(const std::filesystem::path& path) {
-  return is_gguf(path) ? open_model(path).config : read_config(path / "config.json");
+  return state::is_gguf(path) ? open_model(path).config : read_config(path / "config.json");
 }
 
 std::string describe_gguf(const std::filesystem::path& file) {

@@ -23,9 +23,6 @@ struct GgufModel {
 /// architecture that no family has, and for missing, extra, misshaped or non-finite tensors.
 GgufModel open_gguf(const std::shared_ptr<const state::GgufFile>& file);
 
-/// Returns whether a path names a file with GGUF's extension.
-bool is_gguf(const std::filesystem::path& path);
-
 /// Opens a model from a Hugging Face folder, like open_hf, or from a GGUF file, like open_gguf.
 HfModel open_model(const std::filesystem::path& path);
 

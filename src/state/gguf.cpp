@@ -226,6 +226,8 @@ void require_separate(const std::map<std::string, GgufTensor, std::less<>>& tens
 
 }  // namespace
 
+bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
+
 GgufFile::GgufFile(const std::filesystem::path& file) : file_(File::open(file)) {
   Cursor cursor(file_);
   const auto [num_tensors, num_keys] = take_head(cursor);

@@ -43,6 +43,9 @@ struct GgufTensor {
 using GgufValue = std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>, std::vector<double>,
                                std::vector<std::string>>;
 
+/// Returns whether a path has GGUF's extension.
+bool is_gguf(const std::filesystem::path& path);
+
 /// Owns an open, checked GGUF file of version 2 or 3, little endian, in one part. Counts and strings fit in the file,
 /// keys and tensors are unique, and tensors lie inside the file without overlaps. Types without a reader are refused by
 /// name.

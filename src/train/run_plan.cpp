@@ -9,9 +9,9 @@
 #include "base/text.h"
 #include "data/dataset_folder.h"
 #include "learner/tensors/cuda_library.h"
-#include "model/gguf_model.h"
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
+#include "state/gguf.h"
 #include "tasks/verifier.h"
 #include "train/files/wandb_logger.h"
 #include "train/metrics/held_out_names.h"
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 bool lacks_model(const config::Recipe& recipe) {
   std::error_code error;
   const fs::path model = base::local_model(recipe.model.path);
-  return !model.empty() && !fs::exists(model::is_gguf(model) ? model : model / "config.json", error);
+  return !model.empty() && !fs::exists(state::is_gguf(model) ? model : model / "config.json", error);
 }
 
 std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
@@ -42,7 +42,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
   };
   if (lacks_model(recipe)) {
     absent.push_back("model " + recipe.model.path + " (model.path)");
-  } else if (!recipe.model.path.empty() && !model::is_gguf(recipe.model.path)) {
+  } else if (!recipe.model.path.empty() && !state::is_gguf(recipe.model.path)) {
     const fs::path dir = base::model_folder(recipe.model.path);
     if (!fs::exists(dir / "model.safetensors.index.json")) need("model.path", dir / "model.safetensors");
     need("model.path", dir / "tokenizer.json");

@@ -16,6 +16,18 @@ namespace {
 
 const std::filesystem::path kGolden = test::shipped_data() / "golden";
 
+/// Requires the ids of a golden file's rows {"text", "ids"}, more than 100.
+void require_ids(const data::Tokenizer& tokenizer, const std::filesystem::path& cases) {
+  std::ifstream in(cases);
+  int num_cases = 0;
+  for (std::string line; std::getline(in, line); ++num_cases) {
+    const auto row = nlohmann::json::parse(line);
+    INFO(line);
+    REQUIRE(tokenizer.encode_trusted(row["text"].get<std::string>()) == row["ids"].get<Ids>());
+  }
+  CHECK(num_cases > 100);
+}
+
 }  // namespace
 
 TEST_CASE("gguf tokenizer: texts get the ids of Hugging Face's tokenizers, for every split") {
@@ -23,14 +35,7 @@ TEST_CASE("gguf tokenizer: texts get the ids of Hugging Face's tokenizers, for e
     INFO(name);
     const state::GgufFile file(kGolden / "gguf" / ("tokenizer_" + name + ".gguf"));
     const data::Tokenizer tokenizer = data::Tokenizer::parse(data::gguf_tokenizer(file).tokenizer, "", name);
-    std::ifstream cases(kGolden / "tokenizer_bpe" / (name + ".cases.jsonl"));
-    int num_cases = 0;
-    for (std::string line; std::getline(cases, line); ++num_cases) {
-      const auto row = nlohmann::json::parse(line);
-      INFO(line);
-      REQUIRE(tokenizer.encode_trusted(row["text"].get<std::string>()) == row["ids"].get<Ids>());
-    }
-    CHECK(num_cases > 100);
+    require_ids(tokenizer, kGolden / "tokenizer_bpe" / (name + ".cases.jsonl"));
   }
 }
 
@@ -38,14 +43,7 @@ TEST_CASE("gguf tokenizer: scores of SentencePiece become merges, with the ids o
   const data::Tokenizer tokenizer = data::Tokenizer::load(kGolden / "gguf" / "tokenizer_spaced.gguf");
   CHECK(tokenizer.prefix() == Ids{1});
   CHECK(tokenizer.eos() == 2);
-  std::ifstream cases(kGolden / "gguf" / "tokenizer_spaced.cases.jsonl");
-  int num_cases = 0;
-  for (std::string line; std::getline(cases, line); ++num_cases) {
-    const auto row = nlohmann::json::parse(line);
-    INFO(line);
-    REQUIRE(tokenizer.encode_trusted(row["text"].get<std::string>()) == row["ids"].get<Ids>());
-  }
-  CHECK(num_cases > 100);
+  require_ids(tokenizer, kGolden / "gguf" / "tokenizer_spaced.cases.jsonl");
 }
 
 TEST_CASE("gguf tokenizer: another kind or split is refused by its word") {

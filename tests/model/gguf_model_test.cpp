@@ -16,6 +16,17 @@ namespace {
 
 const std::filesystem::path kFolders = qrl::test::shipped_data() / "golden";
 
+/// Checks that all values are the wanted ones, rounded to bf16.
+void check_rounded(const Weights& got, const Weights& want) {
+  for (const auto& [tensor, buffer] : want) {
+    INFO(tensor);
+    std::int64_t differ = 0;
+    for (std::int64_t i = 0; i < buffer.shape().numel(); ++i)
+      differ += got.at(tensor).as<float>()[i] == base::to_float(base::to_bf16(buffer.as<float>()[i])) ? 0 : 1;
+    CHECK(differ == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("gguf: a model has the config of its folder, and the folder's values in bf16 under their names") {
@@ -30,14 +41,7 @@ TEST_CASE("gguf: a model has the config of its folder, and the folder's values i
     config.initializer_range = gguf.config.initializer_range;
     CHECK(config_json(gguf.config) == config_json(config));
     CHECK(gguf.config == config);
-    const Weights weights = read_weights(gguf.config, gguf.weights);
-    for (const auto& [tensor, buffer] : want.weights) {
-      INFO(tensor);
-      std::int64_t differ = 0;
-      for (std::int64_t i = 0; i < buffer.shape().numel(); ++i)
-        differ += weights.at(tensor).as<float>()[i] == base::to_float(base::to_bf16(buffer.as<float>()[i])) ? 0 : 1;
-      CHECK(differ == 0);
-    }
+    check_rounded(read_weights(gguf.config, gguf.weights), want.weights);
     CHECK(gguf.types == std::map<std::string, std::int64_t>{{"F32", std::ssize(file->tensors())}});
   }
 }
@@ -56,14 +60,7 @@ TEST_CASE("gguf export: a model comes back with its config, and with its values 
     config.generation_config = gguf.config.generation_config;
     config.initializer_range = gguf.config.initializer_range;
     CHECK(config_json(gguf.config) == config_json(config));
-    const Weights weights = read_weights(gguf.config, gguf.weights);
-    for (const auto& [tensor, buffer] : model.weights) {
-      INFO(tensor);
-      std::int64_t differ = 0;
-      for (std::int64_t i = 0; i < buffer.shape().numel(); ++i)
-        differ += weights.at(tensor).as<float>()[i] == base::to_float(base::to_bf16(buffer.as<float>()[i])) ? 0 : 1;
-      CHECK(differ == 0);
-    }
+    check_rounded(read_weights(gguf.config, gguf.weights), model.weights);
   }
 }
 
@@ -75,7 +72,7 @@ TEST_CASE("gguf export: with q4_0, the token table has eight bits, norms are fp3
   config.head_dim = 32;
   config.intermediate_size = 48;
   const qrl::test::TempDir dir;
-  save_gguf({dir / "x.gguf", GgufPrecision::q4_0}, config, new_weights(config, 1));
+  save_gguf({dir / "x.gguf", gguf_precisions().back()}, config, new_weights(config, 1));
   const state::GgufFile file(dir / "x.gguf");
   const auto type = [&](const char* name) { return std::string(file.tensors().find(name)->second.type->name); };
   CHECK(type("token_embd.weight") == "Q8_0");

@@ -117,7 +117,7 @@ Tokenizer Tokenizer::from_gguf(const std::filesystem::path& file) {
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
-  if (dir.extension() == ".gguf" && std::filesystem::is_regular_file(dir)) return from_gguf(dir);
+  if (state::is_gguf(dir) && std::filesystem::is_regular_file(dir)) return from_gguf(dir);
   if (std::filesystem::is_regular_file(dir)) return parse(state::read_text(dir, kMaxFile_bytes), "", dir.string());
   for (const char* other : {"vocab.json", "tokenizer.model"}) {
     QRL_REQUIRE(!std::filesystem::exists(dir / other) || std::filesystem::exists(dir / kTokenizerFile),

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/tokenizer/gguf_split.h"
+#include "data/tokenizer/spaces.h"
 
 namespace qrl::data {
 
@@ -128,18 +129,18 @@ Json merges_of_scores(const GgufFile& file, const std::vector<std::string>& toke
 /// Sets what differs between kinds: how text is cut, decoded and merged.
 void add_sentencepiece(const GgufFile& file, const std::vector<std::string>& tokens,
                        const std::vector<std::int64_t>& kinds, Json& root) {
-  constexpr const char* kMark = "\xe2\x96\x81";
   const bool* prefix = file.flag(std::string(kGgufPrefix) + "add_space_prefix");
   const bool has_prefix = prefix == nullptr || *prefix;
-  const auto replace = [](const char* from, const char* to) {
+  const auto replace = [](std::string_view from, std::string_view to) {
     return Json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
   };
-  Json normalizers = Json::array(), decoders = {replace(kMark, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+  Json normalizers = Json::array(),
+       decoders = {replace(kSpaceMark, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
   if (has_prefix) {
-    normalizers.push_back({{"type", "Prepend"}, {"prepend", kMark}});
+    normalizers.push_back({{"type", "Prepend"}, {"prepend", kSpaceMark}});
     decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   }
-  normalizers.push_back(replace(" ", kMark));
+  normalizers.push_back(replace(" ", kSpaceMark));
   root["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
   root["pre_tokenizer"] = nullptr;
   root["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};

@@ -12,8 +12,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::string_view kMark = "\xe2\x96\x81";
-
 [[noreturn]] void refuse(const std::string& where, const std::string& part, const json& step) {
   base::fail_input(where, "", part + " " + base::readable(step.dump(), 200) + " is not supported by this version",
                    "use a tokenizer like that of Llama 2, Mistral, Phi-3 or Gemma: BPE with spaces spelled ▁");
@@ -38,8 +36,8 @@ json replace_step(std::string_view from, std::string_view to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
-bool marks_spaces(const json& step) { return is(step, replace_step(" ", kMark)); }
-bool is_metaspace(const json& step) { return is(step, {{"type", "Metaspace"}, {"replacement", kMark}}); }
+bool marks_spaces(const json& step) { return is(step, replace_step(" ", kSpaceMark)); }
+bool is_metaspace(const json& step) { return is(step, {{"type", "Metaspace"}, {"replacement", kSpaceMark}}); }
 
 SpaceRules::Prefix metaspace_prefix(const json& step, const std::string& where) {
   const json scheme = step.value("prepend_scheme", json());
@@ -54,7 +52,7 @@ SpaceRules::Prefix metaspace_prefix(const json& step, const std::string& where) 
 
 void read_normalizers(const json& root, const std::string& where, SpaceRules& rules) {
   for (const json& step : steps_of(root, "normalizer", "normalizers")) {
-    if (is(step, {{"type", "Prepend"}, {"prepend", kMark}})) rules.prefix = SpaceRules::Prefix::always;
+    if (is(step, {{"type", "Prepend"}, {"prepend", kSpaceMark}})) rules.prefix = SpaceRules::Prefix::always;
     else if (!marks_spaces(step)) refuse(where, "normalizer", step);
   }
 }
@@ -83,7 +81,7 @@ void read_decoders(const json& root, const std::string& where, SpaceRules& rules
       rules.strip = SpaceRules::Strip::one;
     } else if (is(step, {{"type", "ByteFallback"}})) {
       rules.joins_bytes = true;
-    } else if (!is(step, replace_step(kMark, " ")) && !is(step, {{"type", "Fuse"}})) {
+    } else if (!is(step, replace_step(kSpaceMark, " ")) && !is(step, {{"type", "Fuse"}})) {
       refuse(where, "decoder", step);
     }
   }
@@ -106,11 +104,11 @@ std::string with_spaces(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t at = std::min(text.find(kMark), text.size());
+    const std::size_t at = std::min(text.find(kSpaceMark), text.size());
     result += text.substr(0, at);
     if (at == text.size()) break;
     result += ' ';
-    text.remove_prefix(at + kMark.size());
+    text.remove_prefix(at + kSpaceMark.size());
   }
   return result;
 }

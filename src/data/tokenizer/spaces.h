@@ -9,6 +9,9 @@
 
 namespace qrl::data {
 
+/// How such a file spells a space: "▁" (U+2581).
+inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
+
 /// Describes how a tokenizer of SentencePiece's kind treats spaces. Its file spells them "▁" (U+2581). Inside this
 /// program they are spaces in texts and in tokens, and "▁" in a text is read as a space, as in the tokenizers library.
 struct SpaceRules {

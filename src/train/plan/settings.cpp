@@ -308,7 +308,7 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   const config::Recipe& recipe = loaded.recipe;
   std::vector<std::string> lines;
   add_mode(loaded, lines);
-  if (model::is_gguf(recipe.model.path) && std::filesystem::is_regular_file(recipe.model.path))
+  if (state::is_gguf(recipe.model.path) && std::filesystem::is_regular_file(recipe.model.path))
     lines.push_back(line("model file", model::describe_gguf(recipe.model.path)));
   lines.push_back(line("loss", loss_text(loaded)));
   if (const std::string text = advantages_text(loaded); !text.empty()) lines.push_back(line("advantages", text));

@@ -4,10 +4,10 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "model/gguf_model.h"
 #include "model/int8_profile.h"
 #include "model/peft.h"
 #include "state/file.h"
+#include "state/gguf.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/plan/options.h"
 
@@ -40,7 +40,7 @@ bool finds_checkpoint(const config::Recipe& recipe) {
 AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
   const bool is_cold_start = config::has_cold_start(recipe.sft) && !config::cold_start_trains_adapters(recipe);
   const fs::path folder = is_cold_start ? fs::absolute(cold_start) : base::model_folder(recipe.model.path);
-  QRL_REQUIRE(!model::is_gguf(folder), "model.path", "a Hugging Face folder as the base of adapters, which PEFT names",
+  QRL_REQUIRE(!state::is_gguf(folder), "model.path", "a Hugging Face folder as the base of adapters, which PEFT names",
               "the file " + state::shown(folder), "make one: qrl-train import " + state::shown(folder) + " --out DIR");
   AdapterBase base{folder.string(), {}, policy.weights};
   if (is_cold_start) base.weights = model::open_hf(cold_start).weights;

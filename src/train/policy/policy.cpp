@@ -78,7 +78,7 @@ void require_no_run(const fs::path& dir) {
 /// Returns the folder or the GGUF file of model.path. Throws an input error unless it holds a model or adapters.
 fs::path given_folder(const std::string& path) {
   const fs::path folder = base::model_folder(path);
-  if (model::is_gguf(folder) && fs::is_regular_file(folder)) return folder;
+  if (state::is_gguf(folder) && fs::is_regular_file(folder)) return folder;
   QRL_REQUIRE(!fs::is_regular_file(folder), "model.path", "a Hugging Face folder or a GGUF file on this machine",
               "the file " + state::shown(folder), "name its folder");
   QRL_REQUIRE(fs::is_directory(folder), "model.path", "a Hugging Face folder on this machine",
@@ -103,7 +103,7 @@ void require_end_token(const data::Tokenizer& tokenizer, const std::string& wher
 model::ModelConfig model_config(const config::Recipe& recipe) {
   if (recipe.model.path.empty()) return model::read_config(recipe.model.init_config);
   const fs::path folder = given_folder(recipe.model.path);
-  QRL_REQUIRE(model::is_gguf(folder) || fs::exists(folder / "config.json"), "model.path", "a whole model's folder",
+  QRL_REQUIRE(state::is_gguf(folder) || fs::exists(folder / "config.json"), "model.path", "a whole model's folder",
               "adapters, " + state::shown(folder), "set lora.path to it, and model.path to its base");
   return model::read_model_config(folder);
 }
