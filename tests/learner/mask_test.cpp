@@ -1,13 +1,14 @@
 // Tests that what stands at masked tokens, such as an environment's, is not learned.
 #include "learner/choices.h"
 #include "learner/learner.h"
+#include "learner/objective/mini_batch.h"
 #include "learner/support.h"
 
 using namespace qrl;
 
 TEST_CASE("learner: log-probs and advantages at masked tokens change no bit of gradients or metrics") {
   for (const char* loss_name : {"grpo", "gspo", "tbpo", "cispo"}) {
-    for (const char* method : {"none", "tis", "mis_geo", "ais"}) {
+    for (const char* method : {"none", "tis", "tis, batch_normalize: true", "mis_geo", "ais"}) {
       if (std::string(loss_name) == "tbpo" && std::string(method) != "none") continue;
       INFO(loss_name << ", " << method);
       std::vector<test::Sequence> sequences;
@@ -27,15 +28,20 @@ TEST_CASE("learner: log-probs and advantages at masked tokens change no bit of g
         types::MicroBatch changed = batch;
         for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
           if (batch.loss_mask[t] != 0) continue;
-          changed.sampler_logprobs[t] = changed.old_logprobs[t] = changed.reference_logprobs[t] = there;
+          changed.sampler_logprobs[t] = changed.reference_logprobs[t] = there;
+          changed.old_logprobs[t] = there / 2;
           changed.advantages[t] = -there;
         }
         const auto world = dist::make_solo();
         const model::ModelConfig config = test::tiny_config();
         learner::Learner learner(config, test::tiny_weights(config), test::options(), *world);
-        learner.accumulate(changed, test::count({changed}), loss, {1.0F});
+        learner::LossOptions prepared = loss;
+        const types::MicroBatch* const whole[] = {&changed};
+        learner::Metrics all = learner::prepare_mini_batch(whole, prepared, *world);
+        learner.accumulate(changed, test::count({changed}), prepared, {1.0F});
         test::Named gradients = test::gradients_of(learner);
-        return std::pair(std::move(gradients), learner.update().metrics);
+        all.merge(learner.update().metrics);
+        return std::pair(std::move(gradients), std::move(all));
       };
       const auto [gradients, metrics] = update(0);
       const auto [other_gradients, other_metrics] = update(-7.5F);
