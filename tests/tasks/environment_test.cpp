@@ -165,6 +165,7 @@ TEST_CASE("environment: an answer twice, or after done, is an error of that conv
     Game game;
     tasks::Environment environment(game.options);
     const auto shown = play(environment, {{"x", text, "y", "y", "y"}, {"a", "b", "done"}});
+    CAPTURE(shown[0]);
     CHECK(std::ranges::count(shown[0], "protocol") == 1);
     CHECK(shown[1] == std::vector<std::string>{"a 1 1", "b 2 1", closing("enough")});
   }

@@ -257,6 +257,7 @@ void Sessions::close(std::size_t session) {
 }
 
 void Sessions::fail(std::size_t session, SessionFault fault, std::string detail) {
+  if (sessions_[session].has_failed) return;  // one fault is told, the first
   close(session);
   sessions_[session].has_failed = true;
   events_.push_back({session, fault, {}, std::move(detail)});
