@@ -32,7 +32,8 @@ class Program:
         paths = [str(ROOT / "apps/python"), *([str(packages)] if packages else [])]
         self.process = subprocess.Popen([python, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, text=True,
                                         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
-        self.next_id, self.turns, self.max_turns, self.answers = 0, {}, max_turns, {}
+        self.next_id, self.max_turns, self.answers = 0, max_turns, {}
+        self.turns, self.answered = {}, {}  # by id: the last turn sent, and the last one answered
         self.say("hello", {"protocol": 1, "task": "environment", "seed": seed, "run": "r", "style": style, "role": role,
                            "max_turns": max_turns, "sessions": sessions, "first": first})
         line = self.process.stdout.readline()
@@ -44,10 +45,12 @@ class Program:
         self.process.stdin.flush()
 
     def wait(self, number):
-        """Returns the next answer with an id, without it."""
+        """Returns the next answer with an id, without it and without its turn."""
         while number not in self.answers:
             answer = json.loads(self.process.stdout.readline())
-            self.answers[answer.pop("id")] = answer
+            of = answer.pop("id")
+            self.answered[of] = answer.pop("turn", 0)
+            self.answers[of] = answer
         return self.answers.pop(number)
 
     def send_start(self, **fields):
@@ -67,7 +70,10 @@ class Program:
 
     def step(self, number, text, last=None):
         self.send_step(number, text, last)
-        return self.wait(number)
+        answer = self.wait(number)
+        if self.answered[number] != self.turns[number]:
+            raise AssertionError(f"answered turn {self.answered[number]} instead of {self.turns[number]}: {answer}")
+        return answer
 
     def play(self, *texts, **fields):
         """Plays a conversation. Returns the first observation, and the answer to each turn."""

@@ -57,6 +57,9 @@ for line in sys.stdin:
         elif text == "twice":
             say(id=id, observation="once")
             say(id=id, observation="again")
+        elif text == "twice by number":
+            say(id=id, turn=turns[id], observation="once")
+            say(id=id, turn=turns[id], observation="again")
         elif text == "after":
             say(id=id, done=True, scores={"turns": turns[id]})
             say(id=id, observation="again")
@@ -169,6 +172,14 @@ TEST_CASE("environment: an answer twice, or after done, is an error of that conv
     CHECK(std::ranges::count(shown[0], "protocol") == 1);
     CHECK(shown[1] == std::vector<std::string>{"a 1 1", "b 2 1", closing("enough")});
   }
+}
+
+TEST_CASE("environment: second answer with its turn's number is an error at once") {
+  Game game;
+  tasks::Environment environment(game.options);
+  const auto shown = play(environment, {{"x", "twice by number", "y", "y"}, {"a", "b", "done"}});
+  CHECK(shown[0] == std::vector<std::string>{"x 1 0", "once", "protocol"});
+  CHECK(shown[1] == std::vector<std::string>{"a 1 1", "b 2 1", closing("enough")});
 }
 
 TEST_CASE("environment: an answer to a conversation of an earlier step ends the worker, and no conversation fails") {

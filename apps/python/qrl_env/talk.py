@@ -99,7 +99,8 @@ class Slot:
             answer = self.answer(kind, message)
             if "error" in answer or answer.get("done"):
                 free()
-            self.write({"id": message["id"], **answer})
+            turn = {"turn": message["turn"]} if kind == "step" else {}
+            self.write({"id": message["id"], **turn, **answer})
 
         self.worker.jobs.put(job) if self.worker else job()
 

@@ -170,8 +170,13 @@ void Sessions::take_answer(std::size_t slot, std::string_view line) {
       std::ranges::find_if(held, [&](const HeldRow& row) { return row.row == session && row.id == one.id; });
   if (open == held.end() || *id != one.id)
     return take_stray(slot, session, "a line that answers no open request: " + shown);
+  if (const auto turn = answer.find("turn"); turn != answer.end() && *turn != one.num_answered)
+    return take_stray(
+        slot, session,
+        "an answer to turn " + turn->dump() + " at turn " + std::to_string(one.num_answered) + ": " + shown);
   held.erase(open);
   answer.erase("id");
+  answer.erase("turn");
   const std::string text = answer.dump();
   const Request& request = one.requests[one.num_answered];
   if (one.num_answered < one.answers.size()) {
